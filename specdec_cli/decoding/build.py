@@ -1,0 +1,108 @@
+"""Puts an engine together from two loaded models and a run's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from specdec_cli.decoding.draft import Drafter
+from specdec_cli.decoding.engine import Engine
+from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.processors import ScoreProcessors
+from specdec_cli.decoding.stopping import StopRules
+from specdec_cli.decoding.verify import SessionVerifier
+from specdec_cli.errors import DecodingError
+from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.session import Session
+from specdec_cli.models.vocabulary import shared_vocab_size
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The models of a run; either may be absent where no mode needs it.
+
+    Attributes:
+        edge, cloud: loaded checkpoints, or None.
+        vocab_size: leading token ids that both may use.
+    """
+
+    edge: AudioLanguageModel | None
+    cloud: AudioLanguageModel | None
+    vocab_size: int
+
+    @classmethod
+    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | None) -> Pair:
+        """Checks that the two can work together.
+
+        Raises:
+            TokenizerMismatchError: their tokenizers differ.
+            DecodingError: there is no model at all.
+        """
+        if edge is not None and cloud is not None:
+            return cls(edge, cloud, shared_vocab_size(edge, cloud))
+        only = edge or cloud
+        if only is None:
+            raise DecodingError("a pair needs at least one model")
+        return cls(edge, cloud, only.vocab_size)
+
+
+def build_engine(
+    pair: Pair, options: DecodingOptions, edge_inputs: PromptInputs | None, cloud_inputs: PromptInputs | None
+) -> Engine:
+    """An engine for one clip, with fresh sessions.
+
+    Args:
+        pair: the models.
+        options: the run's settings; `mode` says which of the models take part.
+        edge_inputs, cloud_inputs: the clip's prompt for each model that takes part.
+
+    Raises:
+        DecodingError: the mode needs a model that is not there.
+    """
+    generator = torch.Generator().manual_seed(options.seed)
+    capacity = options.max_new_tokens + options.k + 1
+
+    def session(model: AudioLanguageModel | None, inputs: PromptInputs | None, role: str) -> Session:
+        if model is None or inputs is None:
+            raise DecodingError(
+                f"mode {options.mode!r} needs a {role} model, and none is configured",
+                hint=f"Set {role}.model, or choose another --mode.",
+            )
+        return Session(model, inputs, capacity, pair.vocab_size)
+
+    def processors(on: Session) -> ScoreProcessors:
+        return ScoreProcessors(options, on.prompt_ids, on.model.eos_ids, on.model.device)
+
+    drafting = (
+        session(pair.cloud, cloud_inputs, "cloud")
+        if options.mode == "cloud"
+        else session(pair.edge, edge_inputs, "edge")
+    )
+    verifier = None
+    if options.mode in ("hybrid", "lossless"):
+        verifying = session(pair.cloud, cloud_inputs, "cloud")
+        verifier = SessionVerifier(verifying, processors(verifying), options, generator)
+    stop_ids = _stop_ids(pair, options, drafting.model)
+    drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
+    gate = make_gate(*_GATES[options.mode]) if options.mode in _GATES else make_gate(options.gate, options.threshold)
+
+    def decode(ids: Sequence[int]) -> str:
+        text: str = drafting.model.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, decode), options)
+
+
+_GATES = {"lossless": ("always",), "edge": ("never",), "cloud": ("never",)}
+
+
+def _stop_ids(pair: Pair, options: DecodingOptions, drafting: AudioLanguageModel) -> tuple[int, ...]:
+    """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
+    if options.mode == "lossless" and pair.cloud is not None:
+        return pair.cloud.eos_ids
+    if options.mode == "hybrid" and pair.cloud is not None:
+        return tuple(sorted({*drafting.eos_ids, *pair.cloud.eos_ids}))
+    return drafting.eos_ids

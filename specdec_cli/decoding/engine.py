@@ -1,0 +1,200 @@
+"""The decoding loop: draft, gate, verify, commit.
+
+It knows token ids and tensors only. It is a generator of events: reading them drives it, and no longer reading them
+leaves both sessions clean, holding nothing but committed text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from specdec_cli.decoding.draft import Draft, Drafter
+from specdec_cli.decoding.gate import Decision, Gate
+from specdec_cli.decoding.loops import loop_end
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.stopping import StopRules
+from specdec_cli.decoding.verify import Verifier
+from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Reason, Round, Source
+
+
+class _ActiveTime:
+    """Milliseconds since the start, without the time that the reader of the events took."""
+
+    def __init__(self) -> None:
+        self._elapsed = 0.0
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        self._elapsed += time.perf_counter() - self._since
+
+    def resume(self) -> None:
+        self._since = time.perf_counter()
+
+    @property
+    def ms(self) -> float:
+        return (self._elapsed + time.perf_counter() - self._since) * 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a round is about to add to the text."""
+
+    draft: Draft
+    decision: Decision
+    ids: tuple[int, ...]
+    source: tuple[Source, ...]
+    reason: Reason | None
+    accepted: int
+    draft_ms: float
+    verify_ms: float | None
+
+
+class Engine:
+    """Decodes one clip.
+
+    Args:
+        drafter: proposes blocks: the edge, or the cloud in cloud mode.
+        verifier: judges escalated blocks; None in the modes of one model.
+        gate: decides which blocks escalate.
+        stopping: the stop rules.
+        options: the run's settings.
+    """
+
+    def __init__(
+        self, drafter: Drafter, verifier: Verifier | None, gate: Gate, stopping: StopRules, options: DecodingOptions
+    ) -> None:
+        self._drafter = drafter
+        self._verifier = verifier
+        self._gate = gate
+        self._stopping = stopping
+        self._options = options
+        self._text: list[int] = []
+        # A text that one model promises to equal (lossless, cloud) is never bent: there a loop only ends it.
+        self._may_break_out = options.mode in ("hybrid", "edge")
+        self._loop_was_verified = False
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        """The committed token ids."""
+        return tuple(self._text)
+
+    def run(self) -> Iterator[Event]:
+        """Yields a Prefill per model, a Round per block, and Finished."""
+        clock = _ActiveTime()
+        ttft_ms = 0.0
+        prefilled: set[str] = set()
+        finish: FinishReason | None = None
+        index = 0
+        try:
+            if self._verifier is not None and self._options.early_cloud_prefill:
+                self._verifier.prefill()
+            while finish is None:
+                block, finish = self._round()
+                ttft_ms = ttft_ms or clock.ms
+                clock.pause()
+                yield from self._new_prefills(prefilled)
+                yield Round(
+                    index=index,
+                    draft_ids=block.draft.ids,
+                    entropy=block.decision.entropy,
+                    score=block.decision.score,
+                    escalated=block.reason is not None,
+                    reason=block.reason,
+                    accepted=block.accepted,
+                    committed_ids=block.ids,
+                    source=block.source,
+                    draft_ms=block.draft_ms,
+                    verify_ms=block.verify_ms,
+                )
+                clock.resume()
+                index += 1
+            edge, cloud = self._work()
+            yield Finished(self.text, finish, edge, cloud, ttft_ms, clock.ms)
+        finally:
+            self._rollback()
+
+    def _round(self) -> tuple[_Block, FinishReason | None]:
+        """Drafts, gates, verifies and commits one block."""
+        block = self._draft_and_judge()
+        text = [*self._text, *block.ids]
+        finish: FinishReason | None = None
+        end = len(text)
+        stop = self._stopping.first_stop(text, len(self._text))
+        if stop is not None:
+            end, finish = stop
+        looped = self._loop_end(text[:end])
+        if looped is not None and not (finish and looped == end):
+            if self._verified_for_the_first_time(block):
+                self._loop_was_verified = True
+            else:
+                end, finish = looped, "loop"
+        else:
+            self._loop_was_verified = False
+        kept = end - len(self._text)
+        self._text = text[:end]
+        self._rollback()
+        return replace(block, ids=block.ids[:kept], source=block.source[:kept]), finish
+
+    def _draft_and_judge(self) -> _Block:
+        budget = self._options.max_new_tokens - len(self._text)
+        size = min(self._options.k, budget)
+        started, before = time.perf_counter(), self._prefill_ms()
+        draft = self._drafter.propose(self._text, size)
+        looping = self._loop_end([*self._text, *draft.ids]) is not None
+        broken_out = False
+        if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
+            draft = self._drafter.break_out(self._text, size, self._options.loop_top_k)
+            broken_out = True
+        decision = self._gate.decide(draft)
+        draft_ms = _ms_since(started) - (self._prefill_ms() - before)
+        reason: Reason | None = "loop" if looping and self._gate.name != "always" else decision.reason
+        # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
+        if self._verifier is None or reason is None or broken_out:
+            source: Source = "cloud" if self._options.mode == "cloud" else "edge"
+            kept = len(draft.ids)
+            return _Block(draft, decision, draft.ids, (source,) * kept, None, kept, draft_ms, None)
+        started, before = time.perf_counter(), self._prefill_ms()
+        verdict = self._verifier.verify(self._text, draft)
+        verify_ms = _ms_since(started) - (self._prefill_ms() - before)
+        accepted = verdict.accepted
+        last: Source = "bonus" if accepted == len(draft.ids) else "corrected"
+        ids = (*draft.ids[:accepted], verdict.token)
+        sources: tuple[Source, ...] = (*(("accepted",) * accepted), last)
+        return _Block(draft, decision, ids, sources, reason, accepted, draft_ms, verify_ms)
+
+    def _verified_for_the_first_time(self, block: _Block) -> bool:
+        """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""
+        return self._may_break_out and block.reason is not None and not self._loop_was_verified
+
+    def _loop_end(self, text: list[int]) -> int | None:
+        return loop_end(text, len(self._text), self._options.loop_period, self._options.loop_repeats)
+
+    def _rollback(self) -> None:
+        self._drafter.session.rollback(self._text)
+        if self._verifier is not None:
+            self._verifier.rollback(self._text)
+
+    def _work(self) -> tuple[ModelWork | None, ModelWork | None]:
+        """Each model's work: (edge, cloud)."""
+        drafting = self._drafter.session.work
+        if self._options.mode == "cloud":
+            return None, drafting
+        return drafting, None if self._verifier is None else self._verifier.work
+
+    def _prefill_ms(self) -> float:
+        return sum(work.encoder_ms + work.prefill_ms for work in self._work() if work is not None)
+
+    def _new_prefills(self, seen: set[str]) -> Iterator[Prefill]:
+        edge, cloud = self._work()
+        if edge is not None and edge.forwards and "edge" not in seen:
+            seen.add("edge")
+            yield Prefill("edge", edge.prompt_tokens, edge.encoder_ms, edge.prefill_ms)
+        if cloud is not None and cloud.forwards and "cloud" not in seen:
+            seen.add("cloud")
+            yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1e3

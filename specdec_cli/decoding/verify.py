@@ -1,0 +1,70 @@
+"""Verifying: the cloud scores a whole block in one forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from specdec_cli.decoding.acceptance import Verdict, judge
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.processors import ScoreProcessors
+from specdec_cli.models.session import Session
+from specdec_cli.types import ModelWork
+
+
+class Verifier(Protocol):
+    """Whoever can judge a block: a model in this process, or one behind a link."""
+
+    def verify(self, text: Sequence[int], draft: Draft) -> Verdict:
+        """Judges `draft` as the continuation of `text`. Asking twice gives the same answer under greedy rules."""
+
+    def rollback(self, text: Sequence[int]) -> None:
+        """Makes sure that nothing but `text` is remembered."""
+
+    def prefill(self) -> None:
+        """Reads the clip and the prompt ahead of need."""
+
+    @property
+    def work(self) -> ModelWork:
+        """What the verifying model has done for this clip."""
+
+
+class SessionVerifier:
+    """Judges blocks with a session of this process.
+
+    Args:
+        session: the clip on the verifying model.
+        processors: of that model.
+        options: the run's settings; they hold the acceptance rule.
+        generator: the clip's random generator.
+    """
+
+    def __init__(
+        self, session: Session, processors: ScoreProcessors, options: DecodingOptions, generator: torch.Generator
+    ) -> None:
+        self.session = session
+        self._processors = processors
+        self._options = options
+        self._generator = generator
+
+    def verify(self, text: Sequence[int], draft: Draft) -> Verdict:
+        """Scores all m + 1 positions of a block of m tokens in one forward and applies the acceptance rule."""
+        proposed = (*text, *draft.ids)
+        logits = self.session.advance(proposed, len(draft.ids) + 1)
+        return judge(draft, self._processors(proposed, logits), self._options, self._generator)
+
+    def rollback(self, text: Sequence[int]) -> None:
+        """Makes sure that the session's cache holds a prefix of `text`."""
+        self.session.rollback(text)
+
+    def prefill(self) -> None:
+        """Reads the clip and the prompt ahead of need."""
+        self.session.prefill()
+
+    @property
+    def work(self) -> ModelWork:
+        """What the session's model has done for this clip."""
+        return self.session.work

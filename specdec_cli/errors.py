@@ -1,0 +1,72 @@
+"""Every error that specdec raises on purpose.
+
+    SpecdecError                   anything below; carries a `hint` (what to do) beside its message
+    ├── ConfigError                a setting that is unknown, malformed or contradicts another
+    ├── CheckpointError            a model that cannot be loaded as asked
+    │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
+    ├── AudioError                 a recording that cannot be captioned
+    │   ├── AudioNotFoundError     no such file, or not a file
+    │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
+    │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
+    ├── DecodingError              the decoding loop was asked for something impossible
+    │   └── CacheError             a model's cache and the committed text disagree (a bug: please report)
+    └── TranscriptError            a transcript that cannot be written or read
+
+The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
+"""
+
+from __future__ import annotations
+
+
+class SpecdecError(Exception):
+    """Base of all errors that specdec raises on purpose.
+
+    Args:
+        message: one sentence that says what is wrong and names the values.
+        hint: one sentence that says what to do about it, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(SpecdecError):
+    """A setting that is unknown, malformed or contradicts another."""
+
+
+class CheckpointError(SpecdecError):
+    """A model that cannot be loaded as asked."""
+
+
+class TokenizerMismatchError(CheckpointError):
+    """Edge and cloud do not share one tokenizer, so their token ids mean different things."""
+
+
+class AudioError(SpecdecError):
+    """A recording that cannot be captioned."""
+
+
+class AudioNotFoundError(AudioError):
+    """No such file, or not a regular file."""
+
+
+class AudioDecodeError(AudioError):
+    """Not audio, empty, truncated or of an unknown format."""
+
+
+class AudioContentError(AudioError):
+    """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
+
+
+class DecodingError(SpecdecError):
+    """The decoding loop was asked for something impossible."""
+
+
+class CacheError(DecodingError):
+    """A model's cache and the committed text disagree. It is a bug of specdec, never of the input."""
+
+
+class TranscriptError(SpecdecError):
+    """A transcript that cannot be written or read."""

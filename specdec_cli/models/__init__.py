@@ -1,0 +1,1 @@
+"""Checkpoints, their caches, and a clip's session on one of them."""

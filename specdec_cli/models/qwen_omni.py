@@ -1,0 +1,229 @@
+"""Qwen2.5-Omni: the thinker alone, for speech in and text out.
+
+The talker, the token-to-wave model and the vision tower of a full checkpoint are never built or are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import AutoConfig, Qwen2_5OmniThinkerForConditionalGeneration
+from transformers.cache_utils import Cache
+from transformers.processing_utils import ProcessorMixin
+
+from specdec_cli.errors import CheckpointError
+from specdec_cli.models.checkpoint import (
+    checkpoint_folder,
+    loading_errors,
+    require_complete,
+    require_model_type,
+)
+from specdec_cli.models.device import resolve_device, resolve_dtype
+from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs
+from specdec_cli.models.quantization import quantization_config
+
+_MODEL_TYPES = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
+_UNUSED_WEIGHTS = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
+_EOS_TOKEN = "<|im_end|>"
+
+
+class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
+    """Feature extractor, tokenizer and chat template of Qwen2.5-Omni.
+
+    transformers' own processor also wants a video processor, which needs torchvision; speech does not.
+    """
+
+    def __init__(self, feature_extractor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
+        super().__init__(feature_extractor, tokenizer, chat_template=chat_template)
+
+
+class QwenOmniThinker(AudioLanguageModel):
+    """A Qwen2.5-Omni thinker: Whisper-style audio tower, Qwen2 decoder."""
+
+    def __init__(
+        self, name: str, module: Qwen2_5OmniThinkerForConditionalGeneration, processor: AudioProcessor
+    ) -> None:
+        text_config = module.config.get_text_config()
+        extractor = processor.feature_extractor
+        self.name = name
+        self.module = module
+        self.processor = processor
+        self.tokenizer = processor.tokenizer
+        self.device = module.lm_head.weight.device
+        self.input_device = module.get_input_embeddings().weight.device
+        self.dtype = module.dtype
+        self.vocab_size = int(text_config.vocab_size)
+        self.layers = int(text_config.num_hidden_layers)
+        self.sampling_rate = int(extractor.sampling_rate)
+        self.window_s = extractor.n_samples / extractor.sampling_rate
+        self._hop = int(extractor.hop_length)
+        self._audio_id = int(module.config.audio_token_id)
+        self.placeholder_ids = tuple(
+            sorted({self._audio_id, int(module.config.image_token_id), int(module.config.video_token_id)})
+        )
+        self.eos_ids = _eos_ids(module, self.tokenizer)
+        # sdpa takes no mask for one token or an empty cache, and a plain lower triangle otherwise: building it here
+        # saves the model's general mask builder in every step. Other implementations build their own.
+        self._own_masks = module.config.get_text_config()._attn_implementation == "sdpa"
+
+    @classmethod
+    def load(cls, options: LoadOptions) -> QwenOmniThinker:
+        """Reads the thinker of a checkpoint, full (hub layout) or thinker only.
+
+        Raises:
+            CheckpointError: not found, of another family, incomplete, or in a format that is not loaded.
+        """
+        source = checkpoint_folder(options)
+        require_model_type(source, _MODEL_TYPES, "qwen2.5-omni")
+        device = resolve_device(options.device)
+        with loading_errors(options.model, offline=options.offline):
+            common = {"local_files_only": options.offline, "revision": options.revision or "main"}
+            config = AutoConfig.from_pretrained(source, **common)
+            processor = AudioProcessor.from_pretrained(source, **common)
+            logging.getLogger(__name__).debug("loading %s", source)
+            module, info = Qwen2_5OmniThinkerForConditionalGeneration.from_pretrained(
+                source,
+                dtype=resolve_dtype(options.dtype, device, _stored_dtype(config)),
+                attn_implementation=options.attention,
+                device_map=options.device_map or {"": device},
+                quantization_config=quantization_config(options.quantization, device),
+                use_safetensors=True,
+                output_loading_info=True,
+                **common,
+            )
+        require_complete(options.model, info, ignored=_UNUSED_WEIGHTS)
+        _require_template(options.model, processor)
+        del module.model.visual
+        module.eval().requires_grad_(False)
+        return cls(options.model, module, processor)
+
+    def features(self, waveform: npt.NDArray[np.float32]) -> AudioFeatures:
+        """Log-mel features of mono samples [n] at the clip's own length: ceil(n / hop) frames.
+
+        The extractor would pad to its whole window (300 s in the published checkpoints). Two windows of trailing
+        silence give the same frames: the last ones see the zeros that the padding would have been, and silence
+        changes no maximum.
+        """
+        extractor = self.processor.feature_extractor
+        if waveform.ndim != 1 or len(waveform) > extractor.n_samples:
+            raise CheckpointError(
+                f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {waveform.shape}",
+                hint="Split the recording with --segment.",
+            )
+        frames = -(-len(waveform) // self._hop)
+        padded = np.zeros((frames * self._hop + 2 * extractor.n_fft,), dtype=np.float32)
+        padded[: len(waveform)] = waveform
+        values = extractor(
+            padded, sampling_rate=self.sampling_rate, padding=False, truncation=False, return_tensors="pt"
+        ).input_features[0, :, :frames]
+        return AudioFeatures(values.contiguous(), frames)
+
+    def build_prompt(self, instruction: str, features: AudioFeatures, system: str | None = None) -> PromptInputs:
+        """The chat template around the clip and `instruction`, with one placeholder per audio token."""
+        conversation: list[dict[str, Any]] = [
+            {"role": "user", "content": [{"type": "audio", "audio": ""}, {"type": "text", "text": instruction}]}
+        ]
+        if system is not None:
+            conversation.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
+        text = self.processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        if ids.count(self._audio_id) != 1:
+            raise CheckpointError(
+                f"the chat template of {self.name} puts {ids.count(self._audio_id)} audio placeholders "
+                "into the prompt instead of one",
+                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
+            )
+        at = ids.index(self._audio_id)
+        count = self.audio_tokens(features.frames)
+        return PromptInputs((*ids[:at], *[self._audio_id] * count, *ids[at + 1 :]), features)
+
+    def audio_tokens(self, frames: int) -> int:
+        """Audio tokens of a clip of `frames` mel frames: two strides of two."""
+        _, tokens = self.module.model.audio_tower._get_feat_extract_output_lengths(torch.tensor(frames))
+        return int(tokens)
+
+    def encode(self, features: AudioFeatures) -> torch.Tensor:
+        """Runs the audio tower: [audio tokens, hidden]."""
+        tower = self.module.model.audio_tower
+        values = features.values.to(tower.conv1.weight.device, tower.conv1.weight.dtype)
+        lengths = torch.tensor([features.frames], device=values.device)
+        hidden: torch.Tensor = tower(values, feature_lens=lengths).last_hidden_state
+        return hidden
+
+    def embed(self, ids: Sequence[int], audio: torch.Tensor | None = None) -> torch.Tensor:
+        """Input embeddings [1, q, hidden]; `audio` [n, hidden] replaces the n placeholders, in order."""
+        tokens = torch.tensor([list(ids)], device=self.input_device)
+        embeddings: torch.Tensor = self.module.get_input_embeddings()(tokens)
+        if audio is not None:
+            embeddings[tokens == self._audio_id] = audio.to(embeddings.device, embeddings.dtype)
+        return embeddings
+
+    def decode(self, embeddings: torch.Tensor, start: int, cache: Cache) -> torch.Tensor:
+        """Runs the decoder on [1, q, hidden] at positions start..start+q-1, extending `cache`: [1, q, hidden].
+
+        Positions are explicit and there is no padding mask: `rope_deltas` stays unused and two interleaved clips
+        cannot disturb each other. Audio and text share one running position, so all three rotary axes are equal.
+        """
+        length = embeddings.shape[1]
+        positions = torch.arange(start, start + length, device=embeddings.device)[None]
+        mask: dict[str, torch.Tensor | None] | None = None
+        if self._own_masks:
+            causal = None
+            if length > 1 and start > 0:
+                causal = torch.ones(length, start + length, dtype=torch.bool, device=embeddings.device).tril(start)
+                causal = causal[None, None]
+            mask = {"full_attention": causal}
+        hidden: torch.Tensor = self.module.model.language_model(
+            inputs_embeds=embeddings,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Output layer: [m, hidden] -> float32 [m, vocab_size]."""
+        scores: torch.Tensor = self.module.lm_head(hidden.to(self.device))
+        return scores.float()
+
+    def feature_key(self) -> str:
+        """Equal for two thinkers whose feature extractors have equal settings."""
+        return str(sorted(self.processor.feature_extractor.to_dict().items(), key=lambda item: item[0]))
+
+
+def _eos_ids(module: Qwen2_5OmniThinkerForConditionalGeneration, tokenizer: Any) -> tuple[int, ...]:
+    declared = module.generation_config.eos_token_id
+    if declared is None:
+        fallback = tokenizer.convert_tokens_to_ids(_EOS_TOKEN)
+        if fallback is None or fallback == tokenizer.unk_token_id:
+            raise CheckpointError(
+                f"the checkpoint names no eos token and its tokenizer has no {_EOS_TOKEN}",
+                hint="Add a generation_config.json with eos_token_id.",
+            )
+        declared = fallback
+    return tuple(sorted({declared} if isinstance(declared, int) else set(declared)))
+
+
+def _stored_dtype(config: Any) -> torch.dtype | None:
+    for part in (config, getattr(config, "thinker_config", None)):
+        dtype = getattr(part, "dtype", None)
+        if isinstance(dtype, torch.dtype):
+            return dtype
+        if isinstance(dtype, str):
+            resolved = getattr(torch, dtype, None)
+            return resolved if isinstance(resolved, torch.dtype) else None
+    return None
+
+
+def _require_template(name: str, processor: AudioProcessor) -> None:
+    if not processor.chat_template:
+        raise CheckpointError(
+            f"{name} has no chat template",
+            hint="Add chat_template.jinja (or chat_template.json) of the checkpoint to its folder.",
+        )

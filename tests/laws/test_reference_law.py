@@ -1,0 +1,56 @@
+"""Reference law: for every gate, rule and k, the tokens equal a reference that recomputes everything from scratch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.laws.cases import make_case
+from tests.laws.reference import reference_text
+
+GATES = ("entropy", "margin", "logprob", "always", "never")
+GREEDY_RULES = ("greedy", "rank", "prob", "typical")
+
+
+@pytest.mark.parametrize("rule", GREEDY_RULES)
+@pytest.mark.parametrize("gate", GATES)
+def test_greedy_text_equals_the_reference(gate: str, rule: str) -> None:
+    base = 40_000 + 1000 * GATES.index(gate) + 100 * GREEDY_RULES.index(rule)
+    for number in range(base, base + 16):
+        fixed = {} if gate in ("entropy", "margin", "logprob") else {"gate": gate}
+        case = make_case(number, mode="hybrid", acceptance=rule, loop_period=0, k=1 + number % 8, **fixed)
+        if gate not in ("always", "never") and case.options.gate != gate:
+            case = make_case(number, mode="hybrid", acceptance=rule, loop_period=0, gate=gate, threshold=None)
+        rounds, finished = case.run()
+        expected, escalations = reference_text(case)
+        assert list(finished.token_ids) == expected, number
+        assert sum(round_.escalated for round_ in rounds) == escalations, number
+
+
+@pytest.mark.parametrize("rule", ["sampling", "rank", "prob", "typical"])
+def test_sampled_text_equals_the_reference(rule: str) -> None:
+    base = 50_000 + 100 * len(rule)
+    for number in range(base, base + 25):
+        case = make_case(
+            number,
+            mode="hybrid",
+            acceptance=rule,
+            loop_period=0,
+            temperature=(0.7, 1.0, 1.3)[number % 3],
+            top_k=(None, 12)[number % 2],
+            top_p=(None, 0.95)[number % 2],
+        )
+        _, finished = case.run()
+        expected, _ = reference_text(case)
+        assert list(finished.token_ids) == expected, number
+
+
+def test_thresholds_do_escalate_some_blocks_and_keep_others() -> None:
+    """Guards the tests above against drawing only trivial cases."""
+    blocks = [round_ for number in range(60_000, 60_100) for round_ in make_case(number, mode="hybrid").run()[0]]
+    escalated = [round_ for round_ in blocks if round_.escalated]
+    kept_whole = [round_ for round_ in escalated if "bonus" in round_.source]
+    partly = [round_ for round_ in escalated if 0 < round_.accepted < len(round_.draft_ids)]
+    assert len(escalated) > 50
+    assert len(blocks) - len(escalated) > 50
+    assert len(kept_whole) > 20
+    assert len(partly) > 10

@@ -1,0 +1,172 @@
+"""Tiny random Qwen2.5-Omni thinkers: real classes, real tokenizer files, a few thousand weights.
+
+The laws are statements about any pair of models; random ones are the harshest, since their distributions are flat,
+they loop, and nothing about them is tuned to pass.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen2_5OmniThinkerConfig,
+    Qwen2_5OmniThinkerForConditionalGeneration,
+    WhisperFeatureExtractor,
+)
+
+from specdec_cli.models.qwen_omni import AudioProcessor, QwenOmniThinker
+
+SPECIALS = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|AUDIO|>",
+    "<|audio_bos|>",
+    "<|audio_eos|>",
+    "<|IMAGE|>",
+    "<|VIDEO|>",
+    "<|vision_bos|>",
+    "<|vision_eos|>",
+)
+TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+    "{% for part in message['content'] %}{% if part['type'] == 'audio' %}<|audio_bos|><|AUDIO|><|audio_eos|>"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@lru_cache
+def tiny_processor(merges: int = 0, window_s: int = 30) -> AudioProcessor:
+    """A byte-level tokenizer (256 bytes, `merges` pairs of letters, specials) and a small log-mel extractor."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {piece: i for i, piece in enumerate(alphabet)}
+    pairs = [("a", letter) for letter in "bcdefghijklm"[:merges]]
+    for pair in pairs:
+        vocab["".join(pair)] = len(vocab)
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=pairs))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokenizer.add_special_tokens(
+        {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "additional_special_tokens": list(SPECIALS)}
+    )
+    extractor = WhisperFeatureExtractor(feature_size=16, chunk_length=window_s, return_attention_mask=True)
+    return AudioProcessor(extractor, tokenizer, chat_template=TEMPLATE)
+
+
+def tiny_config(
+    seed: int = 0, *, vocab_size: int = 288, layers: int = 2, hidden: int = 32, scale: float = 0.3, merges: int = 0
+) -> Qwen2_5OmniThinkerConfig:
+    """A thinker's configuration; `scale` is the spread of the random weights: larger is more opinionated."""
+    tokenizer = tiny_processor(merges).tokenizer
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
+    del seed
+    return Qwen2_5OmniThinkerConfig(
+        audio_config={
+            "num_mel_bins": 16,
+            "d_model": 16,
+            "encoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 32,
+            "n_window": 100,
+            "output_dim": hidden,
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_heads": 2,
+            "out_hidden_size": hidden,
+            "fullatt_block_indexes": [0],
+        },
+        text_config={
+            "vocab_size": vocab_size,
+            "hidden_size": hidden,
+            "intermediate_size": 48,
+            "num_hidden_layers": layers,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 4096,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
+            "initializer_range": scale,
+            "pad_token_id": ids["<|endoftext|>"],
+        },
+        audio_token_index=ids["<|AUDIO|>"],
+        audio_token_id=ids["<|AUDIO|>"],
+        image_token_id=ids["<|IMAGE|>"],
+        image_token_index=ids["<|IMAGE|>"],
+        video_token_id=ids["<|VIDEO|>"],
+        video_token_index=ids["<|VIDEO|>"],
+        audio_start_token_id=ids["<|audio_bos|>"],
+        audio_end_token_id=ids["<|audio_eos|>"],
+        vision_start_token_id=ids["<|vision_bos|>"],
+        vision_end_token_id=ids["<|vision_eos|>"],
+        initializer_range=scale,
+        pad_token_id=ids["<|endoftext|>"],
+    )
+
+
+def tiny_module(seed: int, **settings: Any) -> Qwen2_5OmniThinkerForConditionalGeneration:
+    """A thinker with random float32 weights, the same for the same seed and settings; global seeds untouched."""
+    config = tiny_config(seed, **settings)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = Qwen2_5OmniThinkerForConditionalGeneration(config).eval().requires_grad_(False)
+        spread = settings.get("scale", 0.3)
+        for name, weight in module.named_parameters():
+            if weight.ndim > 1 and "visual" not in name:
+                weight.copy_(torch.randn_like(weight) * spread)
+    eos = config.text_config.vocab_size and tiny_processor(settings.get("merges", 0)).tokenizer.eos_token_id
+    module.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=config.text_config.pad_token_id)
+    return module
+
+
+def tiny_model(seed: int, name: str | None = None, *, merges: int = 0, **settings: Any) -> QwenOmniThinker:
+    """A loaded tiny thinker, as the engine takes it."""
+    module = tiny_module(seed, merges=merges, **settings)
+    del module.model.visual
+    return QwenOmniThinker(name or f"tiny-{seed}", module, tiny_processor(merges))
+
+
+def near_model(model: QwenOmniThinker, seed: int, noise: float, vocab_size: int | None = None) -> QwenOmniThinker:
+    """A copy of `model` with its weights jittered by `noise` (relative), and its vocabulary padded to another size."""
+    text = model.module.config.text_config
+    copy = tiny_module(
+        seed, vocab_size=vocab_size or text.vocab_size, layers=text.num_hidden_layers, hidden=text.hidden_size
+    )
+    generator = torch.Generator().manual_seed(seed)
+    source = dict(model.module.named_parameters())
+    for parameter_name, weight in copy.named_parameters():
+        if parameter_name not in source:
+            continue
+        original = source[parameter_name]
+        jitter = 1 + noise * torch.randn(original.shape, generator=generator)
+        rows = min(len(weight), len(original))
+        weight[:rows] = (original * jitter)[:rows]
+    del copy.model.visual
+    return QwenOmniThinker(f"near-{model.name}", copy, model.processor)
+
+
+def tiny_clip(seed: int, seconds: float = 0.6) -> npt.NDArray[np.float32]:
+    """A noisy tone glide at 16 kHz, different for every seed."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(int(seconds * 16000)) / 16000
+    glide = np.sin(2 * np.pi * (rng.uniform(80, 400) * t + rng.uniform(-200, 400) * t**2))
+    return (0.3 * glide + 0.05 * rng.standard_normal(len(t))).astype(np.float32)
+
+
+def save_checkpoint(module: Qwen2_5OmniThinkerForConditionalGeneration, folder: Path, merges: int = 0) -> Path:
+    """Writes a thinker-only checkpoint that `QwenOmniThinker.load` reads."""
+    module.save_pretrained(folder)
+    tiny_processor(merges).save_pretrained(folder)
+    return folder
