@@ -1,0 +1,64 @@
+"""Captions of how a person speaks, drafted by an edge audio language model and verified by a cloud one.
+
+    from specdec_cli import Captioner
+    captioner = Captioner.load("mini", {"prompt.language": "en"})
+    print(captioner.caption("clip.wav").caption)
+
+`Captioner.stream` yields what happens as it happens; `Captioner.captions` yields one transcript per segment. Nothing
+heavy is imported before the first name is used.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.config import Config, load_config
+    from specdec_cli.errors import SpecdecError
+    from specdec_cli.run import Run
+    from specdec_cli.transcript import Transcript
+    from specdec_cli.types import Finished, Prefill, Round, Started, Update
+
+try:
+    __version__ = version("specdec-cli")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+_HOMES = {
+    "Captioner": "specdec_cli.captioner",
+    "Config": "specdec_cli.config",
+    "Finished": "specdec_cli.types",
+    "Prefill": "specdec_cli.types",
+    "Round": "specdec_cli.types",
+    "Run": "specdec_cli.run",
+    "SpecdecError": "specdec_cli.errors",
+    "Started": "specdec_cli.types",
+    "Transcript": "specdec_cli.transcript",
+    "Update": "specdec_cli.types",
+    "load_config": "specdec_cli.config",
+}
+
+__all__ = [
+    "Captioner",
+    "Config",
+    "Finished",
+    "Prefill",
+    "Round",
+    "Run",
+    "SpecdecError",
+    "Started",
+    "Transcript",
+    "Update",
+    "__version__",
+    "load_config",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

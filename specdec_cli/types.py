@@ -6,13 +6,19 @@ Nothing here imports torch, so that the command line, the live view and the tran
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
 
 GateName = Literal["entropy", "margin", "logprob", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical"]
+
+DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0}
+"""Threshold of each gate that has one: nats; a difference of probabilities; nats."""
+
+LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical"})
+"""Acceptance rules under which the text may differ from the cloud's own."""
 
 Reason = Literal["entropy", "margin", "logprob", "learned", "loop", "always"]
 """Why a block was escalated."""
@@ -162,3 +168,26 @@ class Started:
     settings: dict[str, object] = field(default_factory=dict)
     start_s: float | None = None
     end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """An event's token ids as text: the engine knows ids only, and a display no tokenizer.
+
+    Attributes:
+        draft_pieces: text of each drafted token; bytes that are not yet a character come as "\ufffd".
+        committed_pieces: text of each committed token, parallel to `Round.source`.
+        caption: the caption so far, without special tokens.
+    """
+
+    draft_pieces: tuple[str, ...] = ()
+    committed_pieces: tuple[str, ...] = ()
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One step of a run, with its text."""
+
+    event: Started | Event
+    text: EventText

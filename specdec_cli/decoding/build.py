@@ -17,7 +17,8 @@ from specdec_cli.decoding.verify import SessionVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
-from specdec_cli.models.vocabulary import shared_vocab_size
+from specdec_cli.models.vocabulary import shared_vocab_size, usable_vocab_size
+from specdec_cli.types import GateName
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Pair:
         only = edge or cloud
         if only is None:
             raise DecodingError("a pair needs at least one model")
-        return cls(edge, cloud, only.vocab_size)
+        return cls(edge, cloud, usable_vocab_size(only))
 
 
 def build_engine(
@@ -87,7 +88,7 @@ def build_engine(
         verifier = SessionVerifier(verifying, processors(verifying), options, generator)
     stop_ids = _stop_ids(pair, options, drafting.model)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
-    gate = make_gate(*_GATES[options.mode]) if options.mode in _GATES else make_gate(options.gate, options.threshold)
+    gate = make_gate(gate_of(options), options.threshold)
 
     def decode(ids: Sequence[int]) -> str:
         text: str = drafting.model.tokenizer.decode(list(ids), skip_special_tokens=True)
@@ -96,7 +97,11 @@ def build_engine(
     return Engine(drafter, verifier, gate, StopRules(options, stop_ids, decode), options)
 
 
-_GATES = {"lossless": ("always",), "edge": ("never",), "cloud": ("never",)}
+def gate_of(options: DecodingOptions) -> GateName:
+    """The gate in force: the configured one in hybrid mode, else the one that makes the mode what it is."""
+    if options.mode == "hybrid":
+        return options.gate
+    return "always" if options.mode == "lossless" else "never"
 
 
 def _stop_ids(pair: Pair, options: DecodingOptions, drafting: AudioLanguageModel) -> tuple[int, ...]:

@@ -30,7 +30,8 @@ class Draft:
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    return torch.special.entr(probabilities).sum(dim=-1)
+    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
+    return nats
 
 
 class Drafter:

@@ -161,8 +161,9 @@ class Engine:
         accepted = verdict.accepted
         last: Source = "bonus" if accepted == len(draft.ids) else "corrected"
         ids = (*draft.ids[:accepted], verdict.token)
-        sources: tuple[Source, ...] = (*(("accepted",) * accepted), last)
-        return _Block(draft, decision, ids, sources, reason, accepted, draft_ms, verify_ms)
+        sources: list[Source] = ["accepted"] * accepted
+        sources.append(last)
+        return _Block(draft, decision, ids, tuple(sources), reason, accepted, draft_ms, verify_ms)
 
     def _verified_for_the_first_time(self, block: _Block) -> bool:
         """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""

@@ -9,9 +9,7 @@ from typing import Final
 import torch
 
 from specdec_cli.decoding.draft import Draft, entropies
-from specdec_cli.types import GateName, Reason
-
-DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0}
+from specdec_cli.types import DEFAULT_THRESHOLDS, GateName, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_cli.errors import DecodingError
-from specdec_cli.types import AcceptanceName, GateName, Mode
+from specdec_cli.types import LOSSY_RULES, AcceptanceName, GateName, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class DecodingOptions:
                 f"greedy acceptance with temperature {self.temperature:g} would follow neither model",
                 hint="Use --accept sampling, or --temperature 0.",
             )
-        if not self.sampling and self.rule == "sampling":
+        if not self.sampling and self.rule == "sampling" and self.mode in ("hybrid", "lossless"):
             raise DecodingError(
                 "sampling acceptance compares two distributions, and temperature 0 draws from none",
                 hint="Set --temperature above 0, or use --accept greedy.",
             )
-        if self.mode == "lossless" and self.rule not in ("greedy", "sampling"):
+        if self.mode == "lossless" and self.rule in LOSSY_RULES:
             raise DecodingError(
                 f"mode 'lossless' promises the cloud's own text, and acceptance {self.rule!r} is lossy",
                 hint="Use --accept greedy (or sampling, with a temperature), or --mode hybrid --gate always.",

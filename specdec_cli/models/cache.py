@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from specdec_cli.errors import CacheError
 
 
-class BufferedLayer(CacheLayerMixin):
+class BufferedLayer(CacheLayerMixin):  # type: ignore[misc]
     """One decoder layer's keys and values in a fixed buffer.
 
     Args:
@@ -67,7 +67,7 @@ class BufferedLayer(CacheLayerMixin):
         return self.capacity
 
 
-class BufferedCache(Cache):
+class BufferedCache(Cache):  # type: ignore[misc]
     """The caches of all layers of one model for one clip."""
 
     def __init__(self, layers: int, capacity: int) -> None:

@@ -86,7 +86,7 @@ def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, 
 
 
 @contextmanager
-def loading_errors(name: str, *, offline: bool) -> Iterator[None]:
+def loading_errors(name: str, source: str, *, offline: bool) -> Iterator[None]:
     """Turns what transformers, safetensors and the hub raise while loading into a CheckpointError."""
     import transformers
 
@@ -101,7 +101,7 @@ def loading_errors(name: str, *, offline: bool) -> Iterator[None]:
         raise CheckpointError(f"{name} needs a package that is not installed: {_first_line(error)}") from error
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, KeyError, SafetensorError...
         hint = "Check the files of the checkpoint."
-        if not is_local(name):
+        if not is_local(source):
             hint = (
                 f"Download {name} first and set `model` to its folder, or allow downloads with runtime.offline: false."
                 if offline

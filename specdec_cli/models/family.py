@@ -24,6 +24,7 @@ class LoadOptions:
 
     Attributes:
         model: a local folder or a hub id.
+        name: what the user calls it, in messages and transcripts; None: `model`.
         revision: branch, tag or commit of a hub repository.
         device, dtype: names as in the configuration, "auto" included.
         device_map: accelerate's placement over several devices, or None for one device.
@@ -33,6 +34,7 @@ class LoadOptions:
     """
 
     model: str
+    name: str | None = None
     revision: str | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -40,6 +42,11 @@ class LoadOptions:
     attention: str = "sdpa"
     quantization: str | None = None
     offline: bool = True
+
+    @property
+    def label(self) -> str:
+        """What to call the model."""
+        return self.name or self.model
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from specdec_cli.models.device import resolve_device, resolve_dtype
 from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs
 from specdec_cli.models.quantization import quantization_config
 
+_log = logging.getLogger(__name__)
+
 _MODEL_TYPES = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
 _UNUSED_WEIGHTS = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
 _EOS_TOKEN = "<|im_end|>"
@@ -81,12 +83,12 @@ class QwenOmniThinker(AudioLanguageModel):
         source = checkpoint_folder(options)
         require_model_type(source, _MODEL_TYPES, "qwen2.5-omni")
         device = resolve_device(options.device)
-        with loading_errors(options.model, offline=options.offline):
+        with loading_errors(options.label, options.model, offline=options.offline):
             common = {"local_files_only": options.offline, "revision": options.revision or "main"}
             config = AutoConfig.from_pretrained(source, **common)
             processor = AudioProcessor.from_pretrained(source, **common)
-            logging.getLogger(__name__).debug("loading %s", source)
-            module, info = Qwen2_5OmniThinkerForConditionalGeneration.from_pretrained(
+            _log.debug("loading %s", source)
+            loaded: Any = Qwen2_5OmniThinkerForConditionalGeneration.from_pretrained(
                 source,
                 dtype=resolve_dtype(options.dtype, device, _stored_dtype(config)),
                 attn_implementation=options.attention,
@@ -96,11 +98,12 @@ class QwenOmniThinker(AudioLanguageModel):
                 output_loading_info=True,
                 **common,
             )
-        require_complete(options.model, info, ignored=_UNUSED_WEIGHTS)
-        _require_template(options.model, processor)
+        module, info = loaded
+        require_complete(options.label, info, ignored=_UNUSED_WEIGHTS)
+        _require_template(options.label, processor)
         del module.model.visual
         module.eval().requires_grad_(False)
-        return cls(options.model, module, processor)
+        return cls(options.label, module, processor)
 
     def features(self, waveform: npt.NDArray[np.float32]) -> AudioFeatures:
         """Log-mel features of mono samples [n] at the clip's own length: ceil(n / hop) frames.
@@ -149,7 +152,7 @@ class QwenOmniThinker(AudioLanguageModel):
 
     def encode(self, features: AudioFeatures) -> torch.Tensor:
         """Runs the audio tower: [audio tokens, hidden]."""
-        tower = self.module.model.audio_tower
+        tower: Any = self.module.model.audio_tower
         values = features.values.to(tower.conv1.weight.device, tower.conv1.weight.dtype)
         lengths = torch.tensor([features.frames], device=values.device)
         hidden: torch.Tensor = tower(values, feature_lens=lengths).last_hidden_state

@@ -1,8 +1,9 @@
-"""Do two models speak the same token ids?
+"""Which token ids may be generated, and do two models mean the same by them?
 
 Edge and cloud exchange token ids only, so their tokenizers must map the same ids to the same pieces. Their output
 layers may still be padded to different sizes (151936 rows in Qwen2.5-Omni-3B, 152064 in 7B): both are cut to the
-smaller, so that neither can say what the other cannot.
+smaller, and to the ids that have a piece at all, so that neither can say what the other cannot, and a model alone
+says what it would say in company.
 """
 
 from __future__ import annotations
@@ -26,4 +27,10 @@ def shared_vocab_size(edge: AudioLanguageModel, cloud: AudioLanguageModel) -> in
             f"({len(mine)} and {len(theirs)} tokens; they first differ at id {at}, {token!r})",
             hint="Drafted ids would mean other words to the cloud. Use two models of one family and release.",
         )
-    return min(edge.vocab_size, cloud.vocab_size)
+    return min(usable_vocab_size(edge), usable_vocab_size(cloud))
+
+
+def usable_vocab_size(model: AudioLanguageModel) -> int:
+    """Number of leading token ids that `model` scores and its tokenizer can write."""
+    pieces: dict[str, int] = model.tokenizer.get_vocab()
+    return min(model.vocab_size, max(pieces.values()) + 1)

@@ -48,7 +48,7 @@ def test_sampled_edge_text_equals_generate_with_the_same_seed() -> None:
         )
         # A draw consumes one random number per vocabulary row, so both sides must have equally many.
         assert case.pair.edge is not None
-        case = replace(case, pair=Pair.of(case.pair.edge, None))
+        case = replace(case, pair=Pair(case.pair.edge, None, case.pair.edge.vocab_size))
         _, finished = case.run()
         with torch.random.fork_rng():
             torch.manual_seed(case.options.seed)

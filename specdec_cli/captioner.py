@@ -1,0 +1,247 @@
+"""From a file to a caption: configuration, models, audio, engine and transcript, put together.
+
+captioner = Captioner.load("mini", {"prompt.language": "en"})
+print(captioner.caption("clip.wav").caption)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from specdec_cli.audio import Recording, Segment, check_content, load_audio, segments
+from specdec_cli.config import Config, ModelConfig, load_config
+from specdec_cli.decoding.build import Pair, build_engine, gate_of
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, family_class
+from specdec_cli.run import Clip, Run, Setup
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.types import Mode, Update
+
+Loading = Callable[[str], AbstractContextManager[None]]
+"""Told what is being loaded; the context lasts until it is."""
+
+_EDGE_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "edge"})
+_CLOUD_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "cloud"})
+
+
+class Captioner:
+    """A loaded pair of models and the settings to use them with.
+
+    Args:
+        config: the settings.
+        pair: the models that the mode needs.
+        load_s: how long they took to load, seconds; None if they came from elsewhere.
+    """
+
+    def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
+        self.config = config
+        self.pair = pair
+        self.options = decoding_options(config)
+        self.setup = _setup(config, self.options, pair, load_s)
+        models = [model for model in (pair.edge, pair.cloud) if model is not None]
+        rates = {model.sampling_rate for model in models}
+        if len(rates) > 1:
+            raise ConfigError(f"edge and cloud want audio at different rates: {sorted(rates)} Hz")
+        self.sampling_rate = rates.pop()
+        self.window_s = min(model.window_s for model in models)
+
+    @classmethod
+    def load(
+        cls,
+        config: str | Path | Config | None = None,
+        settings: Mapping[str, object] | None = None,
+        *,
+        loading: Loading | None = None,
+    ) -> Captioner:
+        """Loads the models that the configured mode needs.
+
+        Args:
+            config: a shipped name ("mini"), a path, or a finished configuration; None: SPECDEC_CONFIG or "mini".
+            settings: dotted name -> value, over everything else, e.g. {"decoding.k": 3}.
+            loading: told what is being loaded, for a display.
+
+        Raises:
+            ConfigError: a setting is unknown, malformed or contradicts another.
+            CheckpointError: a model cannot be loaded, or the two do not share one tokenizer.
+        """
+        if isinstance(config, Config):
+            if settings:
+                raise ConfigError("settings go with a configuration's name or path, not with a finished one")
+            resolved = config
+        else:
+            resolved = load_config(config, flags=settings or {}).config
+        if resolved.runtime.threads is not None:
+            torch.set_num_threads(resolved.runtime.threads)
+        loading = loading or (lambda _: nullcontext())
+        started = time.perf_counter()
+        mode = resolved.decoding.mode
+        offline = resolved.runtime.offline
+        edge = cloud = None
+        if mode in _EDGE_MODES:
+            edge = _load_model(resolved.edge, offline, loading, "edge")
+        if mode in _CLOUD_MODES:
+            if resolved.cloud is None:
+                raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
+            cloud = _load_model(resolved.cloud, offline, loading, "cloud")
+        return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
+
+    def caption(self, path: str | PathLike[str]) -> Transcript:
+        """Captions one recording as a whole.
+
+        Raises:
+            AudioError: the recording cannot be captioned.
+            ConfigError: the settings cut it into several segments; use `captions`.
+        """
+        finished = list(self.captions(path))
+        if len(finished) != 1:
+            raise ConfigError(
+                f"{path} was cut into {len(finished)} segments, and `caption` returns one",
+                hint="Use captions(), or leave audio.segment_s out.",
+            )
+        return finished[0]
+
+    def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
+        """Captions a recording, one transcript per segment; errors as in `caption`."""
+        for run in self.runs(path):
+            yield run.finish()
+
+    def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
+        """Captions a recording, yielding what happens as it happens: Started, Prefill, Round ..., Finished."""
+        for run in self.runs(path):
+            yield from run
+
+    def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
+        """One run per segment of a recording; iterate a run for its updates, then ask it for its transcript.
+
+        Raises:
+            AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
+        """
+        recording = load_audio(path, self.sampling_rate)
+        cuts = segments(recording, self.window_s, self.config.audio.segment_s)
+        whole = len(cuts) == 1
+        for cut in cuts:
+            clip = Clip(
+                file=recording.path,
+                sha256=recording.sha256,
+                duration_s=recording.duration_s if whole else cut.duration_s,
+                start_s=None if whole else cut.start_s,
+                end_s=None if whole else cut.end_s,
+            )
+            yield self._run(clip, cut, recording.decode_s / len(cuts))
+
+    def run_samples(self, samples: npt.ArrayLike, name: str = "samples") -> Run:
+        """A run over mono samples [n] at `sampling_rate`, full scale 1.0, for audio that is in memory already.
+
+        Args:
+            samples: anything that makes a one-dimensional array of floats.
+            name: what to call it in messages and in the transcript.
+
+        Raises:
+            AudioContentError: not one-dimensional, too short, too long, silent, or not finite.
+        """
+        array = np.ascontiguousarray(samples, dtype=np.float32)
+        if array.ndim != 1:
+            raise AudioContentError(f"{name} has the shape {array.shape}; mono samples [n] are wanted")
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        duration_s = len(array) / self.sampling_rate
+        recording = Recording(name, array, self.sampling_rate, duration_s, digest, self.sampling_rate, 1, 0.0)
+        check_content(recording)
+        (cut,) = segments(recording, self.window_s, None)
+        return self._run(Clip(name, digest, duration_s), cut, 0.0)
+
+    def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
+        if cut.silent:
+            error = AudioContentError(
+                f"{clip.file} is silent from {cut.start_s:.1f} s to {cut.end_s:.1f} s: a caption would be invented"
+            )
+            return Run(self.setup, clip, None, None, decode_s, error)
+        started = time.perf_counter()
+        edge_inputs, cloud_inputs = self._inputs(cut.samples)
+        audio_s = decode_s + time.perf_counter() - started
+        engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
+        writer = self.pair.edge or self.pair.cloud
+        assert writer is not None
+        return Run(self.setup, clip, engine, writer.tokenizer, audio_s, None)
+
+    def _inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
+        """The clip's prompt for each loaded model; features are computed once where both want the same."""
+        shared: dict[str, AudioFeatures] = {}
+
+        def build(model: AudioLanguageModel | None) -> PromptInputs | None:
+            if model is None:
+                return None
+            key = model.feature_key()
+            if key not in shared:
+                shared[key] = model.features(samples)
+            prompt = self.config.prompt
+            return model.build_prompt(prompt.instruction, shared[key], prompt.system)
+
+        return build(self.pair.edge), build(self.pair.cloud)
+
+
+def decoding_options(config: Config) -> DecodingOptions:
+    """The engine's settings out of a configuration."""
+    decoding = config.decoding.model_dump(exclude={"cloud_prefill"})
+    acceptance = config.acceptance
+    return DecodingOptions(
+        **decoding,
+        early_cloud_prefill=config.decoding.cloud_prefill == "early",
+        gate=config.gate.name,
+        threshold=config.gate.effective_threshold,
+        acceptance=acceptance.rule,
+        rank=acceptance.rank,
+        prob=acceptance.prob,
+        typical_epsilon=acceptance.typical_epsilon,
+        typical_delta=acceptance.typical_delta,
+    )
+
+
+def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float | None) -> Setup:
+    gate = gate_of(options)
+    return Setup(
+        mode=options.mode,
+        language=config.prompt.language,
+        prompt=config.prompt.instruction,
+        models=Models(
+            edge=ModelInfo(**pair.edge.describe()) if pair.edge else None,
+            cloud=ModelInfo(**pair.cloud.describe()) if pair.cloud else None,
+        ),
+        settings={
+            **config.decoding.model_dump(mode="json", exclude={"mode"}),
+            "gate": gate,
+            "threshold": config.gate.effective_threshold if gate == options.gate else None,
+            "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
+            **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+            "style": None if config.prompt.text is not None else config.prompt.style,
+            "system": config.prompt.system,
+        },
+        stop_strings=options.stop_strings,
+        load_s=load_s,
+    )
+
+
+def _load_model(config: ModelConfig, offline: bool, loading: Loading, role: str) -> AudioLanguageModel:
+    with loading(f"{role}: {config.model}"):
+        return family_class(config.family).load(
+            LoadOptions(
+                model=config.source,
+                name=config.model,
+                revision=config.revision,
+                device=config.device,
+                dtype=config.dtype,
+                device_map=config.device_map,
+                attention=config.attention,
+                quantization=config.quantization,
+                offline=offline,
+            )
+        )

@@ -1,0 +1,165 @@
+"""Options that several commands share, and how they map to settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+import typer
+
+from specdec_cli.config import ResolvedConfig, load_config, parse_setting
+
+FLAG_NAMES: Final[Mapping[str, str]] = {
+    "decoding.mode": "--mode",
+    "decoding.k": "-k",
+    "decoding.max_new_tokens": "--max-new-tokens",
+    "decoding.min_new_tokens": "--min-new-tokens",
+    "decoding.sentences": "--sentences",
+    "decoding.stop_strings": "--stop",
+    "decoding.temperature": "--temperature",
+    "decoding.top_p": "--top-p",
+    "decoding.top_k": "--top-k",
+    "decoding.seed": "--seed",
+    "decoding.repetition_penalty": "--repetition-penalty",
+    "decoding.no_repeat_ngram": "--no-repeat-ngram",
+    "gate.name": "--gate",
+    "gate.threshold": "--threshold",
+    "acceptance.rule": "--accept",
+    "prompt.language": "--language",
+    "prompt.style": "--style",
+    "prompt.text": "--prompt",
+    "audio.segment_s": "--segment",
+}
+"""Setting -> the flag that sets it."""
+
+_MODELS: Final = "Models and settings"
+_DECODING: Final = "Decoding"
+_TEXT: Final = "Caption"
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME|PATH",
+        help="Shipped configuration (mini, qwen2.5-omni) or a YAML file. [default: mini]",
+        rich_help_panel=_MODELS,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting, e.g. decoding.loop_period=0; `specdec config show` lists them. Repeatable.",
+        rich_help_panel=_MODELS,
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="hybrid|lossless|edge|cloud",
+        help="hybrid: the gate decides; lossless: verify every block; edge, cloud: one model alone.",
+        rich_help_panel=_DECODING,
+    ),
+]
+K = Annotated[int | None, typer.Option("-k", metavar="N", help="Tokens drafted per round.", rich_help_panel=_DECODING)]
+Gate = Annotated[
+    str | None,
+    typer.Option(
+        "--gate",
+        metavar="entropy|margin|logprob|always|never",
+        help="What decides whether a block is escalated.",
+        rich_help_panel=_DECODING,
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        metavar="X",
+        help="Of the gate: nats, probability difference, or nats.",
+        rich_help_panel=_DECODING,
+    ),
+]
+Accept = Annotated[
+    str | None,
+    typer.Option(
+        "--accept",
+        metavar="greedy|sampling|rank|prob|typical",
+        help="Which drafted tokens the cloud lets pass; the last three are lossy.",
+        rich_help_panel=_DECODING,
+    ),
+]
+MaxNewTokens = Annotated[
+    int | None,
+    typer.Option("--max-new-tokens", metavar="N", help="Length limit, tokens.", rich_help_panel=_DECODING),
+]
+MinNewTokens = Annotated[
+    int | None,
+    typer.Option("--min-new-tokens", metavar="N", help="No end before so many tokens.", rich_help_panel=_DECODING),
+]
+Sentences = Annotated[
+    int | None, typer.Option("--sentences", metavar="N", help="Stop after N sentences.", rich_help_panel=_DECODING)
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="TEXT", help="Stop before this text. Repeatable.", rich_help_panel=_DECODING),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option("--temperature", metavar="T", help="Above 0: sample; 0: greedy.", rich_help_panel=_DECODING),
+]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", metavar="P", help="Sample from this nucleus.", rich_help_panel=_DECODING)
+]
+TopK = Annotated[
+    int | None, typer.Option("--top-k", metavar="K", help="Sample among K tokens.", rich_help_panel=_DECODING)
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="S", help="Of the sampling.", rich_help_panel=_DECODING)]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option("--repetition-penalty", metavar="P", help="Above 1: repeat less.", rich_help_panel=_DECODING),
+]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option("--no-repeat-ngram", metavar="N", help="No N tokens twice in a row of N.", rich_help_panel=_DECODING),
+]
+Language = Annotated[
+    str | None, typer.Option("--language", "-l", metavar="zh|en", help="Of the caption.", rich_help_panel=_TEXT)
+]
+Style = Annotated[
+    str | None,
+    typer.Option("--style", metavar="default|detailed|concise", help="Shipped instruction.", rich_help_panel=_TEXT),
+]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", metavar="TEXT", help="An instruction of your own.", rich_help_panel=_TEXT)
+]
+Segment = Annotated[
+    float | None,
+    typer.Option(
+        "--segment", metavar="SECONDS", help="Cut longer recordings, one caption a piece.", rich_help_panel=_TEXT
+    ),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Tracebacks and log messages.")]
+
+
+def resolve(source: str | None, given: Mapping[str, object], settings: Iterable[str] = ()) -> ResolvedConfig:
+    """The configuration in force.
+
+    Args:
+        source: --config.
+        given: setting -> value of each flag; None and empty lists mean that the flag was not given.
+        settings: --set arguments; they win over flags.
+
+    Raises:
+        ConfigError: anything in any layer is wrong.
+    """
+    flags = {name: value for name, value in given.items() if value is not None and value != []}
+    names = dict(FLAG_NAMES)
+    for setting in settings:
+        name, value = parse_setting(setting)
+        flags[name] = value
+        names[name] = "--set"
+    return load_config(source, flags=flags, flag_names=names)

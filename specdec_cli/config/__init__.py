@@ -1,0 +1,45 @@
+"""Settings: where they come from, what they mean, and a refusal of everything that makes no sense.
+
+    resolved = load_config("mini", flags={"decoding.k": 3}, environ=os.environ)
+    resolved.config.decoding.k            # 3
+    resolved.origin["decoding.k"]         # "flag decoding.k"
+
+Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
+"""
+
+from specdec_cli.config.environment import CONFIG_VARIABLE, variable_of
+from specdec_cli.config.load import ResolvedConfig, Row, load_config, parse_setting
+from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
+from specdec_cli.config.schema import (
+    AcceptanceConfig,
+    AudioConfig,
+    Config,
+    DecodingConfig,
+    GateConfig,
+    ModelConfig,
+    PromptConfig,
+    RuntimeConfig,
+)
+from specdec_cli.config.settings import SETTINGS, Setting
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "SETTINGS",
+    "AcceptanceConfig",
+    "AudioConfig",
+    "Config",
+    "DecodingConfig",
+    "GateConfig",
+    "ModelConfig",
+    "PromptConfig",
+    "ResolvedConfig",
+    "Row",
+    "RuntimeConfig",
+    "Setting",
+    "configs_folder",
+    "load_config",
+    "model_source",
+    "parse_setting",
+    "shipped_configs",
+    "variable_of",
+]

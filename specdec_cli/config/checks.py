@@ -1,0 +1,157 @@
+"""Values that contradict each other. Each problem names both and where they came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from specdec_cli.config.layers import Given, Rank
+from specdec_cli.config.problems import Problem, show
+from specdec_cli.config.schema import Config
+from specdec_cli.config.settings import SETTINGS
+from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES
+
+_UNUSED_SECTIONS: Final = {"edge": ("cloud", "gate", "acceptance"), "cloud": ("edge", "gate", "acceptance")}
+_RULE_OPTIONS: Final = {
+    "acceptance.rank": "rank",
+    "acceptance.prob": "prob",
+    "acceptance.typical_epsilon": "typical",
+    "acceptance.typical_delta": "typical",
+}
+_BOUNDS: Final = {
+    "entropy": (0.0, math.inf, "at least 0 nats"),
+    "margin": (0.0, 1.0, "from 0 to 1"),
+    "logprob": (-math.inf, 0.0, "at most 0 nats"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """The merged settings and their origins."""
+
+    config: Config
+    given: Mapping[str, Given]
+
+    def say(self, name: str) -> str:
+        """A setting with its value and origin: "decoding.mode is lossless (flag --mode)"."""
+        given = self.given[name]
+        return f"{name} is {_bare(given.value)} ({given.origin.label})"
+
+    def by_flag(self, name: str) -> bool:
+        """Whether the user gave it on the command line, so that ignoring it would be a surprise."""
+        return name in self.given and self.given[name].origin.rank is Rank.FLAG
+
+    def clash(self, first: str, why: str, second: str, hint: str) -> Problem:
+        """Two settings that exclude each other."""
+        return Problem(f"{self.say(first)}{why}{self.say(second)}.", hint)
+
+    def cloud_needed(self) -> Iterator[Problem]:
+        if self.config.decoding.mode != "edge" and self.config.cloud is None:
+            hint = "Name one in cloud.model, or use mode edge."
+            yield self.clash("decoding.mode", ", which needs a cloud model, but ", "cloud", hint)
+
+    def rules(self) -> Iterator[Problem]:
+        mode, rule = self.config.decoding.mode, self.config.acceptance.rule
+        if mode in ("edge", "cloud") or rule is None:
+            return
+        if mode == "lossless" and rule in LOSSY_RULES:
+            hint = "Lossless allows greedy and sampling; for this rule use mode hybrid."
+            yield self.clash("decoding.mode", ", but ", "acceptance.rule", hint)
+        sampled = self.config.decoding.temperature > 0
+        if rule == "sampling" and not sampled:
+            hint = "Set a temperature above 0, or leave the rule to the temperature (null)."
+            yield self.clash("acceptance.rule", ", but ", "decoding.temperature", hint)
+        if rule == "greedy" and sampled:
+            hint = "The text would follow neither model: use the rule sampling, or temperature 0."
+            yield self.clash("acceptance.rule", ", but ", "decoding.temperature", hint)
+
+    def lengths(self) -> Iterator[Problem]:
+        if self.config.decoding.min_new_tokens > self.config.decoding.max_new_tokens:
+            hint = "The minimum may not exceed the maximum."
+            yield self.clash("decoding.min_new_tokens", ", but ", "decoding.max_new_tokens", hint)
+
+    def sampling_options(self) -> Iterator[Problem]:
+        decoding = self.config.decoding
+        if decoding.temperature > 0:
+            return
+        for name, on in (("top_p", decoding.top_p not in (None, 1.0)), ("top_k", decoding.top_k is not None)):
+            if on:
+                hint = f"Greedy decoding ignores {name}: set a temperature above 0, or leave {name} out."
+                yield self.clash(f"decoding.{name}", ", but ", "decoding.temperature", hint)
+
+    def ignored_by_mode(self) -> Iterator[Problem]:
+        mode = self.config.decoding.mode
+        unused = [name for name in SETTINGS if name.split(".")[0] in _UNUSED_SECTIONS.get(mode, ())]
+        if mode == "lossless":
+            unused += ["gate.threshold"] + ["gate.name"] * (self.config.gate.name != "always")
+        if mode in ("edge", "cloud"):
+            unused.append("decoding.cloud_prefill")
+        hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
+        for name in filter(self.by_flag, unused):
+            yield self.clash(name, ", but ", "decoding.mode", hint)
+
+    def ignored_by_choice(self) -> Iterator[Problem]:
+        if self.config.decoding.mode in ("hybrid", "lossless"):
+            for name, rule in _RULE_OPTIONS.items():
+                if self.by_flag(name) and self.config.acceptance_rule != rule:
+                    hint = f"It counts only with the rule {rule}."
+                    yield self.clash(name, ", but ", "acceptance.rule", hint)
+        if self.by_flag("gate.threshold") and self.config.gate.effective_threshold is None:
+            yield self.clash("gate.threshold", ", but ", "gate.name", "That gate has no threshold.")
+        if self.config.decoding.loop_period == 0:
+            for name in filter(self.by_flag, ("decoding.loop_repeats", "decoding.loop_top_k")):
+                yield self.clash(name, ", but ", "decoding.loop_period", "Loop detection is off at period 0.")
+        if self.by_flag("prompt.style") and self.by_flag("prompt.text"):
+            yield self.clash("prompt.style", ", but ", "prompt.text", "Give a style or a text of your own, not both.")
+
+    def threshold_bounds(self) -> Iterator[Problem]:
+        gate = self.config.gate
+        if gate.threshold is None or gate.name not in _BOUNDS:
+            return
+        low, high, bounds = _BOUNDS[gate.name]
+        if not low <= gate.threshold <= high:
+            hint = f"Its threshold must be {bounds}; the default is {DEFAULT_THRESHOLDS[gate.name]}."
+            yield self.clash("gate.threshold", ", but ", "gate.name", hint)
+
+    def placement(self) -> Iterator[Problem]:
+        for section, model in (("edge", self.config.edge), ("cloud", self.config.cloud)):
+            if model is None:
+                continue
+            if model.device_map is not None and model.device != "auto":
+                hint = "A device map chooses the devices: leave device at auto, or leave the map out."
+                yield self.clash(f"{section}.device_map", ", but ", f"{section}.device", hint)
+            if model.attention == "flash_attention_2":
+                hint = "flash_attention_2 needs cuda and bfloat16 or float16; sdpa works everywhere."
+                if model.device in ("cpu", "mps"):
+                    yield self.clash(f"{section}.attention", ", but ", f"{section}.device", hint)
+                if model.dtype == "float32":
+                    yield self.clash(f"{section}.attention", ", but ", f"{section}.dtype", hint)
+
+
+def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
+    """Everything in `config` that contradicts something else in it.
+
+    Args:
+        config: the merged settings.
+        given: dotted name -> value and origin; `cloud` when there is none.
+    """
+    checker = _Checker(config, given)
+    found: list[Problem] = []
+    for check in (
+        checker.cloud_needed,
+        checker.rules,
+        checker.lengths,
+        checker.sampling_options,
+        checker.ignored_by_mode,
+        checker.ignored_by_choice,
+        checker.threshold_bounds,
+        checker.placement,
+    ):
+        found += check()
+    return found
+
+
+def _bare(value: object) -> str:
+    return value if isinstance(value, str) and value.isprintable() and 0 < len(value) <= 40 else show(value)

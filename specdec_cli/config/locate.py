@@ -1,0 +1,78 @@
+"""Where things are: the shipped configs, the packaged weights, and what a model's name refers to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.config.problems import nearest
+from specdec_cli.errors import ConfigError
+
+PACKAGED_MODELS: Final = ("package:mini/edge", "package:mini/cloud")
+DEFAULT_CONFIG: Final = "mini"
+
+_PACKAGE: Final = Path(__file__).resolve().parent.parent
+
+
+def configs_folder() -> Path:
+    """Folder of the shipped configs: inside an installed package, at the root of a source checkout."""
+    packaged = _PACKAGE / "configs"
+    return packaged if packaged.is_dir() else _PACKAGE.parent / "configs"
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Bare name -> file of each shipped config, sorted by name."""
+    return {path.stem: path for path in sorted(configs_folder().glob("*.yaml"))}
+
+
+def find_config(source: str | Path | None, *, asked_by: str | None = None) -> tuple[Path, str]:
+    """The file that `source` names, and how to call it in messages.
+
+    Args:
+        source: None for the default, the bare name of a shipped config, or a path.
+        asked_by: what named it when that is not obvious, e.g. an environment variable.
+
+    Raises:
+        ConfigError: there is no such file, or it is a folder.
+    """
+    shipped = shipped_configs()
+    name = DEFAULT_CONFIG if source is None else os.fspath(source)
+    if name in shipped:
+        return shipped[name], shipped[name].name
+    hint = f"Shipped configs, by bare name: {', '.join(shipped)}. Anything else is taken as a path."
+    named_by = f" (named by {asked_by})" if asked_by else ""
+    if not name.strip():
+        raise ConfigError(f"The name of the config file is empty{named_by}.", hint=hint)
+    path = Path(os.path.abspath(os.path.expanduser(name)))
+    if os.path.isdir(path):
+        raise ConfigError(f"{name} is a folder, not a config file{named_by}.", hint=hint)
+    if not os.path.exists(path):
+        close = nearest(path.name.removesuffix(".yaml"), shipped)
+        meant = f"Did you mean {close}? " if close else ""
+        raise ConfigError(f"There is no config file {name}{named_by}.", hint=meant + hint)
+    return path, name
+
+
+def absolute_model(name: str, base: Path) -> str:
+    """`name` with a relative folder made absolute against `base`; hub ids and packaged models stay as they are.
+
+    A name is a folder if one is there, or if it could not be a hub id (`owner/name`, or one plain word).
+    """
+    if name.startswith("package:"):
+        return name
+    expanded = os.path.expanduser(name)
+    candidate = os.path.abspath(os.path.join(base, expanded))
+    if os.path.isdir(candidate) or os.path.isabs(expanded):
+        return candidate
+    parts = name.split("/")
+    hub_like = len(parts) <= 2 and all(parts) and not name.startswith((".", "~")) and "\\" not in name
+    return name if hub_like else candidate
+
+
+def model_source(name: str) -> str:
+    """What to load a model from: the folder behind a packaged name, else `name` itself."""
+    if name in PACKAGED_MODELS:
+        family, which = name.removeprefix("package:").split("/")
+        return str(_PACKAGE / family / "weights" / which)
+    return name

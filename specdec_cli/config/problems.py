@@ -1,0 +1,71 @@
+"""What is wrong with a configuration, collected so that one run reports all of it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from specdec_cli.errors import ConfigError
+
+_LISTED: Final = 8
+_LONGEST: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a sentence that names place and value, and what to do about it."""
+
+    message: str
+    hint: str | None = None
+
+
+def raise_if_any(problems: Sequence[Problem]) -> None:
+    """Raise one ConfigError for all of `problems`: the first is the message, the rest follow in the hint."""
+    if not problems:
+        return
+    first, *others = dict.fromkeys(problems)
+    if not others:
+        raise ConfigError(first.message, hint=first.hint)
+    noun = "problem" if len(others) == 1 else "problems"
+    lines = [first.hint] if first.hint else []
+    lines.append("Also:")
+    lines += [f"- {problem.message}" for problem in others[:_LISTED]]
+    if len(others) > _LISTED:
+        lines.append(f"- and {len(others) - _LISTED} more")
+    raise ConfigError(f"{first.message} ({len(others)} more {noun}, listed below)", hint="\n".join(lines))
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that `name` is most likely a slip of, or None; case and hyphens count for nothing."""
+    known = {_folded(word): word for word in valid}
+    close = difflib.get_close_matches(_folded(name[:_LONGEST]), known, n=1, cutoff=0.6)
+    return known[close[0]] if close else None
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("-", "_")
+
+
+def show_name(name: str) -> str:
+    """A name that somebody wrote: as it is if it is an ordinary word, else quoted."""
+    return name if name.isprintable() and name and " " not in name and len(name) <= _LONGEST else show(name)
+
+
+def show(value: object) -> str:
+    """`value` as YAML would spell it, on one line and cut to a readable length."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    if isinstance(value, (list, tuple)):
+        text = f"[{', '.join(show(item) for item in value[:_LONGEST])}]"
+    else:
+        text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

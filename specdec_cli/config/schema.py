@@ -1,0 +1,230 @@
+"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models.
+
+A single value is checked here; how values contradict each other is in `checks`. Units are in the descriptions:
+nats for entropy and log-probability, seconds for audio, tokens for lengths.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from specdec_cli.config.locate import PACKAGED_MODELS, model_source
+from specdec_cli.prompts import Language, Style, prompt_for
+from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
+
+SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
+"""What the chat templates use for their own marks; a user's text must not hold one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Annotation: how to say in an error what a field takes, where its type alone would not tell.
+
+    Attributes:
+        phrase: after "must be".
+        choices: words that a slip of the pen may have meant.
+    """
+
+    phrase: str
+    choices: tuple[str, ...] = ()
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("is not valid Unicode text") from None
+    return text
+
+
+def _instruction(text: str) -> str:
+    _encodable(text)
+    if not text.strip():
+        raise ValueError("is empty: leave it out, or set it to null")
+    if found := SPECIAL_TOKEN.search(text):
+        raise ValueError(f"holds {found.group()[:40]!r}: marks of that form belong to the chat template")
+    return text
+
+
+def _model_name(name: str) -> str:
+    _encodable(name)
+    if not name.strip():
+        raise ValueError("is empty: it takes a folder, a hub id, or a packaged model")
+    if not name.isprintable():
+        raise ValueError(f"holds a control character: {name[:60]!r}")
+    if name.startswith("package:") and name not in PACKAGED_MODELS:
+        raise ValueError(f"is {name[:60]!r}, but the packaged models are {', '.join(PACKAGED_MODELS)}")
+    return name
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+ModelName = Annotated[str, AfterValidator(_model_name), Expected("a folder, a hub id or a packaged model, as text")]
+Instruction = Annotated[str, AfterValidator(_instruction)]
+PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), Expected("a non-empty text")]
+Device = Annotated[
+    str,
+    StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z"),
+    Expected("one of auto, cpu, mps, cuda, cuda:N", ("auto", "cpu", "mps", "cuda", "cuda:0")),
+]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, strict about types, no unknown fields, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class RuntimeConfig(Section):
+    """The process as a whole."""
+
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of the process; null: PyTorch chooses")
+    offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
+
+
+class ModelConfig(Section):
+    """One audio language model and how to load it."""
+
+    model: ModelName = Field(
+        description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
+    )
+    revision: PlainText | None = Field(default=None, description="branch, tag or commit of a hub model; null: main")
+    family: Literal["qwen2.5-omni"] = Field(default="qwen2.5-omni", description="model family: which adapter drives it")
+    device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="number format of the weights; auto: the checkpoint's own"
+    )
+    device_map: Literal["auto", "balanced", "sequential"] | None = Field(
+        default=None, description="spread one model over several devices; null: all of it on `device`"
+    )
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
+        default="sdpa", description="attention kernel; flash_attention_2 needs cuda and a 16-bit dtype"
+    )
+    quantization: Literal["int8", "int4"] | None = Field(
+        default=None, description="weight-only quantisation at loading time; null: none"
+    )
+
+    @property
+    def source(self) -> str:
+        """What to load from: an absolute folder, or the hub id."""
+        return model_source(self.model)
+
+
+class DecodingConfig(Section):
+    """The decoding loop."""
+
+    mode: Mode = Field(
+        default="hybrid",
+        description="hybrid: the gate decides; lossless: verify every block; edge, cloud: that model alone",
+    )
+    k: int = Field(default=5, ge=1, le=64, description="tokens drafted per block")
+    max_new_tokens: int = Field(default=128, ge=1, description="length limit of a caption, tokens")
+    min_new_tokens: int = Field(default=0, ge=0, description="tokens before which a caption may not end; 0: off")
+    sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
+    stop_strings: Annotated[
+        tuple[PlainText, ...], BeforeValidator(_as_tuple), Expected("a list of non-empty texts")
+    ] = Field(default=(), description="stop where one of these texts appears; []: off")
+    temperature: float = Field(default=0.0, ge=0, description="0: greedy; above 0: sample at that temperature")
+    top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
+    top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
+    repetition_penalty: float = Field(default=1.0, gt=0, description="above 1: repeated tokens less likely; 1: off")
+    no_repeat_ngram: int = Field(default=0, ge=0, description="no run of so many tokens occurs twice; 0: off")
+    loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
+    loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
+    loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
+    cloud_prefill: Literal["lazy", "early"] = Field(
+        default="lazy", description="lazy: the cloud hears the clip at the first escalation; early: at the start"
+    )
+
+
+class GateConfig(Section):
+    """What decides whether a drafted block goes to the cloud."""
+
+    name: GateName = Field(default="entropy", description="entropy, margin, logprob, always or never")
+    threshold: float | None = Field(
+        default=None,
+        description="entropy: escalate above, nats; margin: below this p(top1)-p(top2); logprob: below, nats; "
+        "null: 1.0, 0.3, -1.0",
+    )
+
+    @property
+    def effective_threshold(self) -> float | None:
+        """The threshold in force; None for `always` and `never`, which have none."""
+        if self.name not in DEFAULT_THRESHOLDS:
+            return None
+        return DEFAULT_THRESHOLDS[self.name] if self.threshold is None else self.threshold
+
+
+class AcceptanceConfig(Section):
+    """Which drafted tokens the cloud lets pass."""
+
+    rule: AcceptanceName | None = Field(
+        default=None,
+        description="greedy, sampling (lossless), rank, prob, typical (lossy); null: as the temperature says",
+    )
+    rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
+    prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")
+    # Medusa (Cai et al. 2024), "typical acceptance": p >= min(epsilon, delta * exp(-entropy)).
+    typical_epsilon: float = Field(default=0.09, gt=0, le=1, description="rule typical: hard threshold, a probability")
+    typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
+
+
+class PromptConfig(Section):
+    """What the models are asked."""
+
+    language: Language = Field(default="zh", description="language of the caption: zh or en")
+    style: Style = Field(default="default", description="shipped instruction: default, detailed or concise")
+    text: Instruction | None = Field(default=None, description="an instruction of your own; wins over style")
+    system: Instruction | None = Field(default=None, description="system prompt; null: the chat template's own")
+
+    @property
+    def instruction(self) -> str:
+        """The user turn that goes with the audio."""
+        return self.text if self.text is not None else prompt_for(self.language, self.style)
+
+
+class AudioConfig(Section):
+    """How a recording is cut."""
+
+    segment_s: float | None = Field(
+        default=None, ge=0.1, description="caption pieces of this length, seconds; null: the recording as a whole"
+    )
+
+
+class Config(Section):
+    """All settings. `load_config` builds one from its layers and checks the values against each other."""
+
+    runtime: RuntimeConfig = RuntimeConfig()
+    edge: ModelConfig
+    cloud: ModelConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
+    decoding: DecodingConfig = DecodingConfig()
+    gate: GateConfig = GateConfig()
+    acceptance: AcceptanceConfig = AcceptanceConfig()
+    prompt: PromptConfig = PromptConfig()
+    audio: AudioConfig = AudioConfig()
+
+    @property
+    def acceptance_rule(self) -> AcceptanceName:
+        """The rule in force: the one asked for, or the lossless one for the temperature."""
+        if self.acceptance.rule is not None:
+            return self.acceptance.rule
+        return "sampling" if self.decoding.temperature > 0 else "greedy"
+
+
+SECTIONS: Final[dict[str, type[Section]]] = {
+    "runtime": RuntimeConfig,
+    "edge": ModelConfig,
+    "cloud": ModelConfig,
+    "decoding": DecodingConfig,
+    "gate": GateConfig,
+    "acceptance": AcceptanceConfig,
+    "prompt": PromptConfig,
+    "audio": AudioConfig,
+}

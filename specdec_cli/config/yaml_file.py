@@ -1,0 +1,241 @@
+"""Reading YAML with the line of every value, and nothing in it that a settings file does not need.
+
+The words of YAML 1.2 hold: only true and false are booleans, `1e-3` is a number, `010` is text. Aliases, tags and
+deep nesting are refused, so no file can expand beyond its size.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from specdec_cli.config.layers import Given, Layer, Origin
+from specdec_cli.config.problems import Problem, show, show_name
+from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import SETTINGS, settings_of, unknown_setting
+from specdec_cli.errors import ConfigError
+
+MAX_BYTES: Final = 1_000_000
+_MAX_DEPTH: Final = 20
+_TAG: Final = "tag:yaml.org,2002:"
+_PLAIN_SCALARS: Final = (
+    ("null", re.compile(r"\A(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
+    ("bool", re.compile(r"\A(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
+    ("int", re.compile(r"\A[-+]?(?:0|[1-9][0-9]{0,39})\Z"), list("-+0123456789")),
+    (
+        "float",
+        re.compile(
+            r"\A(?:[-+]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40}(?=[eE]))(?:[eE][-+]?[0-9]{1,5})?"
+            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+        ),
+        list("-+.0123456789"),
+    ),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes (never Python objects) with the scalars above."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's own name)
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise _refused("aliases (*name) are not supported: write the value out", event)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise _refused("tags (!name) are not supported", event)
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise _refused(f"nested more than {_MAX_DEPTH} deep", event)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes whatever either version of YAML would take for something other than text."""
+
+
+for _name, _pattern, _first in _PLAIN_SCALARS:
+    _Loader.add_implicit_resolver(_TAG + _name, _pattern, _first)
+    _Dumper.add_implicit_resolver(_TAG + _name, _pattern, _first)
+
+
+def _refused(problem: str, event: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def read_value(text: str) -> object:
+    """The scalar, or the list of scalars, that `text` spells in YAML; `text` itself if it spells neither."""
+    try:
+        node = _compose(text)
+        return None if node is None else _value(node)
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def write_yaml(values: dict[str, Any]) -> str:
+    """`values` as YAML text, in the given order."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def read_file(path: Path, label: str) -> tuple[Layer, list[Problem]]:
+    """The settings in a file, by dotted name, with their lines; and what is wrong with its structure.
+
+    Args:
+        path: the file.
+        label: how messages call it.
+
+    Raises:
+        ConfigError: it cannot be read at all, or it is not a mapping.
+    """
+    root = _compose_file(_read_text(path, label), label)
+    if root is None or _is_null(root):
+        raise ConfigError(f"{label} is empty.", hint="It needs at least edge: {model: ...}; start from a shipped one.")
+    if not isinstance(root, yaml.MappingNode):
+        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
+        raise ConfigError(f"{label}:{_line(root)}: expected sections, not {_shown(root)}.", hint=hint)
+    layer: Layer = {}
+    problems: list[Problem] = []
+    for section, key, node in _entries(root, "", label, problems):
+        _read_section(section, key, node, label, layer, problems)
+    return layer, problems
+
+
+def _read_text(path: Path, label: str) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{label} cannot be read: {reason}.", hint="Check the path and its permissions.") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{label} is larger than {MAX_BYTES // 1000} kB.", hint="Is it really a config file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{label} is not UTF-8 text (byte {error.start})."
+        raise ConfigError(message, hint="Save it as UTF-8.") from error
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+def _compose_file(text: str, label: str) -> yaml.Node | None:
+    try:
+        return _compose(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        tab = "'\\t'" in (error.problem or "")
+        hint = "Indent with spaces, not tabs." if tab else "Check quotes, colons and indentation around that place."
+        raise ConfigError(f"{place}: not valid YAML: {_one_line(reason)}.", hint=hint) from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line = before.count("\n") + 1
+        column = error.position - (before.rfind("\n") + 1) + 1
+        message = f"{label}:{line}:{column}: not valid YAML: a character that is not allowed."
+        raise ConfigError(message, hint="Remove the control character.") from error
+
+
+def _one_line(reason: str) -> str:
+    """PyYAML's reason on one line, without what a terminal would act on."""
+    return "".join(c if c.isprintable() else " " for c in reason)[:200]
+
+
+def _entries(
+    node: yaml.MappingNode, prefix: str, label: str, problems: list[Problem]
+) -> list[tuple[str, yaml.Node, yaml.Node]]:
+    """Name, key node and value node of each entry; keys that are not words, or come twice, become problems."""
+    first_line: dict[str, int] = {}
+    entries: list[tuple[str, yaml.Node, yaml.Node]] = []
+    for key, value in node.value:
+        where = f"{label}:{_line(key)}"
+        if not isinstance(key, yaml.ScalarNode):
+            message = f"{where}: a name was expected, not {_shown(key)}."
+            problems.append(Problem(message, "Settings are written name: value."))
+            continue
+        name = prefix + str(key.value)
+        if name in first_line:
+            message = f"{where}: {show_name(name)} is given twice, first in line {first_line[name]}."
+            problems.append(Problem(message, "Keep one of them."))
+            continue
+        first_line[name] = _line(key)
+        entries.append((name, key, value))
+    return entries
+
+
+def _read_section(
+    section: str, key: yaml.Node, node: yaml.Node, label: str, layer: Layer, problems: list[Problem]
+) -> None:
+    where = f"{label}:{_line(key)}"
+    if section not in SECTIONS:
+        problems.append(unknown_setting(section, where))
+    elif isinstance(node, yaml.MappingNode):
+        for name, field_key, value in _entries(node, f"{section}.", label, problems):
+            _read_setting(name, value, f"{label}:{_line(field_key)}", layer, problems)
+    elif not _is_null(node):
+        names = ", ".join(setting.field for setting in settings_of(section))
+        message = f"{where}: {section} must hold settings, not {_shown(node)}."
+        problems.append(Problem(message, f"Settings in {section}: {names}."))
+    elif section == "cloud":
+        layer[section] = Given(None, Origin.file(where))
+
+
+def _read_setting(name: str, node: yaml.Node, place: str, layer: Layer, problems: list[Problem]) -> None:
+    if name not in SETTINGS:
+        problems.append(unknown_setting(name, place))
+        return
+    try:
+        layer[name] = Given(_value(node), Origin.file(place))
+    except ValueError as error:
+        message = f"{place}: {name} must be {SETTINGS[name].expected}, not {error}."
+        problems.append(Problem(message, f"{name}: {SETTINGS[name].description}."))
+
+
+def _value(node: yaml.Node) -> object:
+    """The scalar, or the list of scalars; a ValueError that says what else is there."""
+    if isinstance(node, yaml.MappingNode):
+        raise ValueError("a mapping")
+    if isinstance(node, yaml.SequenceNode):
+        if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
+            raise ValueError("a list with lists or mappings in it")
+        return [_value(item) for item in node.value]
+    text = str(node.value)
+    match node.tag.removeprefix(_TAG):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        case _:
+            return text
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and _value(node) is None
+
+
+def _shown(node: yaml.Node) -> str:
+    """What a node holds, for a message."""
+    try:
+        return show(_value(node))
+    except ValueError as error:
+        return str(error)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

@@ -1,0 +1,133 @@
+"""The checks behind `specdec doctor`: interpreter, packages, devices, audio decoders, configuration, models."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from specdec_cli.config import ResolvedConfig
+from specdec_cli.errors import SpecdecError
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+
+_TESTED = {"torch": "2.13", "transformers": "5.23"}
+_PACKAGES = ("torch", "transformers", "tokenizers", "soundfile", "soxr", "av", "pydantic", "rich", "typer")
+_LOW_MEMORY_GIB = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+
+
+def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
+    """Looks at everything that a caption needs, in the order in which it would be missed.
+
+    Args:
+        resolved: the configuration whose models are checked.
+        load_models: also load the models and caption a second of test sound.
+    """
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _packages()
+    yield from _machine()
+    yield from _audio()
+    yield Check("configuration", "ok", str(resolved.path))
+    offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
+    yield Check("hub", "ok", "not used (offline)" if offline else "may be asked for models that are not local")
+    if load_models:
+        yield from _models(resolved)
+
+
+def _packages() -> Iterator[Check]:
+    for name in _PACKAGES:
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            yield Check(name, "fail", "not installed: pip install specdec-cli")
+            continue
+        tested = _TESTED.get(name)
+        if tested is None or found.startswith(tested):
+            yield Check(name, "ok", found)
+        else:
+            yield Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+
+
+def _machine() -> Iterator[Check]:
+    import psutil
+    import torch
+
+    free = psutil.virtual_memory().available / 2**30
+    status: Literal["ok", "warn"] = "ok" if free >= _LOW_MEMORY_GIB else "warn"
+    yield Check("memory", status, f"{free:.1f} GiB free of {psutil.virtual_memory().total / 2**30:.1f} GiB")
+    yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {torch.get_num_threads()} threads for PyTorch")
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        yield Check("gpu", "ok", ", ".join(names))
+    else:
+        apple = torch.backends.mps.is_available()
+        yield Check("gpu", "ok", "Apple GPU (mps)" if apple else "none: models run on the CPU")
+
+
+def _audio() -> Iterator[Check]:
+    try:
+        import soundfile
+
+        formats = len(soundfile.available_formats())
+        yield Check("libsndfile", "ok", f"{soundfile.__libsndfile_version__}: {formats} formats")
+    except (ImportError, OSError) as error:
+        yield Check("libsndfile", "fail", f"cannot be loaded: {error}")
+    try:
+        import av
+
+        yield Check("ffmpeg", "ok", f"libavcodec {'.'.join(map(str, av.library_versions['libavcodec']))} in PyAV")
+    except (ImportError, OSError) as error:
+        yield Check("ffmpeg", "warn", f"m4a, mp4, webm cannot be read: {error}")
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    if encoding == "utf8":
+        yield Check("terminal", "ok", "UTF-8")
+    else:
+        yield Check("terminal", "warn", f"stdout is {sys.stdout.encoding}; Chinese needs UTF-8 (PYTHONUTF8=1)")
+
+
+def _models(resolved: ResolvedConfig) -> Iterator[Check]:
+    from specdec_cli.captioner import Captioner
+
+    started = time.perf_counter()
+    try:
+        captioner = Captioner.load(resolved.config)
+    except SpecdecError as error:
+        yield Check("models", "fail", f"{error.message} {error.hint or ''}".strip())
+        return
+    loaded_s = time.perf_counter() - started
+    for role, info in (("edge", captioner.setup.models.edge), ("cloud", captioner.setup.models.cloud)):
+        if info is not None:
+            yield Check(role, "ok", f"{info.name} · {info.dtype} · {info.device}")
+    yield Check("loading", "ok", f"{loaded_s:.1f} s")
+    yield _one_caption(captioner)
+
+
+def _one_caption(captioner: Captioner) -> Check:
+    """Captions a second of an artificial vowel: the text means nothing, that it comes does."""
+    t = np.arange(captioner.sampling_rate) / captioner.sampling_rate
+    vowel = sum(np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)) * 0.05
+    started = time.perf_counter()
+    try:
+        transcript = captioner.run_samples(vowel, "test sound").finish()
+    except SpecdecError as error:
+        return Check("caption", "fail", error.message)
+    assert transcript.totals is not None
+    elapsed = time.perf_counter() - started
+    return Check("caption", "ok", f"{transcript.totals.tokens} tokens for 1 s of test sound in {elapsed:.2f} s")

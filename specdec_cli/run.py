@@ -1,0 +1,219 @@
+"""One clip being captioned: its updates as they happen, and its transcript when it is done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdec_cli.decoding.engine import Engine
+from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.prompts import Language
+from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
+from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
+from specdec_cli.types import EventText, Finished, Mode, Round, Started, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """What is captioned: a recording, or a segment of one.
+
+    Attributes:
+        file: path as given.
+        sha256: of the file, hexadecimal.
+        duration_s: seconds, of the segment if it is one.
+        start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
+    """
+
+    file: str
+    sha256: str
+    duration_s: float
+    start_s: float | None = None
+    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all clips of a captioner have in common, as transcripts record it.
+
+    Attributes:
+        mode, language, prompt, models, settings: see `Transcript`.
+        stop_strings: texts that end a caption and are not part of it.
+        load_s: loading the models, seconds; None if it was not measured.
+    """
+
+    mode: Mode
+    language: Language
+    prompt: str
+    models: Models
+    settings: dict[str, object]
+    stop_strings: tuple[str, ...]
+    load_s: float | None
+
+    def started(self, clip: Clip) -> Started:
+        """The heading of a clip's run."""
+        return Started(
+            file=clip.file,
+            duration_s=clip.duration_s,
+            language=self.language,
+            prompt=self.prompt,
+            mode=self.mode,
+            edge=_model_line(self.models.edge),
+            cloud=_model_line(self.models.cloud),
+            settings=self.settings,
+            start_s=clip.start_s,
+            end_s=clip.end_s,
+        )
+
+    def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
+        """The transcript of a file, or of a clip of it, that could not be captioned."""
+        return error_transcript(
+            file,
+            error,
+            language=self.language,
+            prompt=self.prompt,
+            mode=self.mode,
+            models=self.models,
+            settings=self.settings,
+            sha256=clip.sha256 if clip else None,
+            duration_s=clip.duration_s if clip else None,
+            start_s=clip.start_s if clip else None,
+            end_s=clip.end_s if clip else None,
+        )
+
+
+class Run:
+    """Iterate it for the updates of one clip, or `finish()` it for the transcript alone.
+
+    Created by `Captioner.runs`. `error` is set where there is nothing to caption, as in a silent segment.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        clip: Clip,
+        engine: Engine | None,
+        tokenizer: Any,
+        audio_s: float,
+        error: SpecdecError | None,
+    ) -> None:
+        self.clip = clip
+        self.error = error
+        self._setup = setup
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._audio_s = audio_s
+        self._rounds: list[Round] = []
+        self._records: list[RoundRecord] = []
+        self._transcript: Transcript | None = None
+
+    def __iter__(self) -> Iterator[Update]:
+        """Drives the run. Raises `error` if there is one."""
+        if self._engine is None:
+            raise self.error or DecodingError("this run has nothing to decode")
+        usage = _Usage()
+        text: list[int] = []
+        caption = ""
+        yield Update(self._setup.started(self.clip), EventText())
+        for event in self._engine.run():
+            pieces = EventText(caption=caption)
+            if isinstance(event, Round):
+                text.extend(event.committed_ids)
+                caption = self._decode(text)
+                pieces = EventText(self._pieces(event.draft_ids), self._pieces(event.committed_ids), caption)
+                self._rounds.append(event)
+                self._records.append(
+                    round_record(event, self._decode(event.draft_ids), self._decode(event.committed_ids))
+                )
+            if isinstance(event, Finished):
+                caption = _without_stop_string(caption, event, self._setup.stop_strings)
+                pieces = EventText(caption=caption)
+                self._transcript = self._build(event, caption, usage.resources())
+            yield Update(event, pieces)
+
+    def finish(self) -> Transcript:
+        """The transcript, decoding what is left to decode; an error line where the run has an error."""
+        if self.error is not None:
+            return self._setup.error_line(self.clip.file, self.error, self.clip)
+        if self._transcript is None:
+            for _ in self:
+                pass
+        assert self._transcript is not None
+        return self._transcript
+
+    def _build(self, finished: Finished, caption: str, resources: Resources) -> Transcript:
+        setup, clip = self._setup, self.clip
+        return Transcript(
+            file=clip.file,
+            sha256=clip.sha256,
+            duration_s=round(clip.duration_s, 4),
+            start_s=clip.start_s,
+            end_s=clip.end_s,
+            language=setup.language,
+            prompt=setup.prompt,
+            mode=setup.mode,
+            caption=caption,
+            finish_reason=finished.finish_reason,
+            models=setup.models,
+            settings=setup.settings,
+            rounds=self._records,
+            totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
+            timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
+            resources=resources,
+            uplink=Uplink(payload="none", bytes=0),
+        )
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Text without special tokens; bytes at the end that are not yet a character are held back."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text.rstrip("\ufffd").strip()
+
+    def _pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._tokenizer.decode([id_]) for id_ in ids)
+
+
+class _Usage:
+    """CPU time and memory of this process from here on."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def resources(self) -> Resources:
+        """What was used since; memory is the process's peak."""
+        wall = time.perf_counter() - self._wall
+        cpu = time.process_time() - self._cpu
+        return Resources(
+            cpu_percent=round(100 * cpu / wall, 1) if wall > 0 else None,
+            peak_rss_mb=_peak_rss_mb(),
+            gpu_mb=_gpu_mb(),
+        )
+
+
+def _peak_rss_mb() -> float | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def _gpu_mb() -> float | None:
+    import torch
+
+    return round(torch.cuda.max_memory_allocated() / 2**20, 1) if torch.cuda.is_available() else None
+
+
+def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequence[str]) -> str:
+    """The caption up to the stop string that ended it."""
+    if finished.finish_reason != "stop_string":
+        return caption
+    found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
+    return caption[: min(found)].rstrip() if found else caption
+
+
+def _model_line(info: ModelInfo | None) -> str | None:
+    return f"{Path(info.name).name} · {info.dtype} · {info.device}" if info else None

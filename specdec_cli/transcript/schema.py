@@ -1,0 +1,155 @@
+"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from specdec_cli.types import FinishReason, Mode, Reason, Source
+
+SCHEMA_VERSION: Final = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ModelInfo(_Part):
+    """A model that took part."""
+
+    name: str = Field(description="as configured: a folder or a hub id")
+    dtype: str = Field(description="number format of the weights")
+    device: str = Field(description="where it ran")
+
+
+class Models(_Part):
+    """The models that took part; null for one that the mode does not use."""
+
+    edge: ModelInfo | None
+    cloud: ModelInfo | None
+
+
+class RoundRecord(_Part):
+    """One block: drafted, kept or escalated, committed."""
+
+    index: int = Field(ge=0, description="0-based number of the round")
+    draft_ids: list[int] = Field(description="drafted token ids")
+    draft_text: str = Field(description="their text, special tokens left out")
+    entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
+    max_entropy: float = Field(description="largest of `entropy`, nats")
+    score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
+    escalated: bool = Field(description="whether the cloud was asked")
+    reason: Reason | None = Field(description="why it was")
+    accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
+    committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
+    committed_text: str = Field(description="their text, special tokens left out")
+    source: list[Source] = Field(description="origin of each committed token")
+    draft_ms: float = Field(description="time drafting, ms, prefill left out")
+    verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
+    network_ms: float | None = Field(description="time on the link, ms; null where there is none")
+
+
+class EncoderPasses(_Part):
+    """Runs of each model's audio tower for this clip."""
+
+    edge: int | None
+    cloud: int | None
+
+
+class Totals(_Part):
+    """Sums over the rounds. Ratios are null where their denominator is 0."""
+
+    tokens: int = Field(description="committed tokens, eos included")
+    rounds: int
+    escalations: int = Field(description="rounds in which the cloud was asked")
+    drafted: int = Field(description="drafted tokens of escalated blocks")
+    accepted: int = Field(description="of these, accepted by the cloud")
+    corrected: int = Field(description="rounds whose cloud token replaced a drafted one")
+    bonus: int = Field(description="rounds whose block was accepted whole and followed by a token of the cloud's")
+    acceptance_rate: float | None = Field(description="accepted / drafted")
+    escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
+    edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
+    forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
+    forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
+    encoder_passes: EncoderPasses
+
+
+class Timing(_Part):
+    """Where the time went."""
+
+    load_s: float | None = Field(description="loading the models, s, once per process")
+    audio_s: float | None = Field(description="decoding, resampling and log-mel features, s")
+    prefill_edge_ms: float | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
+    prefill_cloud_ms: float | None = Field(description="the same for the cloud; null if it was never asked")
+    forwards_edge_ms: float | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
+    forwards_cloud_ms: float | None = Field(description="sum of all of the cloud's forwards, ms")
+    ttft_ms: float | None = Field(description="from the start of decoding to the first committed token, ms")
+    total_ms: float | None = Field(description="from the start of decoding to its end, ms, display left out")
+    tokens_per_s: float | None = Field(description="committed tokens / total")
+    input_tokens_per_s: float | None = Field(description="prompt tokens read / prefill time, both models together")
+
+
+class Resources(_Part):
+    """What the process used."""
+
+    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
+    peak_rss_mb: float | None = Field(description="largest resident memory of the process so far, MiB")
+    gpu_mb: float | None = Field(default=None, description="largest GPU memory allocated so far, MiB; null without")
+
+
+class Uplink(_Part):
+    """What left the device."""
+
+    payload: Literal["none", "features", "waveform"] = Field(description="none: edge and cloud share this machine")
+    bytes: int = Field(ge=0)
+
+
+class ErrorInfo(_Part):
+    """Why there is no caption."""
+
+    type: str = Field(description="class of the error")
+    message: str
+
+
+class Transcript(_Part):
+    """One clip, or one segment of a clip."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
+    file: str = Field(description="path as given")
+    sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
+    duration_s: float | None = Field(description="of the clip or segment, s")
+    start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
+    end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
+    language: Literal["zh", "en"]
+    prompt: str = Field(description="the instruction given to the models")
+    mode: Mode
+    caption: str | None = Field(description="null if there is an error")
+    finish_reason: FinishReason | None
+    error: ErrorInfo | None = None
+    models: Models
+    settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
+    rounds: list[RoundRecord]
+    totals: Totals | None
+    timing: Timing
+    resources: Resources
+    uplink: Uplink
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
+    )
+
+    def to_json(self) -> str:
+        """One line of JSON, Chinese readable, absent optional parts left out."""
+        absent = {name for name in ("error", "start_s", "end_s") if getattr(self, name) is None}
+        return self.model_dump_json(exclude=absent)
+
+
+def json_schema() -> dict[str, Any]:
+    """The layout as a JSON Schema (2020-12)."""
+    schema = Transcript.model_json_schema(mode="validation", by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "specdec transcript, schema 1",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }

@@ -1,0 +1,42 @@
+"""A config file to write, and one way to load it without the environment of the test run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.config import ResolvedConfig, load_config
+from specdec_cli.errors import ConfigError
+
+BASE = "edge:\n  model: package:mini/edge\ncloud:\n  model: package:mini/cloud\n"
+"""Four lines: both models, everything else at its default."""
+
+Load = Callable[..., ResolvedConfig]
+Refusal = Callable[..., ConfigError]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Load BASE plus `text` from `my.yaml`, with flags and environment variables."""
+
+    def run(text: str = "", /, *, env: Mapping[str, str] | None = None, **flags: object) -> ResolvedConfig:
+        path = tmp_path / "my.yaml"
+        path.write_text(BASE + text, encoding="utf-8")
+        dotted = {name.replace("__", "."): value for name, value in flags.items()}
+        return load_config(path, flags=dotted, environ=env or {})
+
+    return run
+
+
+@pytest.fixture
+def refusal(load: Load) -> Refusal:
+    """The ConfigError that `load` raises."""
+
+    def run(text: str = "", /, **arguments: object) -> ConfigError:
+        with pytest.raises(ConfigError) as caught:
+            load(text, **arguments)
+        return caught.value
+
+    return run

@@ -1,0 +1,103 @@
+"""Values that contradict each other, and those that only look as if they did."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_cli.config import load_config
+from specdec_cli.types import DEFAULT_THRESHOLDS
+from tests.config.conftest import Load, Refusal
+
+CLASHES = [
+    ({"cloud": None}, "decoding.mode is hybrid", "cloud is null"),
+    ({"cloud": None, "decoding__mode": "lossless"}, "decoding.mode is lossless", "cloud is null"),
+    ({"cloud": None, "decoding__mode": "cloud"}, "decoding.mode is cloud", "cloud is null"),
+    ({"decoding__mode": "lossless", "acceptance__rule": "rank"}, "mode is lossless", "acceptance.rule is rank"),
+    ({"decoding__mode": "lossless", "acceptance__rule": "typical"}, "mode is lossless", "acceptance.rule is typical"),
+    ({"decoding__mode": "lossless", "gate__name": "entropy"}, "gate.name is entropy", "mode is lossless"),
+    ({"decoding__mode": "lossless", "gate__threshold": 2.0}, "gate.threshold is 2.0", "mode is lossless"),
+    ({"acceptance__rule": "sampling"}, "acceptance.rule is sampling", "temperature is 0.0 (default)"),
+    ({"acceptance__rule": "greedy", "decoding__temperature": 0.5}, "rule is greedy", "temperature is 0.5"),
+    ({"decoding__min_new_tokens": 200}, "min_new_tokens is 200", "max_new_tokens is 128"),
+    ({"decoding__top_p": 0.9}, "top_p is 0.9", "temperature is 0.0"),
+    ({"decoding__top_k": 9}, "top_k is 9", "temperature is 0.0"),
+    ({"decoding__mode": "edge", "gate__name": "entropy"}, "gate.name is entropy", "decoding.mode is edge"),
+    ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank is 3", "decoding.mode is edge"),
+    ({"decoding__mode": "edge", "cloud__dtype": "float16"}, "cloud.dtype is float16", "decoding.mode is edge"),
+    ({"decoding__mode": "cloud", "edge__dtype": "float16"}, "edge.dtype is float16", "decoding.mode is cloud"),
+    ({"decoding__mode": "cloud", "decoding__cloud_prefill": "early"}, "cloud_prefill is early", "mode is cloud"),
+    ({"acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is null"),
+    ({"acceptance__rule": "prob", "acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is prob"),
+    ({"gate__name": "never", "gate__threshold": 1.0}, "gate.threshold is 1.0", "gate.name is never"),
+    ({"gate__threshold": -0.1}, "gate.threshold is -0.1", "gate.name is entropy"),
+    ({"gate__name": "margin", "gate__threshold": 1.1}, "gate.threshold is 1.1", "gate.name is margin"),
+    ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold is 0.1", "gate.name is logprob"),
+    ({"decoding__loop_period": 0, "decoding__loop_repeats": 4}, "loop_repeats is 4", "loop_period is 0"),
+    ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style is concise", "prompt.text is Hi"),
+    ({"edge__device": "cuda:0", "edge__device_map": "auto"}, "device_map is auto", "edge.device is cuda:0"),
+    ({"edge__attention": "flash_attention_2", "edge__device": "cpu"}, "attention is flash", "edge.device is cpu"),
+    ({"cloud__attention": "flash_attention_2", "cloud__dtype": "float32"}, "attention is flash", "dtype is float32"),
+]
+
+
+@pytest.mark.parametrize(("flags", "first", "second"), CLASHES)
+def test_both_values_are_named(refusal: Refusal, flags: dict[str, object], first: str, second: str) -> None:
+    error = refusal(**flags)
+    assert first in error.message
+    assert second in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "decoding: {mode: edge}\ngate: {name: entropy, threshold: 1.0}\nacceptance: {rule: sampling, rank: 4}\n",
+        "decoding: {mode: lossless}\ngate: {name: entropy}\n",
+        "gate: {name: never, threshold: 5.0}\n",
+        "decoding: {loop_period: 0, loop_repeats: 4, top_p: 1}\n",
+        "acceptance: {rank: 4, prob: 0.5}\n",
+        "prompt: {style: concise, text: Hello}\n",
+    ],
+)
+def test_what_a_file_says_beyond_its_mode_is_fine(load: Load, text: str) -> None:
+    load(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "decoding: {mode: lossless}\nacceptance: {rule: prob}\n",
+        "decoding: {top_k: 5}\n",
+        "decoding: {temperature: 1.0}\nacceptance: {rule: greedy}\n",
+        "edge: {model: x, device: cpu, device_map: auto}\n",
+    ],
+)
+def test_what_no_mode_can_mean_is_refused_in_a_file_too(refusal: Refusal, text: str) -> None:
+    assert "my.yaml" in refusal(text).message
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
+@pytest.mark.parametrize("shipped", ["mini", "qwen2.5-omni"])
+def test_every_mode_works_on_the_shipped_configs(shipped: str, mode: str) -> None:
+    assert load_config(shipped, flags={"decoding.mode": mode}, environ={}).config.decoding.mode == mode
+
+
+@pytest.mark.parametrize("gate", ["entropy", "margin", "logprob", "always", "never"])
+def test_every_gate_has_its_own_threshold(gate: str) -> None:
+    config = load_config("mini", flags={"gate.name": gate}, environ={}).config
+    assert config.gate.effective_threshold == DEFAULT_THRESHOLDS.get(config.gate.name)
+
+
+def test_lossless_accepts_always_by_flag(load: Load) -> None:
+    assert load(decoding__mode="lossless", gate__name="always").config.gate.name == "always"
+
+
+def test_the_temperature_picks_the_rule(load: Load) -> None:
+    assert load().config.acceptance_rule == "greedy"
+    assert load(decoding__temperature=0.5).config.acceptance_rule == "sampling"
+    assert load(acceptance__rule="prob").config.acceptance_rule == "prob"
+
+
+def test_the_users_text_wins_over_the_style(load: Load) -> None:
+    assert load(prompt__text="Hello").config.prompt.instruction == "Hello"
+    assert "one English" in load(prompt__style="concise", prompt__language="en").config.prompt.instruction

@@ -1,0 +1,233 @@
+"""What a config file may hold, how its errors read, and that a dump loads back."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import specdec_cli.config
+from specdec_cli.config import SETTINGS, configs_folder, load_config, shipped_configs
+from specdec_cli.config.yaml_file import read_value
+from specdec_cli.errors import ConfigError
+from tests.config.conftest import BASE, Load, Refusal
+
+ROOT = Path(specdec_cli.config.__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(shipped_configs()))
+def test_shipped_configs_are_valid(name: str) -> None:
+    resolved = load_config(name, environ={})
+    assert resolved.path == shipped_configs()[name]
+    assert resolved.config.cloud is not None
+
+
+def test_both_configs_ship() -> None:
+    assert {"mini", "qwen2.5-omni"} <= set(shipped_configs())
+
+
+def test_mini_lists_every_option_with_a_comment() -> None:
+    resolved = load_config(environ={})
+    assert set(resolved.origin) == set(SETTINGS)
+    assert "default" not in resolved.origin.values()
+    lines = resolved.path.read_text(encoding="utf-8").splitlines()
+    for name in SETTINGS:
+        line = lines[int(resolved.origin[name].rpartition(":")[2]) - 1]
+        assert "#" in line or name.startswith("cloud."), line
+
+
+def test_mini_is_for_a_computer_without_network_or_gpu() -> None:
+    config = load_config("mini", environ={}).config
+    assert config.runtime.offline
+    assert config.cloud is not None
+    for model in (config.edge, config.cloud):
+        assert (model.device, model.dtype) == ("cpu", "float32")
+    assert config.edge.source == str(ROOT / "specdec_cli" / "mini" / "weights" / "edge")
+
+
+def test_configs_inside_the_package_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(configs_folder(), tmp_path / "configs")
+    monkeypatch.setattr("specdec_cli.config.locate._PACKAGE", tmp_path)
+    assert load_config("mini", environ={}).path == tmp_path / "configs" / "mini.yaml"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"decoding.mode": "lossless"},
+        {"decoding.mode": "edge", "cloud": None},
+        {
+            "decoding.temperature": 0.7,
+            "decoding.top_p": 1e-7,
+            "decoding.stop_strings": ["。", "1e-3", "yes", "\n", "null"],
+        },
+        {"prompt.text": "冒号: 与 # 号 \u0085 \x07 'quotes' \"too\" 😀\n", "prompt.language": "en"},
+        {"edge.model": "1e5", "edge.revision": "0123"},
+        {"gate.name": "logprob", "gate.threshold": -2},
+    ],
+)
+def test_dump_loads_back_to_the_same(tmp_path: Path, flags: dict[str, object]) -> None:
+    first = load_config("mini", flags=flags, environ={})
+    path = tmp_path / "dump.yaml"
+    path.write_text(first.to_yaml(), encoding="utf-8")
+    assert load_config(path, environ={}).config == first.config
+
+
+def test_bare_name_path_variable_and_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(BASE)
+    monkeypatch.chdir(tmp_path)
+    assert load_config(environ={}).path.name == "mini.yaml"
+    assert load_config("qwen2.5-omni", environ={}).path.name == "qwen2.5-omni.yaml"
+    assert load_config("own.yaml", environ={"SPECDEC_CONFIG": "mini"}).path == own
+    assert load_config(environ={"SPECDEC_CONFIG": "own.yaml"}).path == own
+    assert load_config(environ={"SPECDEC_CONFIG": ""}).path.name == "mini.yaml"
+
+
+def test_missing_file_lists_the_shipped_names() -> None:
+    with pytest.raises(ConfigError, match="named by SPECDEC_CONFIG") as caught:
+        load_config(environ={"SPECDEC_CONFIG": "qwen2.5-omny"})
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("Did you mean qwen2.5-omni?")
+
+
+def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("conf/weights", "here/weights"):
+        (tmp_path / folder).mkdir(parents=True)
+    path = tmp_path / "conf" / "a.yaml"
+    path.write_text("edge: {model: weights}\ncloud: {model: ../x/y/z}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    config = load_config(path, environ={}).config
+    assert config.edge.model == str(tmp_path / "conf" / "weights")
+    assert config.cloud is not None
+    assert config.cloud.model == str(tmp_path / "x" / "y" / "z")
+    flags = {"edge.model": "weights", "cloud.model": "owner/name"}
+    config = load_config(path, flags=flags, environ={}).config
+    assert config.edge.model == str(tmp_path / "here" / "weights")
+    assert config.cloud is not None
+    assert config.cloud.source == "owner/name"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
+        ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
+        ("max_new_tokens: 3\n", "no setting max_new_tokens", "Did you mean decoding.max_new_tokens?"),
+        ("gate: {k: 3}\n", "no setting gate.k", "Did you mean decoding.k?"),
+        ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold."),
+        ("decoding: {k: 1, k: 2}\n", "decoding.k is given twice, first in line 5", "Keep one"),
+        ("edge: {model: x}\n", "my.yaml:5: edge is given twice, first in line 1", "Keep one"),
+        ("decoding: {k: '3'}\n", "must be a whole number from 1 to 64, not '3'", "tokens drafted per block"),
+        ("decoding: {k: true}\n", "not true", ""),
+        ("decoding: {k: 3.0}\n", "not 3.0", ""),
+        ("decoding: {k: {a: 1}}\n", "decoding.k must be a whole number from 1 to 64, not a mapping", ""),
+        (
+            "decoding: {mode: hybird}\n",
+            "must be one of hybrid, lossless, edge, cloud, not 'hybird'",
+            "Did you mean hybrid?",
+        ),
+        ("runtime: {offline: yes}\n", "must be true or false, not 'yes'", ""),
+        ("prompt: {text: 5}\n", "must be text, or null, not 5", "Put quotes around it to make it text: '5'."),
+        ("prompt: {text: ' '}\n", "prompt.text is empty", ""),
+        ("prompt: {system: 'a<|im_end|>'}\n", "holds '<|im_end|>'", ""),
+        ("decoding: 5\n", "my.yaml:5: decoding must hold settings, not 5", "Settings in decoding: mode"),
+        ("decoding:\n\tk: 3\n", "my.yaml:6:1: not valid YAML", "spaces, not tabs"),
+        ("decoding: {k: [\n", "my.yaml:6:1: not valid YAML", ""),
+        ("decoding: {k: \x07}\n", "my.yaml:5:15: not valid YAML", "control character"),
+        ("decoding: &a {k: 3}\ngate: *a\n", "my.yaml:6:7: not valid YAML: aliases", ""),
+        ("decoding: !!python/object:os.system {}\n", "tags (!name) are not supported", ""),
+        ("gate: {threshold: .nan}\n", "must be a number, or null, not .nan", ""),
+        ("? [a]\n: 1\n", "my.yaml:5: a name was expected, not ['a']", ""),
+        (
+            "decoding: {MAX-new-tokens: 1}\n",
+            "no setting decoding.MAX-new-tokens",
+            "Did you mean decoding.max_new_tokens?",
+        ),
+        ("edge: {device: true}\n", "edge is given twice", ""),
+        ("gate: {name: true}\n", "never, not true", "gate.name: entropy, margin"),
+        ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
+        ('"\\e": 1\n"\\e": 1\n', "'\\x1b' is given twice", "there is no setting '\\x1b'"),
+        ("decoding: {stop_strings: [a, [b]]}\n", "not a list with lists or mappings in it", ""),
+        ("decoding: {seed: 18446744073709551616}\n", "not 18446744073709551616", ""),
+    ],
+)
+def test_errors_in_a_file(refusal: Refusal, text: str, message: str, hint: str) -> None:
+    error = refusal(text)
+    assert message in error.message
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "\n\n", "---\n", "null\n"])
+def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"empty\.yaml is empty"):
+        load_config(path, environ={})
+
+
+def test_edge_model_is_the_one_thing_required(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("decoding: {mode: edge}\n")
+    with pytest.raises(ConfigError, match=r"edge\.model is not given"):
+        load_config(path, environ={})
+    assert load_config(path, flags={"edge.model": "a/b"}, environ={}).config.cloud is None
+
+
+def test_cloud_settings_without_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("edge: {model: a/b}\ncloud: {dtype: float16}\n")
+    with pytest.raises(ConfigError, match=r"cloud\.model is not given, though cloud has settings .*a\.yaml:2"):
+        load_config(path, environ={})
+
+
+def test_a_section_without_values_is_as_good_as_absent(load: Load) -> None:
+    assert load("decoding:\ngate:\n").config == load().config
+
+
+def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode() + b"decoding: {k: 2}\r\n")
+    resolved = load_config(path, environ={})
+    assert resolved.config.decoding.k == 2
+    assert resolved.origin["decoding.k"].endswith("a.yaml:5")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("-1", -1),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("010", "010"),
+        ("1:30", "1:30"),
+        ("2024-13-45", "2024-13-45"),
+        ("0b_", "0b_"),
+        ("9" * 5000, "9" * 5000),
+        ("no", "no"),
+        ("False", False),
+        ("~", None),
+        ("'5'", "5"),
+        ("[a, 2]", ["a", 2]),
+        ("[a, [b]]", "[a, [b]]"),
+        ("{a: 1}", "{a: 1}"),
+        ("[", "["),
+        ("", None),
+    ],
+)
+def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
+    read = read_value(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_importing_config_loads_no_torch() -> None:
+    heavy = "torch", "transformers", "numpy", "rich", "typer"
+    code = f"import sys, specdec_cli.config as c; c.load_config(); print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
