@@ -9,7 +9,6 @@ import typer
 
 from specdec_cli.cli import options
 from specdec_cli.errors import SpecdecError
-from specdec_cli.types import Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -123,23 +122,19 @@ class _Job:
 
     def caption(self, file: str) -> None:
         """Captions one file; what is wrong with it is shown and counted, and never costs the next one."""
+        from specdec_cli.console import show
+
         try:
             for run in self._captioner.runs(file):
                 if run.error is not None:
                     self._fail(file, run.error, run.finish())
                     continue
                 for update in run:
-                    self._show(update)
+                    show(self._view, update)
                 self._emit(file, run.finish())
                 self.done += 1
         except SpecdecError as error:
             self._fail(file, error, self._captioner.setup.error_line(file, error))
-
-    def _show(self, update: Update) -> None:
-        if isinstance(update.event, Started):
-            self._view.started(update.event)
-        else:
-            self._view.event(update.event, update.text)
 
     def _fail(self, file: str, error: SpecdecError, line: Transcript) -> None:
         self.failed += 1
@@ -155,7 +150,7 @@ class _Job:
 
     def _record(self, transcript: Transcript) -> None:
         if self._json:
-            from specdec_cli.console.output import write_line
+            from specdec_cli.console import write_line
 
             write_line(transcript.to_json())
         if self._output is not None:

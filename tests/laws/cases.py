@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def collect(events: Iterator[Event]) -> tuple[list[Round], Finished]:
     return [event for event in seen if isinstance(event, Round)], finished
 
 
-@lru_cache(maxsize=None)
+@cache
 def cloud(seed: int) -> QwenOmniThinker:
     """One of the verifying models: depths 1 to 3, three vocabulary paddings, some with many eos ids."""
     model = tiny_model(
@@ -61,7 +61,7 @@ def cloud(seed: int) -> QwenOmniThinker:
     return model
 
 
-@lru_cache(maxsize=None)
+@cache
 def edge(cloud_seed: int, kind: str) -> QwenOmniThinker:
     """A drafter for `cloud(cloud_seed)`: its own weights, nearly those, or others; always padded differently."""
     target = cloud(cloud_seed)
@@ -74,7 +74,7 @@ def edge(cloud_seed: int, kind: str) -> QwenOmniThinker:
     return model
 
 
-@lru_cache(maxsize=None)
+@cache
 def inputs(model_key: tuple[Any, ...], clip: int, instruction: int) -> PromptInputs:
     """The prompt of a clip for a model named by ("cloud", seed) or ("edge", seed, kind)."""
     model = cloud(model_key[1]) if model_key[0] == "cloud" else edge(model_key[1], model_key[2])

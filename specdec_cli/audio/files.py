@@ -1,0 +1,109 @@
+"""A path that may be anything: missing, a folder, a pipe, empty, a name that no terminal can print."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+
+from specdec_cli.errors import AudioDecodeError, AudioNotFoundError
+
+_HASH_BLOCK = 1 << 20
+
+
+def shown(path: str) -> str:
+    """The path as a message can print it: control characters and undecodable bytes are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in path)
+
+
+def convert_command(path: str) -> str:
+    """The command that turns almost any recording into one that loads, and keeps what it can of a broken one."""
+    target = os.path.splitext(os.path.basename(path))[0] + "-16k.wav"
+    return f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[FileIO, int]]:
+    """Open a regular file that is not empty, and give it with its size in bytes.
+
+    Raises:
+        AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
+        AudioDecodeError: it is empty.
+    """
+    try:
+        status = os.stat(path)
+        _require_regular(path, status.st_mode)
+        file = FileIO(path, "rb")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise _not_found(path, error) from error
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            raise AudioDecodeError(
+                f"{shown(path)} is empty: it holds 0 bytes.", hint="Record it again, or copy it again from its source."
+            )
+        yield file, size
+
+
+def read_at(file: FileIO, offset: int, count: int) -> bytes:
+    """Up to `count` bytes from `offset`; fewer only at the end of the file, none beyond it."""
+    if offset >= os.fstat(file.fileno()).st_size:  # a header may name an offset that no seek accepts
+        return b""
+    file.seek(offset)
+    data = file.read(count)
+    while 0 < len(data) < count:
+        more = file.read(count - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def sha256(file: FileIO) -> str:
+    """Hex digest of the file's bytes."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while block := file.read(_HASH_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _require_regular(path: str, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise AudioNotFoundError(
+            f"{shown(path)} is a folder, not a recording.",
+            hint="Name the recordings inside it, one by one or with a *.",
+        )
+    raise AudioNotFoundError(
+        f"{shown(path)} is a pipe, socket or device, not a file.",
+        hint="Save the sound to a file first, then name that file.",
+    )
+
+
+def _not_found(path: str, error: OSError | ValueError) -> AudioNotFoundError:
+    if isinstance(error, PermissionError):
+        return AudioNotFoundError(
+            f"{shown(path)} may not be read: permission denied.",
+            hint=f"Look at its permissions with: ls -l {shlex.quote(shown(path))}",
+        )
+    if "\0" not in path and os.path.islink(path):
+        return AudioNotFoundError(
+            f"{shown(path)} is a link that leads to no file.",
+            hint=f"See where it leads with: ls -l {shlex.quote(shown(path))}",
+        )
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return AudioNotFoundError(
+            f"There is no file {shown(path) or '(an empty path)'}.",
+            hint="Check the spelling and the folder that you are in.",
+        )
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a valid path"
+    return AudioNotFoundError(
+        f"{shown(path)} cannot be opened: {reason[:1].lower() + reason[1:]}.",
+        hint="Check the path and the disk it is on.",
+    )

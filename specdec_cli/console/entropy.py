@@ -1,0 +1,55 @@
+"""Entropy per drafted token as a row of bars against the gate's threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from specdec_cli.console.theme import ABOVE, BELOW, DIM, Signs
+
+FULL_SCALE_NATS = 3.0
+"""Height of a full bar where no threshold gives the scale."""
+
+
+def threshold_of(settings: Mapping[str, object]) -> float | None:
+    """The threshold of an entropy gate in nats; None for any other gate, whose threshold has another unit."""
+    value = settings.get("threshold")
+    if settings.get("gate", "entropy") != "entropy" or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
+
+
+def level(value: float, threshold: float | None) -> int:
+    """Height of the bar for `value` nats, 0..7.
+
+    With a threshold the scale is 0..2x threshold, and heights 4..7 are the values at which the gate escalates (at or
+    above it): the half-height line *is* the threshold, and the bars can be read without colour.
+    """
+    if threshold is None:
+        return min(max(int(8 * value / FULL_SCALE_NATS), 0), 7) if math.isfinite(value) else 7
+    if value >= threshold:
+        excess = (value - threshold) / threshold if threshold > 0 and math.isfinite(value) else 1.0
+        return 4 + min(int(4 * excess), 3)
+    return min(max(int(4 * value / threshold), 0), 3) if threshold > 0 else 0
+
+
+def bars(entropy: Sequence[float], threshold: float | None, signs: Signs) -> Text:
+    """One bar a token; those that make the gate escalate in another colour and underlined."""
+    rendered = Text()
+    for value in entropy:
+        if math.isnan(value):
+            rendered.append("?", style=ABOVE)
+            continue
+        above = threshold is not None and value >= threshold
+        rendered.append(signs.bars[level(value, threshold)], style=ABOVE if above else BELOW)
+    return rendered
+
+
+def legend(threshold: float | None, signs: Signs) -> Text:
+    """What the bars mean."""
+    if threshold is None:
+        return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0-{FULL_SCALE_NATS:g} nats", DIM))
+    low, high = signs.bars[:4], signs.bars[4:]
+    return Text.assemble("entropy ", (low, BELOW), (high, ABOVE), (f" from {threshold:g} nats", DIM))

@@ -1,0 +1,49 @@
+"""An error as a sentence and a hint."""
+
+from __future__ import annotations
+
+import traceback
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec_cli.console.cells import clean, hanging, paragraph
+from specdec_cli.console.theme import BAD, DIM
+from specdec_cli.errors import SpecdecError
+
+
+def stderr_console() -> Console:
+    """A console on stderr that interprets neither markup nor emoji codes."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def error_lines(error: SpecdecError, *, file: str | None, width: int | None) -> list[Text]:
+    """The error, and the hint if there is one.
+
+    Args:
+        error: what was raised.
+        file: the recording it is about; not repeated if the message names it already.
+        width: cells to wrap at; None for one line each.
+    """
+    message = paragraph(error.message)
+    if file is not None and clean(file) not in message:
+        message = f"{clean(file)}: {message}"
+    parts = [(Text("error:", style=BAD), Text(message))]
+    if error.hint:
+        parts.append((Text("hint:", style=DIM), Text(paragraph(error.hint))))
+    if width is None:
+        return [Text.assemble(label, " ", body) for label, body in parts]
+    return [line for label, body in parts for line in hanging(label, body, 7, width)]
+
+
+def print_error(
+    error: SpecdecError, *, file: str | None = None, debug: bool = False, console: Console | None = None
+) -> None:
+    """Print `error` on stderr, with its traceback first if `debug`."""
+    console = console or stderr_console()
+    if debug:
+        trace = "".join(traceback.format_exception(error))
+        for row in trace.rstrip("\n").split("\n"):
+            console.print(Text(clean(row), style=DIM), soft_wrap=True)
+    for line in error_lines(error, file=file, width=console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)

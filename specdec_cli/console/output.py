@@ -1,0 +1,58 @@
+"""What goes to stdout: captions and JSON, plain, in UTF-8, one a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+
+from specdec_cli.console.cells import clean, paragraph
+from specdec_cli.console.view import View
+
+BROKEN_PIPE_STATUS = 141
+"""What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
+
+
+def print_caption(caption: str, *, view: View | None = None, label: str | None = None) -> None:
+    """Write a caption to stdout as one line.
+
+    Args:
+        caption: the text; white space becomes single spaces, control characters become escapes.
+        view: the display of the run; a caption that it has shown is not printed a second time on the same screen.
+        label: written before the caption with a tab between them, e.g. the file's name where there are several.
+
+    Raises:
+        SystemExit: nobody reads stdout any more.
+    """
+    if view is not None and view.shows_caption and sys.stdout.isatty():
+        return
+    line = paragraph(caption)
+    write_line(line if label is None else f"{clean(label)}\t{line}")
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Write one JSON object to stdout as one line; Chinese stays readable.
+
+    Raises:
+        SystemExit: nobody reads stdout any more.
+        ValueError: a figure is NaN or infinite, which JSON cannot say.
+    """
+    write_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def write_line(line: str) -> None:
+    """Write `line` and a newline to stdout at once: in UTF-8, but in the terminal's own encoding to a terminal.
+
+    Raises:
+        SystemExit: nobody reads stdout any more.
+    """
+    encoding = (sys.stdout.encoding or "utf-8") if sys.stdout.isatty() else "utf-8"
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(line.encode(encoding, "backslashreplace") + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(BROKEN_PIPE_STATUS) from None

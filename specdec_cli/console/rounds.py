@@ -1,0 +1,172 @@
+"""One round as one row; its columns shrink, and then go, with the width of the terminal.
+
+- from 96 cells: round, block, entropy, gate with its reason in full, accepted, draft, verify;
+- from 76 cells: the same, the reason without "cloud:", the times in one column and none for the link;
+- below: two lines a round, the figures and under them the block; the times go under 54 cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rich.text import Text
+
+from specdec_cli.console.cells import fit, padded, wrap
+from specdec_cli.console.entropy import bars
+from specdec_cli.console.figures import milliseconds
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs
+from specdec_cli.console.tokens import render_tokens
+from specdec_cli.types import EventText, Mode, Round
+
+BLOCK = "block"
+GAP = 2
+MIN_BLOCK = 24
+CELLS_PER_TOKEN = 9
+MAX_BARS = 16
+FULL_GATE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, its width in cells, and to which side it is aligned."""
+
+    name: str
+    width: int
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns that one width has room for.
+
+    Attributes:
+        columns: from left to right.
+        block_width: cells for the tokens.
+        stacked: whether the tokens stand in lines of their own below the figures.
+    """
+
+    columns: tuple[Column, ...]
+    block_width: int
+    stacked: bool
+
+    def heading(self) -> Text:
+        """The names of the columns."""
+        return self._line({column.name: Text(column.name) for column in self.columns}, style=DIM)
+
+    def rows(self, cells: dict[str, list[Text]]) -> list[Text]:
+        """Lines of one round; a cell may have several lines."""
+        block = (
+            []
+            if not self.stacked
+            else [Text.assemble(" " * (self.columns[0].width + GAP + 1), line) for line in cells[BLOCK]]
+        )
+        names = [column.name for column in self.columns]
+        blank = Text()
+        lines = zip_longest(*(cells[name] for name in names), fillvalue=blank)
+        return [self._line(dict(zip(names, line, strict=True))) for line in lines] + block
+
+    def _line(self, cells: dict[str, Text], style: str = "") -> Text:
+        line = Text(" ", style=style)
+        for column in self.columns:
+            line.append_text(padded(cells[column.name], column.width, right=column.right))
+            line.append(" " * GAP)
+        line.rstrip()
+        return line
+
+
+def layout_for(width: int, k: int, mode: Mode, *, link: bool = False) -> Layout:
+    """The layout for a terminal of `width` cells.
+
+    Args:
+        width: cells of the terminal.
+        k: drafted tokens of a round, for the room of the bars.
+        mode: the modes of one model alone have no columns for the other.
+        link: whether rounds have a time on the link.
+    """
+    stacked, wide = width < 76, width >= 96
+    index = Column("#", 4 if wide else 3, right=True)
+    entropy = Column("entropy", max(7, min(k, 8 if stacked else MAX_BARS)))
+    if mode in ("edge", "cloud"):
+        figures = [entropy, Column("time", 7, right=True)]
+    elif wide:
+        figures = [entropy, Column("gate", FULL_GATE), Column("accepted", 8, right=True)]
+        figures += [Column(name, 7, right=True) for name in ("draft", "verify", "link")[: 3 if link else 2]]
+    else:
+        figures = [entropy, Column("gate", FULL_GATE if 61 <= width < 76 else 13), Column("acc.", 5, right=True)]
+        if width >= 54:
+            figures.append(Column("draft+verify", 12, right=True))
+    if stacked:
+        return Layout((index, *figures), width - 7, stacked=True)
+    block = min(width - _used([index, *figures]) - GAP, max(CELLS_PER_TOKEN * k, MIN_BLOCK))
+    return Layout((index, Column(BLOCK, block), *figures), block, stacked=False)
+
+
+def _used(columns: list[Column]) -> int:
+    return 1 + sum(column.width + GAP for column in columns)
+
+
+def gate_text(round_: Round, mode: Mode, *, full: bool) -> Text:
+    """The gate's decision: `edge`, or why the cloud was asked and the figure that decided it."""
+    if not round_.escalated:
+        return Text("edge", style=DIM)
+    if round_.reason == "always" or round_.reason is None:
+        return Text("cloud", style=ASKED if mode == "hybrid" else DIM)
+    words = str(round_.reason)
+    if round_.reason != "loop" and round_.score:
+        worst = min(round_.score) if round_.reason in ("margin", "logprob") else max(round_.score)
+        words += f" {worst:.2f}"
+    return Text(f"cloud: {words}" if full else words, style=BAD if round_.reason == "loop" else ASKED)
+
+
+def accepted_text(round_: Round, signs: Signs) -> Text:
+    """How much of the draft the cloud took: `3/5`."""
+    if not round_.escalated:
+        return Text(signs.none, style=DIM)
+    whole = round_.accepted == len(round_.draft_ids)
+    return Text(f"{round_.accepted}/{len(round_.draft_ids)}", style=GOOD if whole else ASKED)
+
+
+def render_round(
+    round_: Round, text: EventText, layout: Layout, *, mode: Mode, threshold: float | None, signs: Signs
+) -> list[Text]:
+    """The lines of one round, none wider than the terminal that `layout` was made for."""
+    widths = {column.name: column.width for column in layout.columns}
+    bar_lines = [
+        bars(round_.entropy[start : start + widths["entropy"]], threshold, signs)
+        for start in range(0, max(len(round_.entropy), 1), widths["entropy"])
+    ]
+    verify = round_.draft_ms if mode == "cloud" and round_.verify_ms is None else round_.verify_ms
+    cells = {
+        "#": [Text(str(round_.index + 1), style=DIM)],
+        BLOCK: wrap(render_tokens(round_, text, signs), layout.block_width, joint=signs.joint),
+        "entropy": bar_lines,
+        "time": [Text(milliseconds(verify if mode == "cloud" else round_.draft_ms, signs.none))],
+        "gate": [gate_text(round_, mode, full=widths.get("gate") == FULL_GATE)],
+        "accepted": [accepted_text(round_, signs)],
+        "acc.": [accepted_text(round_, signs)],
+        "draft": [Text(milliseconds(round_.draft_ms, signs.none))],
+        "draft+verify": [Text(_times(round_, signs))],
+        "verify": [_time(round_.verify_ms, signs)],
+        "link": [_time(round_.network_ms, signs)],
+    }
+    for name, lines in cells.items():
+        if name in widths and name != BLOCK:
+            for line in lines:
+                _shorten(line, widths[name], signs)
+    return layout.rows(cells)
+
+
+def _time(value: float | None, signs: Signs) -> Text:
+    return Text(milliseconds(value, signs.none), style=DIM if value is None else "")
+
+
+def _times(round_: Round, signs: Signs) -> str:
+    if round_.verify_ms is None:
+        return milliseconds(round_.draft_ms, signs.none)
+    return f"{round_.draft_ms:.0f}+{round_.verify_ms:.0f} ms"
+
+
+def _shorten(text: Text, width: int, signs: Signs) -> None:
+    if text.cell_len > width:
+        text.plain = fit(text.plain, width, signs.ellipsis)

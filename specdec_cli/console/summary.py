@@ -1,0 +1,114 @@
+"""What a clip came to: counted from its rounds, said in words and in figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from specdec_cli.console.figures import count, milliseconds, percent, seconds
+from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
+from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
+
+_ENDINGS: dict[FinishReason, tuple[str, str]] = {
+    "max_tokens": ("stopped at the token limit", ASKED),
+    "sentences": ("stopped after the sentences that were asked for", DIM),
+    "stop_string": ("stopped at a stop string", DIM),
+    "loop": ("stopped: the text went in a loop that neither model broke", BAD),
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over the rounds so far.
+
+    Attributes:
+        rounds, escalated: all rounds, and those in which the cloud was asked.
+        drafted, accepted: tokens of escalated blocks only, so that their ratio is the acceptance rate.
+        sources: committed tokens by origin.
+    """
+
+    rounds: int = 0
+    escalated: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    sources: Counter[Source] = field(default_factory=Counter)
+
+    def add(self, round_: Round) -> None:
+        """Count one more round."""
+        self.rounds += 1
+        self.sources.update(round_.source)
+        if round_.escalated:
+            self.escalated += 1
+            self.drafted += len(round_.draft_ids)
+            self.accepted += round_.accepted
+
+    @property
+    def tokens(self) -> int:
+        """Committed tokens."""
+        return self.sources.total()
+
+    @property
+    def edge_tokens(self) -> int:
+        """Committed tokens that the edge drafted."""
+        return self.sources["edge"] + self.sources["accepted"]
+
+
+def asked(tally: Tally, mode: Mode) -> str:
+    """In words, how much the cloud had to do with it."""
+    if mode == "edge":
+        return "the edge wrote all of it"
+    if mode == "cloud":
+        return "the cloud wrote all of it"
+    if mode == "lossless":
+        return "the cloud verified every round"
+    if not tally.escalated:
+        return f"the cloud was asked in none of {count(tally.rounds, 'round')}"
+    return f"the cloud was asked in {tally.escalated} of {count(tally.rounds, 'round')}"
+
+
+def speed(tokens: int, total_ms: float) -> str:
+    """Tokens a second, from the start of decoding to its end."""
+    return f"{tokens / total_ms * 1000:.1f} tokens/s" if total_ms > 0 else "- tokens/s"
+
+
+def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tuple[str, Text]]:
+    """The totals of a clip, each line under a name."""
+    dot = f" {signs.dot} "
+    words = Text(asked(tally, mode), style=STRONG)
+    if mode == "hybrid" and tally.escalated:
+        words.append(f" ({percent(tally.escalated, tally.rounds)})")
+    tokens = [f"{len(event.token_ids)} in {count(tally.rounds, 'round')}"]
+    if mode in ("hybrid", "lossless") and tally.tokens:
+        tokens.append(f"{percent(tally.edge_tokens, tally.tokens)} of them drafted by the edge")
+    lines = [("rounds", words), ("tokens", Text(dot.join(tokens)))]
+    if tally.drafted:
+        accepted = f"{tally.accepted} of {tally.drafted} drafted tokens ({percent(tally.accepted, tally.drafted)})"
+        cloud = [accepted, count(tally.sources["corrected"], "correction")]
+        cloud.append(f"{tally.sources['bonus']} bonus")
+        lines.append(("accepted", Text(dot.join(cloud))))
+    times = [
+        f"first token {milliseconds(event.ttft_ms)}",
+        f"total {seconds(event.total_ms / 1000)}",
+        speed(len(event.token_ids), event.total_ms),
+    ]
+    lines.append(("time", Text(dot.join(times))))
+    if event.finish_reason in _ENDINGS:
+        ending, style = _ENDINGS[event.finish_reason]
+        lines.append(("end", Text(f"{ending} ({event.finish_reason})", style=style)))
+    return lines
+
+
+def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
+    """The totals for a log."""
+    parts = [
+        count(len(event.token_ids), "token"),
+        asked(tally, mode),
+        f"{milliseconds(event.ttft_ms)} to the first token",
+        f"{seconds(event.total_ms / 1000)} in all",
+        speed(len(event.token_ids), event.total_ms),
+    ]
+    if event.finish_reason in _ENDINGS:
+        parts.append(f"{_ENDINGS[event.finish_reason][0]} ({event.finish_reason})")
+    return ", ".join(parts)

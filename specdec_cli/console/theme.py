@@ -1,0 +1,113 @@
+"""Signs and styles of the display: every distinction is made by a sign first and by colour second.
+
+The styles use the terminal's own sixteen colours, so they follow its light or dark theme.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.console import Console
+
+Role = Literal["edge", "accepted", "rejected", "cut", "corrected", "bonus", "cloud"]
+"""What became of a token: the sources of a committed one, and two fates of a drafted one that was not committed.
+
+rejected: the cloud put its own token there; cut: a stop rule ended the text before it.
+"""
+
+STYLES: Final[dict[Role, str]] = {
+    "edge": "",
+    "accepted": "green",
+    "rejected": "dim red strike",
+    "cut": "dim strike",
+    "corrected": "bold magenta",
+    "bonus": "bold cyan",
+    "cloud": "cyan",
+}
+
+DIM: Final = "dim"
+STRONG: Final = "bold"
+ASKED: Final = "yellow"
+BELOW: Final = "cyan"
+ABOVE: Final = "bold yellow underline"
+GOOD: Final = "green"
+BAD: Final = "bold red"
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The characters of the display, in one encoding.
+
+    Attributes:
+        roles: the sign before a run of tokens; an empty one for tokens that nobody judged.
+        bars: eight levels of a bar; the upper four are those at which the gate escalates.
+        eos: in place of the token that ends a text.
+        newline, space: in place of a token that is nothing but that.
+        partial: in place of bytes that are not yet a character.
+        joint: between two tokens that no space divides.
+        none: in place of a figure that was not measured.
+        ok, warn, fail: outcomes.
+        dot: between two facts in one line.
+        ellipsis: where text was left out.
+        rule: the line of a heading.
+        spinner: frames of the sign that something is going on.
+    """
+
+    roles: dict[Role, str]
+    bars: str
+    eos: str
+    newline: str
+    space: str
+    partial: str
+    joint: str
+    none: str
+    ok: str
+    warn: str
+    fail: str
+    dot: str
+    ellipsis: str
+    rule: str
+    spinner: str
+
+
+UNICODE: Final = Signs(
+    roles={"edge": "", "accepted": "✓", "rejected": "✗", "cut": "-", "corrected": "→", "bonus": "+", "cloud": ""},
+    bars="▁▂▃▄▅▆▇█",
+    eos="∎",
+    newline="⏎",
+    space="␣",
+    partial="·",
+    joint="|",
+    none="—",
+    ok="✓",
+    warn="!",
+    fail="✗",
+    dot="·",
+    ellipsis="…",
+    rule="─",
+    spinner="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
+)
+
+ASCII: Final = Signs(
+    roles={"edge": "", "accepted": "=", "rejected": "~", "cut": "-", "corrected": ">", "bonus": "+", "cloud": ""},
+    bars=".:-=+*#@",
+    eos="<end>",
+    newline="\\n",
+    space="_",
+    partial="?",
+    joint="|",
+    none="-",
+    ok="ok",
+    warn="!",
+    fail="x",
+    dot="-",
+    ellipsis="...",
+    rule="-",
+    spinner="|/-\\",
+)
+
+
+def signs_for(console: Console) -> Signs:
+    """The signs that `console` can write: Unicode under UTF-8, ASCII under any other encoding."""
+    return UNICODE if console.encoding.lower().replace("-", "").startswith("utf") else ASCII

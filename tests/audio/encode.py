@@ -1,0 +1,129 @@
+"""Sounds and encoded files for the tests, made on the spot with libsndfile and FFmpeg."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import av
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+Samples = NDArray[np.float32]
+
+SNDFILE: dict[str, tuple[str, str]] = {
+    "wav": ("WAV", "PCM_16"),
+    "pcm24.wav": ("WAV", "PCM_24"),
+    "pcm32.wav": ("WAV", "PCM_32"),
+    "u8.wav": ("WAV", "PCM_U8"),
+    "float.wav": ("WAV", "FLOAT"),
+    "double.wav": ("WAV", "DOUBLE"),
+    "ulaw.wav": ("WAV", "ULAW"),
+    "extensible.wav": ("WAVEX", "PCM_16"),
+    "rf64": ("RF64", "PCM_16"),
+    "w64": ("W64", "PCM_16"),
+    "aiff": ("AIFF", "PCM_16"),
+    "au": ("AU", "PCM_16"),
+    "caf": ("CAF", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"),
+    "24.flac": ("FLAC", "PCM_24"),
+    "ogg": ("OGG", "VORBIS"),
+    "sf.opus": ("OGG", "OPUS"),
+    "sf.mp3": ("MP3", "MPEG_LAYER_III"),
+}
+"""Extension -> libsndfile's format and subtype."""
+
+FFMPEG: dict[str, tuple[str, str]] = {
+    "m4a": ("mp4", "aac"),
+    "alac.m4a": ("mp4", "alac"),
+    "mp4": ("mp4", "aac"),
+    "mov": ("mov", "aac"),
+    "webm": ("webm", "libopus"),
+    "mka": ("matroska", "flac"),
+    "opus": ("ogg", "libopus"),
+    "aac": ("adts", "aac"),
+    "mp3": ("mp3", "libmp3lame"),
+    "avi": ("avi", "mp2"),
+}
+"""Extension -> FFmpeg's muxer and encoder."""
+
+PADDED = frozenset({"m4a", "mp4", "mov", "aac", "avi", "sf.mp3", "mp3"})
+"""Formats whose encoders pad the end to a whole frame."""
+
+
+def tone(seconds: float, rate: int = 16000, hz: float = 440.0, amplitude: float = 0.3, channels: int = 1) -> Samples:
+    """A sine, float32 [n, channels]."""
+    time = np.arange(round(seconds * rate)) / rate
+    return np.repeat((amplitude * np.sin(2 * np.pi * hz * time)).astype(np.float32)[:, None], channels, axis=1)
+
+
+def sndfile_bytes(samples: Samples, rate: int, extension: str) -> bytes:
+    """A file written by libsndfile, in small blocks: its Vorbis encoder overflows the stack on large ones."""
+    target = io.BytesIO()
+    container, subtype = SNDFILE[extension]
+    with soundfile.SoundFile(target, "w", rate, samples.shape[1], format=container, subtype=subtype) as sound:
+        for start in range(0, len(samples), 4096):
+            sound.write(samples[start : start + 4096])
+    data = bytearray(target.getvalue())
+    if (peak := data.find(b"PEAK", 0, 200)) > 0:
+        data[peak + 12 : peak + 16] = bytes(4)  # the time of writing
+    return bytes(data)
+
+
+def ffmpeg_bytes(samples: Samples, rate: int, extension: str, *, options: dict[str, str] | None = None) -> bytes:
+    """A file written by FFmpeg."""
+    container, codec = FFMPEG[extension]
+    layout = {1: "mono", 2: "stereo", 6: "5.1"}[samples.shape[1]]
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "clip")  # a real file: "faststart" opens it a second time
+        _encode(samples, rate, target, container, codec, layout, options or {})
+        return target.read_bytes()
+
+
+def _encode(
+    samples: Samples, rate: int, target: Path, container: str, codec: str, layout: str, options: dict[str, str]
+) -> None:
+    with av.open(str(target), "w", format=container, container_options=options) as output:
+        stream = output.add_stream(codec, rate=rate)
+        stream.layout = layout
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout=layout)
+        frame.sample_rate, frame.pts = rate, 0
+        context = stream.codec_context
+        resampler = av.AudioResampler(context.format, layout, rate, context.frame_size or 1024)
+        for piece in [*resampler.resample(frame), *resampler.resample(None)]:
+            output.mux(stream.encode(piece))
+        output.mux(stream.encode(None))
+
+
+def video_bytes(container: str, *, sound: bool) -> bytes:
+    """A second of moving grey, with or without a 440 Hz sound track."""
+    target = io.BytesIO()
+    with av.open(target, "w", format=container) as output:
+        video = output.add_stream("mpeg4", rate=10)
+        video.width, video.height, video.pix_fmt = 32, 32, "yuv420p"
+        audio = output.add_stream("aac", rate=16000) if sound else None
+        if audio is not None:
+            audio.layout = "mono"
+        for index in range(10):
+            picture = av.VideoFrame.from_ndarray(np.full((32, 32, 3), 20 * index, np.uint8), format="rgb24")
+            output.mux(video.encode(picture))
+        output.mux(video.encode(None))
+        if audio is not None:
+            for index in range(15):
+                piece = tone(1.0)[1024 * index : 1024 * (index + 1)]
+                frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece.T), format="fltp", layout="mono")
+                frame.sample_rate, frame.pts = 16000, 1024 * index
+                output.mux(audio.encode(frame))
+            output.mux(audio.encode(None))
+    return target.getvalue()
+
+
+@cache
+def healthy(extension: str, seconds: float = 1.0, amplitude: float = 0.3) -> bytes:
+    """A valid 16 kHz (Opus: 48 kHz) mono file with a 440 Hz tone, in any of the formats above."""
+    rate = 48000 if extension in ("opus", "webm") else 16000
+    samples = tone(seconds, rate, amplitude=amplitude)
+    return sndfile_bytes(samples, rate, extension) if extension in SNDFILE else ffmpeg_bytes(samples, rate, extension)

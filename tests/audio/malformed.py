@@ -1,0 +1,255 @@
+"""Files that must be refused, with the error that each must raise. The command line's tests use them too.
+
+for case in malformed_files(tmp_path, seed=0):
+    with pytest.raises(case.expected_error): load_audio(case.path)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
+from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, sndfile_bytes, tone, video_bytes
+
+Content = Callable[[np.random.Generator], bytes]
+
+
+@dataclass(frozen=True)
+class MalformedFile:
+    """A path that must be refused.
+
+    Attributes:
+        path: where it is; for the kind "path" there may be no file, or one that is no regular file.
+        kind: empty, not-audio, cut, header, content or path.
+        expected_error: the exact class to raise.
+    """
+
+    path: Path
+    kind: str
+    expected_error: type[AudioError]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe: the name is unique, and `make` writes the file (or whatever is to be at that path)."""
+
+    name: str
+    kind: str
+    expected_error: type[AudioError]
+    make: Callable[[Path, np.random.Generator], None]
+
+
+def malformed_files(folder: Path, seed: int) -> list[MalformedFile]:
+    """Write every case into `folder`; the same seed gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index, case in enumerate(CASES):
+        path = folder / case.name
+        case.make(path, np.random.default_rng([seed, index]))
+        files.append(MalformedFile(path, case.kind, case.expected_error))
+    return files
+
+
+def _case(name: str, kind: str, error: type[AudioError], content: Content) -> Case:
+    return Case(name, kind, error, lambda path, rng: path.write_bytes(content(rng)) and None)
+
+
+_UNCUT = frozenset({"pcm32.wav", "u8.wav", "double.wav", "ulaw.wav", "extensible.wav"})  # as the other WAVs
+_CUT = [extension for extension in (*SNDFILE, *FFMPEG) if extension not in _UNCUT]
+
+
+def _cases() -> Iterator[Case]:
+    for extension in ("wav", "flac", "mp3", "ogg", "m4a", "webm", "opus", "raw"):
+        yield _case(f"empty.{extension}", "empty", AudioDecodeError, lambda _: b"")
+    for name, content in _other_files().items():
+        yield _case(name, "not-audio", AudioDecodeError, content)
+    for extension in _CUT:
+        for percent in (5, 20, 40, 60, 80, 92):
+            name = f"cut-at-{percent}-percent.{extension}"
+            yield _case(name, "cut", AudioDecodeError, partial(_cut, extension, percent / 100))
+        yield _case(f"first-10-bytes.{extension}", "cut", AudioDecodeError, lambda _, e=extension: healthy(e)[:10])
+    for name, (error, content) in _headers().items():
+        yield _case(name, "header", error, content)
+    for name, content in _contents().items():
+        yield _case(name, "content", AudioContentError, content)
+    for name, make in _paths().items():
+        yield Case(name, "path", AudioNotFoundError, make)
+
+
+def _cut(extension: str, share: float, rng: np.random.Generator) -> bytes:
+    data = healthy(extension)
+    return data[: int(len(data) * share) + int(rng.integers(0, 3))]
+
+
+def _other_files() -> dict[str, Content]:
+    def png(rng: np.random.Generator) -> bytes:
+        def chunk(name: bytes, data: bytes) -> bytes:
+            return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+        pixels = b"".join(b"\0" + rng.bytes(24) for _ in range(8))
+        header = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+        body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b"")
+        return b"\x89PNG\r\n\x1a\n" + body
+
+    files: dict[str, Content] = {
+        "text.wav": lambda _: b"This is not a recording.\n" * 40,
+        "short-text.mp3": lambda _: b"hi",
+        "chinese-text.wav": lambda _: "她说话的声音很轻。\n".encode() * 300,
+        "utf16-text.wav": lambda _: "not a recording\n".encode("utf-16") * 50,
+        "page.flac": lambda _: b"<!DOCTYPE html><html><body>404 Not Found</body></html>",
+        "settings.wav": lambda _: b'{"audio": true}\n',
+        "git-lfs.wav": lambda _: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n",
+        "playlist.m3u8": lambda _: b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/etc/hostname\n#EXT-X-ENDLIST\n",
+        "playlist.mp3": lambda _: b"ffconcat version 1.0\nfile healthy.wav\n",
+        "image.wav": png,
+        "image.png": png,
+        "image.jpg": lambda rng: b"\xff\xd8\xff\xe0\0\x10JFIF\0" + rng.bytes(3000),
+        "image.gif": lambda rng: b"GIF89a\x08\0\x08\0\x80\0\0" + rng.bytes(200),
+        "image.webp": lambda rng: b"RIFF\x64\0\0\0WEBPVP8 " + rng.bytes(92),
+        "paper.pdf": lambda rng: b"%PDF-1.7\n" + rng.bytes(3000),
+        "archive.zip": lambda rng: b"PK\x03\x04\x14\0\0\0\x08\0" + rng.bytes(3000),
+        "archive.gz": lambda rng: b"\x1f\x8b\x08\0" + rng.bytes(3000),
+        "program.wav": lambda rng: b"\x7fELF\x02\x01\x01" + rng.bytes(3000),
+        "notes.mid": lambda rng: b"MThd\0\0\0\x06\0\0\0\x01\0\x60MTrk" + rng.bytes(100),
+        "zeros.wav": lambda _: bytes(20000),
+        "zeros.raw": lambda _: bytes(20000),
+        "ones.mp3": lambda _: b"\xff" * 20000,
+        "one-byte.wav": lambda _: b"R",
+        "silent-video.mp4": lambda _: video_bytes("mp4", sound=False),
+        "silent-video.mkv": lambda _: video_bytes("matroska", sound=False),
+    }
+    for index, extension in enumerate(("wav", "flac", "mp3", "ogg", "m4a", "raw", "webm", "aac", "opus", "bin")):
+        files[f"random-{index}.{extension}"] = lambda rng: rng.bytes(int(rng.integers(100, 60000)))
+    for index, magic in enumerate(
+        (b"fLaC", b"OggS", b"RIFF\xff\xff\0\0WAVE", b"\x1a\x45\xdf\xa3", b"\0\0\0\x20ftypM4A ")
+    ):
+        files[f"random-after-magic-{index}.wav"] = lambda rng, m=magic: m + rng.bytes(8000)
+    return files
+
+
+def _wav(
+    tag: int = 1, channels: int = 1, rate: int = 16000, bits: int = 16, data: bytes = b"", claimed: int | None = None
+) -> bytes:
+    """A RIFF WAVE with whatever header is asked for."""
+    align = channels * bits // 8
+    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * align & 0xFFFFFFFF, align, bits)
+    size = len(data) if claimed is None else claimed
+    body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + b"data" + struct.pack("<I", size) + data
+    return b"RIFF" + struct.pack("<I", min(len(body), 0xFFFFFFFF)) + body
+
+
+def _headers() -> dict[str, tuple[type[AudioError], Content]]:
+    pcm = (tone(1.0) * 32767).astype("<i2").tobytes()
+    flac_total = slice(21, 26)  # low 36 bits: number of samples
+
+    def flac_claiming(total: int) -> bytes:
+        data = bytearray(healthy("flac"))
+        kept = data[21] & 0xF0
+        data[flac_total] = bytes([kept | total >> 32]) + (total & 0xFFFFFFFF).to_bytes(4, "big")
+        return bytes(data)
+
+    def without(name: bytes) -> bytes:
+        return _wav(data=pcm).replace(name, b"junk", 1)
+
+    decode: dict[str, Content] = {
+        "claims-one-sample-more.wav": lambda _: _wav(data=pcm, claimed=len(pcm) + 2),
+        "claims-twice.wav": lambda _: _wav(data=pcm, claimed=2 * len(pcm)),
+        "claims-a-gigabyte.wav": lambda _: _wav(data=pcm, claimed=1 << 30),
+        "no-channels.wav": lambda _: _wav(channels=0, data=pcm),
+        "no-rate.wav": lambda _: _wav(rate=0, data=pcm),
+        "rate-of-4-gigahertz.wav": lambda _: _wav(rate=0xFFFFFFFF, data=pcm),
+        "rate-of-2-gigahertz.wav": lambda _: _wav(rate=0x7FFFFFFF, data=pcm),
+        "rate-of-1-hertz.wav": lambda _: _wav(rate=1, data=pcm),
+        "no-bits.wav": lambda _: _wav(bits=0, data=pcm),
+        "odd-bits.wav": lambda _: _wav(bits=13 * 8, data=pcm),
+        "unknown-codec.wav": lambda _: _wav(tag=0x4242, data=pcm),
+        "no-data-chunk.wav": lambda _: without(b"data"),
+        "no-fmt-chunk.wav": lambda _: without(b"fmt "),
+        "no-frames.wav": lambda _: sndfile_bytes(tone(0.0), 16000, "wav"),
+        "no-frames.flac": lambda _: sndfile_bytes(tone(0.0), 16000, "flac"),
+        "header-only.aiff": lambda _: healthy("aiff")[:40],
+        "claims-more.flac": lambda _: flac_claiming(32000),
+        "claims-an-hour.flac": lambda _: flac_claiming(16000 * 3600),
+        "damaged-middle.m4a": lambda rng: _scrambled("m4a", rng),
+        "damaged-middle.aac": lambda rng: _scrambled("aac", rng),
+        "index-missing.m4a": lambda _: healthy("m4a").replace(b"moov", b"free", 1),
+        "tag-longer-than-file.mp3": lambda rng: b"ID3\x04\0\0\x7f\x7f\x7f\x7f" + rng.bytes(500),
+    }
+    cases: dict[str, tuple[type[AudioError], Content]] = {n: (AudioDecodeError, c) for n, c in decode.items()}
+    cases["claims-a-thousand-hours.flac"] = (AudioContentError, lambda _: flac_claiming((1 << 36) - 1))
+    cases["claims-seven-hours.flac"] = (AudioContentError, lambda _: flac_claiming(16000 * 3600 * 7))
+    return cases
+
+
+def _scrambled(extension: str, rng: np.random.Generator) -> bytes:
+    data = healthy(extension)
+    third = len(data) // 3
+    return data[:third] + rng.bytes(third) + data[2 * third :]
+
+
+def _contents() -> dict[str, Content]:
+    def float_wav(change: Callable[[Samples], None], channels: int = 1) -> Content:
+        def content(_: np.random.Generator) -> bytes:
+            samples = tone(1.0, channels=channels)
+            change(samples)
+            return sndfile_bytes(samples, 16000, "float.wav")
+
+        return content
+
+    def put(value: float, where: object) -> Callable[[Samples], None]:
+        def change(samples: Samples) -> None:
+            samples[where] = value  # type: ignore[call-overload]
+
+        return change
+
+    def quiet(rng: np.random.Generator) -> bytes:
+        noise = 1e-4 * rng.standard_normal((16000, 1))
+        return sndfile_bytes(noise.astype(np.float32), 16000, "float.wav")
+
+    cases: dict[str, Content] = {
+        "nan.wav": float_wav(put(np.nan, slice(None))),
+        "one-nan.wav": float_wav(put(np.nan, (777, 0))),
+        "nan-in-one-channel.wav": float_wav(put(np.nan, (slice(None), 1)), channels=2),
+        "inf.wav": float_wav(put(np.inf, (100, 0))),
+        "minus-inf.wav": float_wav(put(-np.inf, slice(100, 200))),
+        "beyond-float32.wav": lambda _: sndfile_bytes(tone(1.0).astype(np.float64) * 1e300, 16000, "double.wav"),
+        "scaled-as-integers.wav": lambda _: sndfile_bytes(tone(1.0) * 32768, 16000, "float.wav"),
+        "one-frame.wav": lambda _: sndfile_bytes(tone(1 / 16000), 16000, "wav"),
+        "offset-only.wav": lambda _: sndfile_bytes(tone(1.0) * 0 + np.float32(0.5), 16000, "wav"),
+        "offset-only-44k.wav": lambda _: sndfile_bytes(tone(1.0, 44100) * 0 + np.float32(0.5), 44100, "wav"),
+        "quieter-than-70-dbfs.wav": quiet,
+        "silent-six-channels.wav": lambda _: sndfile_bytes(tone(1.0, channels=6) * 0, 16000, "wav"),
+    }
+    for extension in ("wav", "float.wav", "u8.wav", "flac", "ogg", "sf.opus", "mp3", "m4a", "webm", "aiff"):
+        cases[f"silence.{extension}"] = lambda _, e=extension: healthy(e, 1.0, 0.0)
+    for extension in ("wav", "flac", "ogg", "aiff", "caf", "alac.m4a"):
+        cases[f"fifty-milliseconds.{extension}"] = lambda _, e=extension: healthy(e, 0.05)
+    for rate in (8000, 44100, 96000):
+        cases[f"ninety-nine-milliseconds-{rate}.wav"] = lambda _, r=rate: sndfile_bytes(tone(0.099, r), r, "wav")
+    return cases
+
+
+def _paths() -> dict[str, Callable[[Path, np.random.Generator], None]]:
+    return {
+        "folder": lambda path, _: path.mkdir(exist_ok=True),
+        "folder.wav": lambda path, _: path.mkdir(exist_ok=True),
+        "missing.wav": lambda _path, _: None,
+        "missing folder/clip.wav": lambda _path, _: None,
+        "text.wav/clip.wav": lambda _path, _: None,
+        "pipe.wav": lambda path, _: os.mkfifo(path),
+        "dangling-link.wav": lambda path, _: path.symlink_to("nowhere.wav"),
+        "circular-link.wav": lambda path, _: path.symlink_to(path.name),
+        "link-to-folder.wav": lambda path, _: path.symlink_to("folder"),
+    }
+
+
+CASES: tuple[Case, ...] = tuple(_cases())
+"""Every recipe, known without encoding anything; names are unique."""

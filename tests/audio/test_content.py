@@ -1,0 +1,138 @@
+"""What is decoded and still refused, and what is close to it and taken."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdec_cli.audio import Recording, check_content, load_audio
+from specdec_cli.audio import recording as recording_module
+from specdec_cli.audio.content import loudest_frame_dbfs
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
+from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, video_bytes
+from tests.audio.test_formats import saved
+
+
+def recorded(samples: Samples, rate: int = 16000) -> Recording:
+    return Recording("clip.wav", samples.ravel(), rate, len(samples) / rate, "0" * 64, rate, 1, 0.0)
+
+
+def test_a_tenth_of_a_second_is_enough() -> None:
+    check_content(recorded(tone(0.1)))
+    with pytest.raises(AudioContentError, match="too short"):
+        check_content(recorded(tone(0.0999)))
+
+
+def test_no_samples() -> None:
+    with pytest.raises(AudioContentError, match="too short"):
+        check_content(recorded(tone(0.0)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_not_finite(value: float) -> None:
+    samples = tone(1.0)
+    samples[-1] = value
+    with pytest.raises(AudioContentError, match="NaN"):
+        check_content(recorded(samples))
+
+
+def test_float_samples_a_little_above_full_scale_are_taken() -> None:
+    check_content(recorded(tone(1.0, amplitude=4.0)))
+    with pytest.raises(AudioContentError, match="full scale"):
+        check_content(recorded(tone(1.0, amplitude=20000.0)))
+
+
+@pytest.mark.parametrize("dbfs", [-20.0, -60.0, -69.0])
+def test_quiet_is_not_silent(dbfs: float) -> None:
+    samples = tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))
+    check_content(recorded(samples))
+    assert loudest_frame_dbfs(samples.ravel(), 16000) == pytest.approx(dbfs, abs=0.3)
+
+
+@pytest.mark.parametrize("dbfs", [-71.0, -90.0])
+def test_below_the_limit_is_silent(dbfs: float) -> None:
+    with pytest.raises(AudioContentError, match="silent"):
+        check_content(recorded(tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))))
+
+
+def test_one_short_sound_in_a_long_silence_is_heard() -> None:
+    samples = tone(30.0) * 0
+    samples[200000:200640] = tone(0.04)
+    check_content(recorded(samples))
+
+
+@pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])
+def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
+    offset = tone(1.0, rate) * 0 + np.float32(0.7)
+    with pytest.raises(AudioContentError, match="silent"):
+        load_audio(saved(tmp_path, sndfile_bytes(offset, rate, "wav")))
+    load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
+
+
+def test_check_content_reads_what_it_is_given() -> None:
+    recording = recorded(tone(1.0))
+    with pytest.raises(AudioContentError, match="silent"):
+        check_content(replace(recording, samples=recording.samples * 0))
+
+
+def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_module, "MAX_DURATION_S", 2.0)
+    for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
+        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
+        with pytest.raises(AudioContentError, match="too long"):
+            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = saved(tmp_path, healthy("wav"))
+    path.chmod(0)
+    with pytest.raises(AudioNotFoundError, match="permission denied"):
+        load_audio(path)
+
+
+def test_permission_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("specdec_cli.audio.files.os.stat", refuse)
+    with pytest.raises(AudioNotFoundError, match=r"clip\.wav may not be read: permission denied"):
+        load_audio(tmp_path / "clip.wav")
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nul\0byte.wav", "/dev/null", "/dev/zero", "n" * 300 + ".wav", "http://a.b/c.wav"]
+)
+def test_what_is_no_file_at_all(path: str) -> None:
+    with pytest.raises(AudioNotFoundError) as raised:
+        load_audio(path)
+    assert raised.value.hint
+
+
+def test_messages_can_be_printed(tmp_path: Path) -> None:
+    for name in (b"bell\x07 and \x1b[31mred\n.wav", b"\xff\xfe.wav"):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        with open(path, "wb") as file:
+            file.write(b"text")
+        with pytest.raises(AudioDecodeError) as raised:
+            load_audio(os.fsdecode(path))
+        assert f"{raised.value.message}{raised.value.hint}".isprintable()
+        raised.value.message.encode("utf-8")
+
+
+def test_the_hint_is_a_command(tmp_path: Path) -> None:
+    path = saved(tmp_path, healthy("wav")[:5000], "my clip.wav")
+    with pytest.raises(AudioDecodeError) as raised:
+        load_audio(path)
+    assert f"ffmpeg -i '{path}' -ac 1 -ar 16000 'my clip-16k.wav'" in (raised.value.hint or "")
+
+
+def test_a_video_without_sound_is_not_to_be_converted(tmp_path: Path) -> None:
+    with pytest.raises(AudioDecodeError, match="no sound track") as raised:
+        load_audio(saved(tmp_path, video_bytes("mp4", sound=False), "clip.mp4"))
+    assert "ffmpeg" not in (raised.value.hint or "")

@@ -1,0 +1,39 @@
+"""Plays a run as the command line would: `python -m tests.console.play zh en --no-live`."""
+
+from __future__ import annotations
+
+import argparse
+
+from specdec_cli.console import choose_view, print_caption, print_json, show
+from specdec_cli.errors import AudioNotFoundError
+from tests.console.script import CLIPS
+
+
+def main() -> None:
+    """Show the named clips of the script, and one that is missing."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("clips", nargs="+")
+    for option in ("--quiet", "--no-live", "--json", "--debug", "--fail"):
+        parser.add_argument(option, action="store_true")
+    options = parser.parse_args()
+    view = choose_view(quiet=options.quiet, no_live=options.no_live, json=options.json, debug=options.debug)
+    try:
+        with view.loading("edge: reading weights"):
+            pass
+        for name in options.clips:
+            clip = CLIPS[name]
+            for update in clip.updates:
+                show(view, update)
+            if options.json:
+                print_json({"file": clip.started.file, "caption": clip.caption})
+            else:
+                print_caption(clip.caption, view=view)
+        if options.fail:
+            view.failed("nowhere.wav", AudioNotFoundError("no such file: nowhere.wav", hint="Check the path."))
+        view.finished_all(len(options.clips), int(options.fail))
+    finally:
+        view.close()
+
+
+if __name__ == "__main__":
+    main()

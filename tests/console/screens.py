@@ -1,0 +1,59 @@
+"""Consoles that keep what is printed on them."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+
+from specdec_cli.console import LinesView, LiveView, show
+from tests.console.script import Clip
+
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Screen(Console):
+    """A console of a given size whose output can be read back."""
+
+    def __init__(
+        self, width: int, height: int = 24, *, terminal: bool = False, encoding: str = "utf-8", no_color: bool = False
+    ) -> None:
+        self.bytes = io.BytesIO()
+        file = io.TextIOWrapper(self.bytes, encoding=encoding, errors="backslashreplace", write_through=True)
+        super().__init__(
+            file=file,
+            width=width,
+            height=height,
+            force_terminal=terminal,
+            color_system="standard" if terminal else None,
+            no_color=no_color,
+            legacy_windows=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            _environ={},
+        )
+
+    @property
+    def output(self) -> str:
+        return self.bytes.getvalue().decode("utf-8", "replace")
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.split("\r")[-1] for line in ESCAPE.sub("", self.output).split("\n")]
+
+
+def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
+    """The clip on a screen of `width` cells, as ordinary lines with the caption."""
+    screen = Screen(width, **options)  # type: ignore[arg-type]
+    view = LinesView(screen, with_caption=True)
+    play(view, clip)
+    return screen
+
+
+def play(view: LinesView | LiveView, clip: Clip) -> None:
+    """Play a clip on a view."""
+    for update in clip.updates:
+        show(view, update)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from specdec_cli.console import LinesView, LiveView
+from specdec_cli.console.rounds import layout_for
+from specdec_cli.errors import AudioContentError
+from specdec_cli.types import EventText, Mode, Round, Started
+from tests.console.screens import COLOUR, Screen, play, shown
+from tests.console.script import CLIPS, CUT, EN, LOOP, LOSSLESS, ZH, Clip, build, started, step
+
+
+@pytest.mark.parametrize("width", [*range(40, 100, 7), 53, 54, 61, 62, 75, 76, 95, 96, 110, 130, 160, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for name in ("zh", "en", "partial", "edge", "lossless"):
+        screen = shown(CLIPS[name], width)
+        assert max(map(cell_len, screen.lines)) <= width, name
+        if width >= 50:
+            assert not any(line.rstrip().endswith("…") for line in screen.lines if line[:4].strip().isdigit())
+
+
+@pytest.mark.parametrize("width", [1, 5, 12, 20, 30])
+def test_a_tiny_terminal_breaks_nothing(width: int) -> None:
+    assert max(map(cell_len, shown(ZH, width).lines)) <= width
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+@pytest.mark.parametrize("clip", [ZH, EN])
+def test_columns_align_whatever_the_language(width: int, clip: Clip) -> None:
+    column, rows = 0, 0
+    for line in shown(clip, width).lines:
+        if line.lstrip().startswith("#"):
+            column = line.index("entropy")
+        elif column and line[:5].strip().isdigit():
+            rows += 1
+            before_bars = re.split("[▁▂▃▄▅▆▇█]", line)[0]
+            assert cell_len(before_bars) == column
+    assert rows == sum(isinstance(event, Round) for event, _ in clip.events)
+
+
+def test_columns_give_way_with_the_width() -> None:
+    def names(width: int, mode: Mode = "hybrid", link: bool = False) -> list[str]:
+        return [column.name for column in layout_for(width, 5, mode, link=link).columns]
+
+    assert names(120, link=True) == ["#", "block", "entropy", "gate", "accepted", "draft", "verify", "link"]
+    assert names(80) == ["#", "block", "entropy", "gate", "acc.", "draft+verify"]
+    assert names(60) == ["#", "entropy", "gate", "acc.", "draft+verify"]
+    assert names(40) == ["#", "entropy", "gate", "acc."]
+    assert names(100, "edge") == names(100, "cloud") == ["#", "block", "entropy", "time"]
+
+
+def test_a_long_draft_keeps_all_its_tokens_and_bars() -> None:
+    draft = "/".join(f" word{index}" for index in range(40))
+    clip = build(started("a.wav", "en", k=40), [step(draft, " ".join(["2.0"] * 40), "entropy", " end")])
+    for width in (40, 60, 80, 120):
+        output = "\n".join(shown(clip, width).lines)
+        table = output[output.index("#") : output.index("caption")]
+        assert table.count("▇") == 40
+        assert all(f"word{index}" in table for index in range(40))
+
+
+def test_why_the_cloud_was_asked() -> None:
+    output = shown(EN, 120).output
+    assert "cloud: entropy 1.64" in output
+    assert "cloud: loop" in output
+    assert "1/5" in output
+    assert "the cloud was asked in 4 of 10 rounds (40%)" in output
+    assert "accepted 7 of 20 drafted tokens (35%) · 3 corrections · 1 bonus" in output
+    assert "20.8 tokens/s" in output
+
+
+def test_a_margin_gate_reports_its_smallest_margin() -> None:
+    round_ = Round(0, (1, 2), (0.1, 2.0), (0.9, 0.07), True, "margin", 2, (1, 2), ("accepted", "accepted"), 1.0, 9.0)
+    screen = Screen(100)
+    view = LinesView(screen)
+    view.started(started("a.wav", "en", gate="margin", threshold=0.1))
+    view.event(round_, EventText(("a", "b"), ("a", "b"), "ab"))
+    assert "cloud: margin 0.07" in screen.output
+
+
+def test_an_end_that_is_not_eos_is_told() -> None:
+    assert "(loop)" in shown(LOOP, 100).output
+    assert "(sentences)" in shown(CUT, 100).output
+    assert "(eos)" not in shown(EN, 100).output
+    assert "the cloud verified every round" in shown(LOSSLESS, 100).output
+
+
+def test_a_link_gets_its_column_once_it_is_known() -> None:
+    lines = shown(ZH, 120).lines
+    assert sum("link" in line for line in lines) == 1
+    assert any("18 ms" in line for line in lines)
+
+
+def test_models_and_settings_are_told_once() -> None:
+    screen = Screen(100)
+    view = LinesView(screen)
+    for file in ("a.wav", "b.wav"):
+        play(view, dataclasses.replace(EN, started=dataclasses.replace(EN.started, file=file)))
+    play(view, ZH)
+    assert screen.output.count("specdec-mini-edge") == 2
+    assert "a.wav" in screen.output
+    assert "b.wav" in screen.output
+
+
+def test_a_segment_says_where_it_lies() -> None:
+    part = dataclasses.replace(EN.started, start_s=61.5, end_s=65.0)
+    assert "61.5 s to 65.0 s" in shown(dataclasses.replace(EN, started=part), 100).output
+
+
+def test_no_color_keeps_signs_and_drops_colours() -> None:
+    plain, coloured = shown(ZH, 100, terminal=True, no_color=True), shown(ZH, 100, terminal=True)
+    assert COLOUR.search(coloured.output)
+    assert not COLOUR.search(plain.output)
+    assert plain.lines == coloured.lines
+    assert all(sign in plain.output for sign in "✓✗→+")
+
+
+def test_another_encoding_gets_ascii_signs() -> None:
+    screen = shown(EN, 100, encoding="ascii")
+    assert "=a ~slow pace|, with >fast" in screen.output
+    assert screen.output.isascii()
+    assert "\\x" not in screen.output
+    assert "\\u" not in screen.output
+
+
+HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_names_and_captions_are_never_obeyed(live: bool) -> None:
+    screen = Screen(160, terminal=live)
+    view = LiveView(screen) if live else LinesView(screen, with_caption=True)
+    head = started(HOSTILE, "en", note="[blink]")
+    head = dataclasses.replace(head, edge=HOSTILE, prompt=HOSTILE)
+    clip = build(head, [step(f" {HOSTILE}/[/]", "0.1 0.1")])
+    with view.loading(HOSTILE):
+        pass
+    play(view, clip)
+    view.failed(HOSTILE, AudioContentError(f"silent: {HOSTILE}", hint=HOSTILE))
+    view.close()
+    for forbidden in ("\x1b]0", "\x1b[2J", "\x07", "\u202e"):
+        assert forbidden not in screen.output
+    assert screen.output.count("[bold red]x[/] :smile:") >= 6
+    assert "[blink]" in screen.output
+
+
+def test_events_before_a_clip_are_a_mistake() -> None:
+    with pytest.raises(RuntimeError, match="before any clip"):
+        LinesView(Screen(80)).event(EN.events[0][0], EN.events[0][1])
+
+
+def test_settings_take_two_lines_at_most() -> None:
+    many: dict[str, object] = {f"a_rather_long_setting_{index}": index for index in range(40)}
+    head = Started("a.wav", 1.0, "en", "p", "hybrid", "e", "c", {"k": 5, "gate": "entropy", "threshold": 1.0} | many)
+    screen = shown(dataclasses.replace(EN, started=head), 80)
+    lines = [line for line in screen.lines if "rather_long" in line]
+    assert len(lines) <= 2
+    assert lines[-1].endswith("…")

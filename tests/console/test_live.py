@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+
+from specdec_cli.console import LiveView
+from specdec_cli.console.live import Region
+from specdec_cli.console.theme import UNICODE
+from specdec_cli.errors import AudioContentError
+from tests.console.screens import Screen, play
+from tests.console.script import EN, LONG, ZH
+
+
+@pytest.mark.parametrize("height", [3, 6, 10, 24, 50])
+@pytest.mark.parametrize("width", [40, 60, 100, 200])
+def test_the_redrawn_region_fits_the_terminal(width: int, height: int) -> None:
+    region = Region(UNICODE, lambda: 0.0, "drafting")
+    region.facts = ["1234 tokens", "cloud in 123 of 456 rounds"]
+    for caption in ("", "说话人是女声，" * 200, LONG.caption):
+        region.caption = Text(caption)
+        screen = Screen(width, height)
+        lines = screen.render_lines(region, pad=False)
+        texts = ["".join(segment.text for segment in line) for line in lines]
+        assert len(lines) <= max(height // 3, 1) + 3
+        assert max(map(cell_len, texts)) < width
+        if len(caption) > 500:
+            assert caption[-4:].strip() in "".join(texts)
+
+
+def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
+    screen = Screen(100, 24, terminal=True)
+    view = LiveView(screen)
+    play(view, EN)
+    view.close()
+    for index in range(1, 11):
+        assert sum(re.match(rf"\s+{index}  ", line) is not None for line in screen.lines) == 1
+    assert "\x1b[?25l" in screen.output
+    assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
+    assert "drafting" in screen.output
+    assert "drafting" not in screen.output[screen.output.rindex("the cloud was asked") :]
+    # The finished caption is printed after the region is gone.
+    assert EN.caption[:40] in screen.output[screen.output.rindex("\x1b[?25h") :]
+
+
+def test_a_failure_gives_the_terminal_back() -> None:
+    screen = Screen(80, 24, terminal=True)
+    view = LiveView(screen)
+    view.started(ZH.started)
+    view.failed("a.wav", AudioContentError("the recording is silent", hint="Record again."))
+    assert screen.output.rindex("\x1b[?25h") < screen.output.index("the recording is silent")
+    play(view, ZH)
+    view.finished_all(1, 1)
+    view.close()
+    view.close()
+    assert "1 captioned  ✗ 1 failed" in "\n".join(screen.lines)
+
+
+def test_loading_is_told_with_its_time_even_in_the_middle_of_a_clip() -> None:
+    ticks = iter(float(tick) for tick in range(10_000))
+    screen = Screen(80, 24, terminal=True)
+    view = LiveView(screen, clock=lambda: next(ticks))
+    with view.loading("edge: reading weights"):
+        pass
+    view.started(ZH.started)
+    with view.loading("cloud: reading weights"):
+        pass
+    view.event(*ZH.events[0])
+    view.event(*ZH.events[1])
+    view.close()
+    assert "✓ loaded edge: reading weights" in "\n".join(screen.lines)
+    assert "✓ loaded cloud: reading weights" in "\n".join(screen.lines)
+
+
+def test_loading_that_fails_is_not_called_done() -> None:
+    screen = Screen(80, 24, terminal=True)
+    view = LiveView(screen)
+
+    def load() -> None:
+        with view.loading("edge: reading weights"):
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        load()
+    assert "✓" not in screen.output
+    assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")

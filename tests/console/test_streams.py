@@ -1,0 +1,170 @@
+"""What goes where, with real pipes and a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from specdec_cli.console import LinesView, LiveView, PlainView, QuietView, choose_view
+from tests.console.screens import COLOUR, ESCAPE
+from tests.console.script import EN, ZH
+
+COMMAND = (sys.executable, "-m", "tests.console.play")
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+} | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+
+
+def piped(*arguments: str) -> tuple[str, str]:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=ENVIRONMENT, check=True)
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def on_terminal(*arguments: str, stdout: bool = True, **environment: str) -> tuple[str, str]:
+    """Run on a pseudo-terminal; returns what a piped stdout got, if it was piped, and what the terminal showed."""
+    leader, follower = pty.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(leader, 65536):
+                shown.append(chunk)
+        except OSError:  # Linux reports the end of a pseudo-terminal so.
+            pass
+
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=follower,
+        stdout=follower if stdout else subprocess.PIPE,
+        stderr=follower,
+        env=ENVIRONMENT | {"COLUMNS": "100", "LINES": "30"} | environment,
+    )
+    os.close(follower)
+    reader = threading.Thread(target=read)
+    reader.start()
+    piped_out = process.communicate(timeout=60)[0] or b""
+    reader.join()
+    os.close(leader)
+    assert process.returncode == 0
+    return piped_out.decode(), b"".join(shown).decode().replace("\r\n", "\n")
+
+
+def test_into_pipes_stdout_is_the_caption_alone() -> None:
+    out, err = piped("zh", "en", "--fail")
+    assert out == f"{ZH.caption}\n{EN.caption}\n"
+    assert "\x1b" not in err
+    assert "the cloud was asked in 3 of 7 rounds" in err
+    assert "error: no such file: nowhere.wav\nhint: Check the path.\n" in err
+    assert err.endswith("2 captioned, 1 failed\n")
+
+
+def test_quiet_says_only_captions_and_errors() -> None:
+    out, err = piped("zh", "--quiet", "--fail")
+    assert out == f"{ZH.caption}\n"
+    assert err == "error: no such file: nowhere.wav\nhint: Check the path.\n"
+
+
+def test_no_live_writes_rows_into_a_pipe() -> None:
+    out, err = piped("zh", "--no-live")
+    assert out == f"{ZH.caption}\n"
+    assert "✓，|语速|较 ✗慢|， →快" in err
+    assert "\x1b" not in err
+
+
+def test_json_is_one_readable_object_a_line() -> None:
+    out, _ = piped("zh", "en", "--json")
+    assert [json.loads(line)["caption"] for line in out.splitlines()] == [ZH.caption, EN.caption]
+    assert "说话人" in out
+
+
+def test_on_a_terminal_the_finished_caption_is_shown_once() -> None:
+    _, screen = on_terminal("zh")
+    after = ESCAPE.sub("", screen[screen.rindex("\x1b[?25h") :])
+    assert after.count(ZH.caption) == 1
+    assert COLOUR.search(screen)
+
+
+def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run() -> None:
+    out, screen = on_terminal("zh", stdout=False)
+    assert out == f"{ZH.caption}\n"
+    assert "✗" in screen
+
+
+def test_no_color_has_no_colours_on_a_terminal() -> None:
+    _, screen = on_terminal("zh", NO_COLOR="1")
+    assert not COLOUR.search(screen)
+    assert "✗慢" in ESCAPE.sub("", screen)
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    _, screen = on_terminal("zh", TERM="dumb")
+    assert "\x1b" not in screen
+    assert screen.count(ZH.caption) == 1
+    assert screen.rstrip().endswith(ZH.caption)
+
+
+def test_json_on_the_same_terminal_stands_alone() -> None:
+    _, screen = on_terminal("zh", "--json")
+    assert json.loads(screen)["caption"] == ZH.caption
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*COMMAND, "zh", "--quiet"], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+class Stream:
+    """A stream that is a terminal or not."""
+
+    encoding = "utf-8"
+
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "options", "kind"),
+    [
+        (True, {}, {}, LiveView),
+        (True, {}, {"no_live": True}, LinesView),
+        (True, {}, {"debug": True}, LinesView),
+        (True, {"CI": "true"}, {}, LinesView),
+        (True, {"TERM": "dumb"}, {}, LinesView),
+        (True, {"TERM": ""}, {}, LinesView),
+        (True, {}, {"quiet": True}, QuietView),
+        (True, {}, {"json": True}, QuietView),
+        (False, {}, {}, PlainView),
+        (False, {}, {"json": True}, PlainView),
+        (False, {}, {"no_live": True}, LinesView),
+        (False, {}, {"quiet": True, "no_live": True}, QuietView),
+    ],
+)
+def test_the_display_fits_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    environment: dict[str, str],
+    options: dict[str, bool],
+    kind: type,
+) -> None:
+    for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm"} | environment).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stderr", Stream(terminal))
+    monkeypatch.setattr(sys, "stdout", Stream(terminal))
+    assert type(choose_view(**options)) is kind

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from specdec_cli.console import print_config, print_doctor, print_error, record_svg
+from specdec_cli.errors import CheckpointError
+from tests.console.screens import Screen
+from tests.console.script import EN, ZH
+
+ROWS: list[tuple[str, object, str]] = [
+    ("k", 5, "default"),
+    ("threshold", 1.2, "command line"),
+    ("edge.path", "/模型/a-rather-long-path/to/the/edge/model/with/more/parts/than/fit", "config file specdec.yaml"),
+    ("overlap", False, "default"),
+    ("prompt", "[red]markup[/]\x1b[31m", "environment SPECDEC_PROMPT"),
+    ("seed", None, "default"),
+]
+CHECKS = [
+    ("python", "ok", "3.11.2"),
+    ("麦克风", "warn", "no recording device was found, which matters only for live captions"),
+    ("edge model", "fail", "[bold]no such folder[/]: /模型/edge"),
+]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 200])
+def test_tables_fit_a_terminal(width: int) -> None:
+    config, doctor = Screen(width, terminal=True), Screen(width, terminal=True)
+    print_config(ROWS, console=config)
+    print_doctor(CHECKS, console=doctor)  # type: ignore[arg-type]
+    for screen in (config, doctor):
+        assert max(map(cell_len, screen.lines)) <= width
+        assert "\x1b[31m." not in screen.output
+
+
+def test_a_piped_table_has_one_line_a_row() -> None:
+    screen = Screen(40)
+    print_config(ROWS, console=screen)
+    lines = screen.lines[:-1]
+    assert len(lines) == len(ROWS)
+    assert lines[0].split() == ["k", "5", "default"]
+    assert lines[3].split() == ["overlap", "off", "default"]
+    assert "[red]markup[/]\\x1b[31m" in lines[4]
+    assert len({cell_len(line[: line.rindex("default")]) for line in lines if line.endswith("default")}) == 1
+
+
+def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
+    screen = Screen(100)
+    print_doctor(CHECKS, console=screen)  # type: ignore[arg-type]
+    assert "✓ ok    python" in screen.output
+    assert "! warn  麦克风" in screen.output
+    assert "✗ fail  edge model  [bold]no such folder[/]" in screen.output
+    assert screen.lines[-2] == "1 problem, 1 warning."
+    healthy = Screen(100, encoding="ascii")
+    print_doctor([("python", "ok", "3.11.2")], console=healthy)
+    assert healthy.output == "ok  python  3.11.2\n\nAll is well.\n"
+
+
+def test_an_error_is_a_sentence_and_a_hint() -> None:
+    error = CheckpointError("the weights hold 3 tensors\nand 4 were expected", hint="Download the model again.")
+    screen = Screen(40)
+    print_error(error, file="a.wav", console=screen)
+    assert screen.output == (
+        "error: a.wav: the weights hold 3 tensors and 4 were expected\nhint: Download the model again.\n"
+    )
+    wrapped = Screen(40, terminal=True)
+    print_error(error, console=wrapped)
+    assert max(map(cell_len, wrapped.lines)) <= 40
+    assert wrapped.lines[1].startswith("       ")
+
+
+def test_a_traceback_appears_only_in_debug() -> None:
+    def fail() -> None:
+        raise CheckpointError("no weights")
+
+    for debug in (False, True):
+        screen = Screen(80)
+        try:
+            fail()
+        except CheckpointError as error:
+            print_error(error, debug=debug, console=screen)
+        assert ("Traceback" in screen.output) == debug
+        assert screen.output.endswith("error: no weights\n")
+
+
+def test_the_picture_is_sound_self_contained_and_repeatable(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.svg", tmp_path / "b.svg"
+    record_svg([*ZH.updates, *EN.updates], first, width=100)
+    record_svg([*ZH.updates, *EN.updates], second, width=100)
+    assert first.read_bytes() == second.read_bytes()
+    svg = first.read_text(encoding="utf-8")
+    assert 'url("http' not in svg
+    assert "@font-face" not in svg
+    texts = [element for element in ET.fromstring(svg).iter() if element.tag.endswith("text")]
+    chinese = next(element for element in texts if element.text == "语速")
+    assert float(chinese.attrib["textLength"]) == pytest.approx(4 * 12.2)
+
+
+def test_importing_the_console_loads_no_torch() -> None:
+    code = (
+        "import json, sys, specdec_cli.console; print(json.dumps([name in sys.modules for name in ('torch', 'numpy')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [False, False]
