@@ -87,6 +87,7 @@ class Engine:
         prefilled: set[str] = set()
         finish: FinishReason | None = None
         index = 0
+        self._rollback()
         try:
             if self._verifier is not None and self._options.early_cloud_prefill:
                 self._verifier.prefill()

@@ -1,0 +1,121 @@
+"""Loops: what counts as one, and what each mode does about it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from specdec_cli.decoding.loops import ends_in_loop, loop_end
+from tests.laws.cases import collect, make_case
+from tests.table import certain, spelled, table_engine
+
+
+@pytest.mark.parametrize(
+    ("text", "looped"),
+    [
+        ("aaaa", True),
+        ("aaa", False),  # one token needs four
+        ("abababab", True),
+        ("ababab", True),
+        ("abab", False),
+        ("xabcabcabc", True),
+        ("abcabcab", False),
+        ("abcdefghabcdefghabcdefgh", True),  # period 8
+        ("abcdefghiabcdefghiabcdefghi", False),  # period 9
+        ("abcabcabcx", False),  # not at the tail
+        ("", False),
+        ("a", False),
+    ],
+)
+def test_what_counts_as_a_loop(text: str, looped: bool) -> None:
+    assert ends_in_loop([ord(c) for c in text], 8, 3) is looped
+
+
+def test_every_loop_is_found_by_definition() -> None:
+    rng = random.Random(0)
+    for _ in range(3000):
+        ids = [rng.randrange(3) for _ in range(rng.randrange(30))]
+        repeats = rng.choice((2, 3, 4))
+        expected = False
+        for unit in range(1, 9):
+            times = max(repeats, 4) if unit == 1 else repeats
+            tail = ids[len(ids) - unit * times :]
+            expected |= len(ids) >= unit * times and tail == tail[:unit] * times
+        assert ends_in_loop(ids, 8, repeats) is expected
+
+
+def test_the_first_looping_prefix_is_found_whatever_the_block() -> None:
+    ids = [1, 2, 3, 2, 3, 2, 3, 2, 3]
+    assert loop_end(ids, 0, 8, 3) == 7
+    assert loop_end(ids, 6, 8, 3) == 7
+    assert loop_end(ids, 7, 8, 3) == 8
+    assert loop_end(ids, 0, 0, 3) is None
+    assert loop_end([1, 2, 3], 0, 8, 3) is None
+
+
+def test_the_edge_alone_breaks_out_by_sampling() -> None:
+    edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=3.0)
+    ends = set()
+    for seed in range(20):
+        rounds, finished = collect(table_engine(edge, None, k=4, seed=seed, max_new_tokens=40).run())
+        ends.add(finished.finish_reason)
+        assert not any(round_.escalated for round_ in rounds)
+        assert loop_end(finished.token_ids[:-1], 0, 8, 3) is None, "only the last token may complete a loop"
+    assert ends > {"loop"} or "eos" in ends, "no seed ever broke out"
+
+
+def test_a_loop_that_survives_the_break_ends_the_clip() -> None:
+    stubborn = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
+    _, finished = collect(table_engine(stubborn, None, k=4).run())
+    assert finished.finish_reason == "loop"
+    assert spelled(stubborn, finished.token_ids) == "ababab"
+
+
+def test_a_loop_forces_one_escalation_and_only_one() -> None:
+    """The cloud loops as well: it is asked once, then the edge tries to break out, then the clip ends."""
+    looping = {"^": "a", "a": "b", "b": "a"}
+    edge, sure = certain(looping, margin=60.0), certain(looping, margin=60.0)
+    rounds, finished = collect(table_engine(edge, sure, mode="hybrid", gate="never", k=4).run())
+    assert [round_.reason for round_ in rounds if round_.escalated] == ["loop"]
+    assert finished.finish_reason == "loop"
+
+
+def test_the_edge_breaks_a_loop_that_the_cloud_confirmed() -> None:
+    edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=2.0)
+    sure = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
+    reasons = {
+        collect(table_engine(edge, sure, mode="hybrid", gate="never", k=4, seed=seed).run())[1].finish_reason
+        for seed in range(20)
+    }
+    assert "eos" in reasons
+
+
+@pytest.mark.parametrize("mode", ["lossless", "cloud"])
+def test_the_clouds_own_text_is_never_bent(mode: str) -> None:
+    looping = certain({"^": "a", "a": "b", "b": "a"}, margin=3.0)
+    for k in range(1, 9):
+        engine = table_engine(certain({"^": "a"}), looping, mode="lossless", k=k)
+        _, finished = collect(engine.run())
+        assert spelled(looping, finished.token_ids) == "ababab"
+        assert finished.finish_reason == "loop"
+
+
+def test_detection_can_be_turned_off() -> None:
+    looping = certain({"^": "a", "a": "a"})
+    _, finished = collect(table_engine(looping, None, loop_period=0, max_new_tokens=20).run())
+    assert finished.finish_reason == "max_tokens"
+    assert len(finished.token_ids) == 20
+
+
+def test_random_models_loop_and_are_handled() -> None:
+    """Guards the laws against never meeting a loop."""
+    ended = 0
+    for number in range(92_000, 92_060):
+        case = make_case(number, mode="lossless", loop_period=8, loop_repeats=2, repetition_penalty=1.0,
+                         no_repeat_ngram=0, max_new_tokens=24)  # fmt: skip
+        _, finished = case.run()
+        if finished.finish_reason == "loop":
+            ended += 1
+            assert ends_in_loop(finished.token_ids, 8, 2)
+    assert ended > 5

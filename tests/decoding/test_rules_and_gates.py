@@ -1,0 +1,143 @@
+"""Acceptance rules and gates against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from specdec_cli.decoding.acceptance import judge
+from specdec_cli.decoding.draft import Draft, draw, entropies
+from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.errors import DecodingError
+from tests.laws.cases import collect
+from tests.table import TableModel, table_engine
+
+
+def _logs(*rows: list[float]) -> torch.Tensor:
+    return torch.tensor(rows).log()
+
+
+# The cloud's distributions where the draft stands, and behind it.
+CLOUD = _logs([0.5, 0.3, 0.15, 0.05], [0.05, 0.6, 0.3, 0.05], [0.1, 0.2, 0.3, 0.4])
+
+
+def _draft(*ids: int) -> Draft:
+    return Draft(ids, _logs(*[[0.25] * 4] * len(ids)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "extra", "ids", "accepted", "token"),
+    [
+        ("greedy", {}, (0, 1), 2, 3),
+        ("greedy", {}, (0, 2), 1, 1),
+        ("greedy", {}, (1, 1), 0, 0),
+        ("rank", {"rank": 1}, (0, 2), 1, 1),
+        ("rank", {"rank": 2}, (1, 2), 2, 3),
+        ("rank", {"rank": 2}, (2, 1), 0, 0),
+        ("prob", {"prob": 0.29}, (1, 2), 2, 3),
+        ("prob", {"prob": 0.31}, (1, 2), 0, 0),
+        ("prob", {"prob": 0.31}, (0, 2), 1, 1),
+        # typical: H = 1.142 and 0.967 nats, delta e^-H = 0.096 and 0.114, so the floor is epsilon, then delta e^-H
+        ("typical", {"typical_epsilon": 0.09, "typical_delta": 0.3}, (2, 2), 2, 3),
+        ("typical", {"typical_epsilon": 0.9, "typical_delta": 0.3}, (3, 1), 0, 0),
+        ("typical", {"typical_epsilon": 0.9, "typical_delta": 0.5}, (2, 1), 0, 0),
+    ],
+)
+def test_rules(rule: str, extra: dict[str, float], ids: tuple[int, ...], accepted: int, token: int) -> None:
+    options = DecodingOptions(acceptance=rule, **extra)  # type: ignore[arg-type]
+    verdict = judge(_draft(*ids), CLOUD, options, torch.Generator())
+    assert (verdict.accepted, verdict.token) == (accepted, token)
+
+
+def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass() -> None:
+    tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
+    options = DecodingOptions(acceptance="rank", rank=4)
+    assert judge(_draft(2), tied, options, torch.Generator()).accepted == 1
+    assert judge(_draft(3), tied, options, torch.Generator()).accepted == 0
+
+
+def test_entropy_with_impossible_tokens_is_not_nan() -> None:
+    probabilities = torch.tensor([[0.0, 0.0, -math.inf], [0.0, -math.inf, -math.inf]]).softmax(-1)
+    assert entropies(probabilities).tolist() == pytest.approx([math.log(2), 0.0])
+
+
+@pytest.mark.parametrize(
+    ("gate", "threshold", "escalates"),
+    [
+        ("entropy", 0.5, True),
+        ("entropy", 0.6, False),
+        ("margin", 0.61, True),
+        ("margin", 0.59, False),
+        ("logprob", -0.22, True),
+        ("logprob", -0.23, False),
+        ("always", None, True),
+        ("never", None, False),
+    ],
+)
+def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
+    # p = 0.8, 0.2: entropy 0.500 nats, margin 0.6, log p = -0.223
+    draft = Draft((0,), _logs([0.8, 0.2]))
+    decision = make_gate(gate, threshold).decide(draft)  # type: ignore[arg-type]
+    assert decision.escalate is escalates
+    assert decision.reason == (gate if escalates else None)
+    assert decision.entropy == pytest.approx((0.5004024,))
+    figure = {"margin": 0.6, "logprob": math.log(0.8)}.get(gate, 0.5004024)
+    assert decision.score == pytest.approx((figure,))
+
+
+def test_one_unsure_token_escalates_the_block() -> None:
+    draft = Draft((0, 0, 0), _logs([0.99, 0.01], [0.5, 0.5], [0.99, 0.01]))
+    assert make_gate("entropy", 0.6).decide(draft).escalate
+    assert make_gate("margin", 0.1).decide(draft).escalate
+    assert make_gate("logprob", -0.6).decide(draft).escalate
+
+
+def test_entropy_is_taken_after_the_processors() -> None:
+    """Two tokens are left after top-k, so their two probabilities alone count, whatever the raw distribution."""
+    skewed = TableModel(torch.arange(36.0).reshape(6, 6))
+    rounds, _ = collect(table_engine(skewed, None, temperature=1.0, top_k=2, k=3, max_new_tokens=3).run())
+    gap = 1 / (1 + math.e)
+    expected = -(gap * math.log(gap) + (1 - gap) * math.log(1 - gap))
+    assert rounds[0].entropy == pytest.approx([expected] * len(rounds[0].entropy), abs=1e-4)
+
+
+def test_draws_follow_the_distribution_and_the_seed() -> None:
+    probabilities = torch.tensor([0.1, 0.2, 0.7])
+    generator = torch.Generator().manual_seed(1)
+    counts = torch.bincount(torch.tensor([draw(probabilities, generator) for _ in range(3000)]), minlength=3) / 3000
+    torch.testing.assert_close(counts, probabilities, rtol=0, atol=0.03)
+    again = torch.Generator().manual_seed(1)
+    assert [draw(probabilities, again) for _ in range(5)] == [
+        draw(probabilities, g) for g in [torch.Generator().manual_seed(1)] for _ in range(5)
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"k": 0},
+        {"max_new_tokens": 0},
+        {"mode": "lossless", "acceptance": "rank"},
+        {"mode": "hybrid", "acceptance": "sampling"},
+        {"mode": "hybrid", "acceptance": "greedy", "temperature": 1.0},
+    ],
+)
+def test_contradictions_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(DecodingError) as caught:
+        DecodingOptions(**options)  # type: ignore[arg-type]
+    assert caught.value.message
+
+
+def test_sources_and_counts_add_up() -> None:
+    edge = TableModel(torch.tensor([[0.0, -9, 3, 1], [0, 0, 0, 0], [0, 0, 1, 3.0], [0, 3.0, 1, 1]]))
+    sure = TableModel(torch.tensor([[0.0, -9, 3, 1], [0, 0, 0, 0], [0, 0, 3.0, 1], [0, 3.0, 1, 1]]))
+    rounds, finished = collect(table_engine(edge, sure, mode="lossless", k=3, max_new_tokens=6, loop_period=0).run())
+    assert [token for round_ in rounds for token in round_.committed_ids] == list(finished.token_ids)
+    for round_ in rounds:
+        assert len(round_.source) == len(round_.committed_ids)
+        assert round_.source[: round_.accepted] == ("accepted",) * min(round_.accepted, len(round_.source))
+        if len(round_.source) > round_.accepted:
+            assert round_.source[-1] == ("bonus" if round_.accepted == len(round_.draft_ids) else "corrected")
