@@ -23,7 +23,6 @@ class BufferedLayer(CacheLayerMixin):  # type: ignore[misc]
     """
 
     is_sliding = False
-    is_croppable = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -65,6 +64,10 @@ class BufferedLayer(CacheLayerMixin):  # type: ignore[misc]
     def get_max_length(self) -> int:
         """Positions that fit."""
         return self.capacity
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        self.length = 0
 
 
 class BufferedCache(Cache):  # type: ignore[misc]

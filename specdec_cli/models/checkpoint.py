@@ -1,7 +1,8 @@
 """Checks around reading a checkpoint: it is there, it is of the family, and no weight was made up.
 
 transformers only warns about weights that a checkpoint lacks and fills them with random numbers; a caption from such
-a model would look like a bad model instead of a bad download.
+a model would look like a bad model instead of a bad download. What can be seen from the files alone is refused before
+anything is built, with the name of the file.
 """
 
 from __future__ import annotations
@@ -12,53 +13,75 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.errors import CheckpointError
+from safetensors import SafetensorError, safe_open
+
+from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.family import LoadOptions, is_local
 
 _NAMED = 5  # weights named in an error, before "and n more"
+_INDEX = "model.safetensors.index.json"
+_JSON_FILES = (
+    "config.json",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "chat_template.json",
+    "tokenizer_config.json",
+    "tokenizer.json",
+    _INDEX,
+)
+_DOWNLOAD_AGAIN = "Download it again."
 
 
 def checkpoint_folder(options: LoadOptions) -> str:
-    """What to hand to `from_pretrained`: an existing local folder, or a hub id.
+    """What to hand to `from_pretrained`: an existing local folder with readable files, or a hub id.
 
     Raises:
-        CheckpointError: the folder does not exist or holds no checkpoint.
+        CheckpointError: the folder does not exist, holds no checkpoint, or a file of it is missing or damaged.
     """
     if not is_local(options.model):
         return options.model
+    called = options.label if options.label == options.model else f"{options.label} ({options.model})"
     folder = Path(options.model).expanduser()
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise CheckpointError(f"{options.model} {what}", hint="Give the folder of a checkpoint, or a hub id.")
+        raise CheckpointError(f"{called} {what}", hint="Give the folder of a checkpoint, or a hub id.")
     if not (folder / "config.json").is_file():
         raise CheckpointError(
-            f"{options.model} is no checkpoint: it has no config.json",
+            f"{called} is no checkpoint: it has no config.json",
             hint="Give the folder that holds config.json and the *.safetensors files.",
         )
-    if not any(folder.glob("*.safetensors")):
-        has_pickle = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
-        why = "only pickled weights, which are never loaded" if has_pickle else "no *.safetensors file"
-        raise CheckpointError(
-            f"{options.model} holds {why}",
-            hint="Convert or download it in the safetensors format.",
-        )
+    for name in _JSON_FILES:
+        _require_object(called, folder / name)
+    for shard in _shards(called, folder):
+        _require_tensors(called, shard)
+    _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json"))
+    _require_one_of(called, folder, "feature extractor", ("preprocessor_config.json", "processor_config.json"))
     return str(folder)
 
 
-def require_model_type(folder: str, accepted: frozenset[str], family: str) -> None:
-    """Refuses a local checkpoint whose config.json names another architecture."""
-    path = Path(folder) / "config.json"
-    if not path.is_file():
-        return
-    try:
-        declared = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-    except (ValueError, AttributeError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}", hint="Download it again.") from error
+def require_family(
+    name: str, config: Mapping[str, Any], accepted: frozenset[str], family: str, *, parts: tuple[str, ...]
+) -> None:
+    """Refuses a config.json of another architecture, or one that leaves a part to the library's defaults.
+
+    Args:
+        name: the model, as the user called it.
+        config: the content of config.json.
+        accepted: values of `model_type` that the family loads.
+        family: name of the family.
+        parts: sections that must be there: without one, a model of the library's default size would be built.
+    """
+    declared = config.get("model_type")
     if declared not in accepted:
         raise CheckpointError(
-            f"{folder} holds a model of type {declared!r}, but the family {family!r} loads {sorted(accepted)}",
+            f"{name} holds a model of type {declared!r}, but the family {family!r} loads {sorted(accepted)}",
             hint="Set `family` to the one that fits, or point `model` at another checkpoint.",
         )
+    body = config.get("thinker_config", config)
+    absent = [part for part in parts if not isinstance(body, Mapping) or not isinstance(body.get(part), Mapping)]
+    if absent:
+        raise CheckpointError(f"the config.json of {name} has no {' and no '.join(absent)}", hint=_DOWNLOAD_AGAIN)
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
@@ -67,14 +90,14 @@ def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, 
     Args:
         name: the model, as the user called it.
         info: transformers' loading info.
-        ignored: prefixes of parameters that are not used and may be missing.
+        ignored: prefixes of parameters that are not used and may be missing or of any shape.
 
     Raises:
         CheckpointError: weights are missing, unexpected, or of another shape.
     """
     missing = sorted(key for key in info["missing_keys"] if not key.startswith(ignored))
     unexpected = sorted(key for key in info["unexpected_keys"] if not key.startswith(ignored))
-    mismatched = sorted(str(entry[0]) for entry in info.get("mismatched_keys") or ())
+    mismatched = sorted(key for key, *_ in info.get("mismatched_keys") or () if not key.startswith(ignored))
     for what, keys in (("lacks", missing), ("has unexpected", unexpected), ("has misshapen", mismatched)):
         if keys:
             named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
@@ -87,30 +110,98 @@ def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, 
 
 @contextmanager
 def loading_errors(name: str, source: str, *, offline: bool) -> Iterator[None]:
-    """Turns what transformers, safetensors and the hub raise while loading into a CheckpointError."""
-    import transformers
+    """Turns what transformers, safetensors and the hub raise while loading into a CheckpointError, and hushes them.
 
+    Offline holds for all of the hub's library while loading: with `local_files_only` alone it still asks the hub for
+    a list of agents to name in its own request headers.
+    """
+    import transformers
+    from huggingface_hub import constants
+
+    was_offline = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = offline = offline or was_offline
     verbosity = transformers.logging.get_verbosity()
+    bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
         yield
-    except CheckpointError:
+    except SpecdecError:
         raise
     except ImportError as error:
-        raise CheckpointError(f"{name} needs a package that is not installed: {_first_line(error)}") from error
+        raise CheckpointError(
+            f"{name} needs a package that is not installed: {_first_line(error)}",
+            hint="Install it, or choose another attention or quantization.",
+        ) from error
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, KeyError, SafetensorError...
         hint = "Check the files of the checkpoint."
         if not is_local(source):
-            hint = (
-                f"Download {name} first and set `model` to its folder, or allow downloads with runtime.offline: false."
-                if offline
-                else "Check the name, the network and your access, or download it and set `model` to its folder."
-            )
+            if offline and isinstance(error, OSError):
+                raise CheckpointError(
+                    f"{name} is not in the local hub cache, or not all of it, and downloads are off",
+                    hint=f"Allow downloads with runtime.offline: false, or download {source} and set `model` to its "
+                    "folder.",
+                ) from error
+            hint = "Check the name, the network and your access, or download it and set `model` to its folder."
         raise CheckpointError(f"{name} cannot be loaded: {_first_line(error)}", hint=hint) from error
     finally:
-        transformers.logging.enable_progress_bar()
+        constants.HF_HUB_OFFLINE = was_offline
+        if bars:
+            transformers.logging.enable_progress_bar()
         transformers.logging.set_verbosity(verbosity)
+
+
+def _shards(called: str, folder: Path) -> list[Path]:
+    """The files that hold the weights, all of which exist."""
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    if not (folder / _INDEX).is_file():
+        has_pickle = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+        why = "only pickled weights, which are never loaded" if has_pickle else f"no model.safetensors and no {_INDEX}"
+        raise CheckpointError(f"{called} holds {why}", hint="Convert or download it in the safetensors format.")
+    placed = json.loads((folder / _INDEX).read_text(encoding="utf-8")).get("weight_map")
+    if not isinstance(placed, dict) or not placed:
+        raise CheckpointError(f"{_INDEX} of {called} names no weights", hint=_DOWNLOAD_AGAIN)
+    names = sorted({str(name) for name in placed.values()})
+    if absent := [name for name in names if not (folder / name).is_file()]:
+        raise CheckpointError(
+            f"{called} lacks {len(absent)} of {len(names)} weight files: {', '.join(absent[:_NAMED])}",
+            hint="Download the missing files.",
+        )
+    return [folder / name for name in names]
+
+
+def _require_tensors(called: str, path: Path) -> None:
+    """Refuses a weight file that is damaged or cut short; reads its header only."""
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            tensors.keys()
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path.name} of {called} is damaged or cut short: {_first_line(error)}", hint=_DOWNLOAD_AGAIN
+        ) from error
+
+
+def _require_object(called: str, path: Path) -> None:
+    """Refuses a file that exists and holds no JSON object."""
+    if not path.is_file():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise CheckpointError(
+            f"{path.name} of {called} cannot be read as JSON: {_first_line(error)}", hint=_DOWNLOAD_AGAIN
+        ) from error
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path.name} of {called} holds no JSON object", hint=_DOWNLOAD_AGAIN)
+
+
+def _require_one_of(called: str, folder: Path, what: str, names: tuple[str, ...]) -> None:
+    if not any((folder / name).is_file() for name in names):
+        raise CheckpointError(
+            f"{called} has no {what}: neither {' nor '.join(names)}",
+            hint=f"Copy {names[0]} of the checkpoint into its folder.",
+        )
 
 
 def _first_line(error: BaseException) -> str:

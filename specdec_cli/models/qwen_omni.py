@@ -12,17 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoConfig, Qwen2_5OmniThinkerForConditionalGeneration
+from transformers import AutoConfig, PreTrainedConfig, Qwen2_5OmniThinkerForConditionalGeneration
 from transformers.cache_utils import Cache
 from transformers.processing_utils import ProcessorMixin
 
-from specdec_cli.errors import CheckpointError
-from specdec_cli.models.checkpoint import (
-    checkpoint_folder,
-    loading_errors,
-    require_complete,
-    require_model_type,
-)
+from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError
+from specdec_cli.models.checkpoint import checkpoint_folder, loading_errors, require_complete, require_family
 from specdec_cli.models.device import resolve_device, resolve_dtype
 from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs
 from specdec_cli.models.quantization import quantization_config
@@ -30,6 +25,7 @@ from specdec_cli.models.quantization import quantization_config
 _log = logging.getLogger(__name__)
 
 _MODEL_TYPES = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
+_NEEDED_PARTS = ("text_config", "audio_config")
 _UNUSED_WEIGHTS = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
 _EOS_TOKEN = "<|im_end|>"
 
@@ -68,10 +64,12 @@ class QwenOmniThinker(AudioLanguageModel):
         self.placeholder_ids = tuple(
             sorted({self._audio_id, int(module.config.image_token_id), int(module.config.video_token_id)})
         )
-        self.eos_ids = _eos_ids(module, self.tokenizer)
+        self.eos_ids = _eos_ids(name, module, self.tokenizer)
         # sdpa takes no mask for one token or an empty cache, and a plain lower triangle otherwise: building it here
         # saves the model's general mask builder in every step. Other implementations build their own.
-        self._own_masks = module.config.get_text_config()._attn_implementation == "sdpa"
+        self._own_masks = text_config._attn_implementation == "sdpa" and set(text_config.layer_types) <= {
+            "full_attention"
+        }
 
     @classmethod
     def load(cls, options: LoadOptions) -> QwenOmniThinker:
@@ -81,10 +79,15 @@ class QwenOmniThinker(AudioLanguageModel):
             CheckpointError: not found, of another family, incomplete, or in a format that is not loaded.
         """
         source = checkpoint_folder(options)
-        require_model_type(source, _MODEL_TYPES, "qwen2.5-omni")
         device = resolve_device(options.device)
         with loading_errors(options.label, options.model, offline=options.offline):
-            common = {"local_files_only": options.offline, "revision": options.revision or "main"}
+            common = {
+                "local_files_only": options.offline,
+                "revision": options.revision or "main",
+                "trust_remote_code": False,  # unset, transformers would ask on the terminal
+            }
+            raw, _ = PreTrainedConfig.get_config_dict(source, **common)
+            require_family(options.label, raw, _MODEL_TYPES, "qwen2.5-omni", parts=_NEEDED_PARTS)
             config = AutoConfig.from_pretrained(source, **common)
             processor = AudioProcessor.from_pretrained(source, **common)
             _log.debug("loading %s", source)
@@ -92,34 +95,41 @@ class QwenOmniThinker(AudioLanguageModel):
                 source,
                 dtype=resolve_dtype(options.dtype, device, _stored_dtype(config)),
                 attn_implementation=options.attention,
-                device_map=options.device_map or {"": device},
+                device_map=options.device_map or (None if device.type == "cpu" else {"": device}),
                 quantization_config=quantization_config(options.quantization, device),
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # reported below, with the names
                 output_loading_info=True,
                 **common,
             )
         module, info = loaded
         require_complete(options.label, info, ignored=_UNUSED_WEIGHTS)
-        _require_template(options.label, processor)
         del module.model.visual
         module.eval().requires_grad_(False)
-        return cls(options.label, module, processor)
+        model = cls(options.label, module, processor)
+        _require_fit(model)
+        _require_template(model)
+        return model
 
     def features(self, waveform: npt.NDArray[np.float32]) -> AudioFeatures:
         """Log-mel features of mono samples [n] at the clip's own length: ceil(n / hop) frames.
 
         The extractor would pad to its whole window (300 s in the published checkpoints). Two windows of trailing
         silence give the same frames: the last ones see the zeros that the padding would have been, and silence
-        changes no maximum.
+        changes no maximum. At the end of its window the extractor sees no zeros but a reflection, and so do we.
+
+        Raises:
+            AudioContentError: not mono, or longer than the window.
         """
         extractor = self.processor.feature_extractor
         if waveform.ndim != 1 or len(waveform) > extractor.n_samples:
-            raise CheckpointError(
+            raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {waveform.shape}",
                 hint="Split the recording with --segment.",
             )
         frames = -(-len(waveform) // self._hop)
-        padded = np.zeros((frames * self._hop + 2 * extractor.n_fft,), dtype=np.float32)
+        length = min(frames * self._hop + 2 * extractor.n_fft, extractor.n_samples)
+        padded = np.zeros((length,), dtype=np.float32)
         padded[: len(waveform)] = waveform
         values = extractor(
             padded, sampling_rate=self.sampling_rate, padding=False, truncation=False, return_tensors="pt"
@@ -200,17 +210,24 @@ class QwenOmniThinker(AudioLanguageModel):
         return str(sorted(self.processor.feature_extractor.to_dict().items(), key=lambda item: item[0]))
 
 
-def _eos_ids(module: Qwen2_5OmniThinkerForConditionalGeneration, tokenizer: Any) -> tuple[int, ...]:
+def _eos_ids(name: str, module: Qwen2_5OmniThinkerForConditionalGeneration, tokenizer: Any) -> tuple[int, ...]:
     declared = module.generation_config.eos_token_id
-    if declared is None:
+    if declared is None or declared == []:
         fallback = tokenizer.convert_tokens_to_ids(_EOS_TOKEN)
         if fallback is None or fallback == tokenizer.unk_token_id:
             raise CheckpointError(
-                f"the checkpoint names no eos token and its tokenizer has no {_EOS_TOKEN}",
+                f"{name} names no eos token and its tokenizer has no {_EOS_TOKEN}",
                 hint="Add a generation_config.json with eos_token_id.",
             )
         declared = fallback
-    return tuple(sorted({declared} if isinstance(declared, int) else set(declared)))
+    ids = declared if isinstance(declared, list) else [declared]
+    rows = int(module.config.get_text_config().vocab_size)
+    if not all(isinstance(id_, int) and 0 <= id_ < rows for id_ in ids):
+        raise CheckpointError(
+            f"{name} has the eos_token_id {declared!r}, but its token ids go from 0 to {rows - 1}",
+            hint="Correct eos_token_id in generation_config.json.",
+        )
+    return tuple(sorted(set(ids)))
 
 
 def _stored_dtype(config: Any) -> torch.dtype | None:
@@ -224,9 +241,35 @@ def _stored_dtype(config: Any) -> torch.dtype | None:
     return None
 
 
-def _require_template(name: str, processor: AudioProcessor) -> None:
-    if not processor.chat_template:
+def _require_fit(model: QwenOmniThinker) -> None:
+    """Refuses a feature extractor or a tokenizer that belongs to another model."""
+    bins, wanted = model.processor.feature_extractor.feature_size, model.module.config.audio_config.num_mel_bins
+    if bins != wanted:
         raise CheckpointError(
-            f"{name} has no chat template",
+            f"{model.name} hears {wanted} mel bins, but its feature extractor gives {bins}",
+            hint="Use the preprocessor_config.json that belongs to the checkpoint.",
+        )
+    highest = max(model.tokenizer.get_vocab().values(), default=-1)
+    if highest >= model.vocab_size:
+        raise CheckpointError(
+            f"{model.name} has {model.vocab_size} token ids, but its tokenizer goes up to {highest}",
+            hint="Use the tokenizer.json that belongs to the checkpoint.",
+        )
+
+
+def _require_template(model: QwenOmniThinker) -> None:
+    """Refuses a chat template that is missing, fails, or has no single place for the audio."""
+    if not model.processor.chat_template:
+        raise CheckpointError(
+            f"{model.name} has no chat template",
             hint="Add chat_template.jinja (or chat_template.json) of the checkpoint to its folder.",
         )
+    try:
+        model.build_prompt("", AudioFeatures(torch.empty(0, 0), 0))
+    except SpecdecError:
+        raise
+    except Exception as error:  # a template is a program, and may raise anything
+        raise CheckpointError(
+            f"the chat template of {model.name} fails: {type(error).__name__}: {error}",
+            hint="Use the chat template that belongs to the checkpoint.",
+        ) from error

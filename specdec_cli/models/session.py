@@ -110,6 +110,7 @@ class Session:
             self._synchronize()
             encoder_ms = (time.perf_counter() - started) * 1e3
         start = self.length
+        self._cache.truncate(start)  # a pass that was interrupted may have filled some of the layers
         hidden = self.model.decode(self.model.embed(tokens, audio), start, self._cache)[0]
         logits = self.model.logits(hidden[hidden.shape[0] - positions :])[:, : self.vocab_size]
         if len(self._banned):

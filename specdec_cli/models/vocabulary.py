@@ -20,7 +20,7 @@ def shared_vocab_size(edge: AudioLanguageModel, cloud: AudioLanguageModel) -> in
     """
     mine, theirs = edge.tokenizer.get_vocab(), cloud.tokenizer.get_vocab()
     if mine != theirs:
-        differing = sorted(set(mine.items()) ^ set(theirs.items()), key=lambda item: item[1])
+        differing = sorted(set(mine.items()) ^ set(theirs.items()), key=lambda item: (item[1], item[0]))
         token, at = differing[0]
         raise TokenizerMismatchError(
             f"edge {edge.name} and cloud {cloud.name} have different tokenizers "

@@ -1,0 +1,242 @@
+"""A checkpoint is read bit for bit, in either layout, whole or in shards, with or without what speech does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specdec_cli.errors import CheckpointError, ConfigError
+from specdec_cli.models.device import resolve_dtype
+from specdec_cli.models.qwen_omni import QwenOmniThinker
+from tests.models.checkpoints import (
+    edit_json,
+    edit_weights,
+    greedy,
+    load,
+    remove,
+    write_hub,
+    write_json,
+    write_thinker,
+    write_trap,
+)
+from tests.tiny import SPECIALS, tiny_clip, tiny_model, tiny_module
+
+Damage = Callable[..., Path]
+
+
+def _assert_same_weights(model: QwenOmniThinker, dtype: torch.dtype) -> None:
+    wanted = tiny_module(11).state_dict()
+    found = model.module.state_dict()
+    assert {key for key in wanted if "visual" not in key} == set(found)
+    for key, weight in found.items():
+        assert weight.dtype == dtype
+        assert torch.equal(weight, wanted[key].to(dtype)), key
+
+
+def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
+    model = load(thinker_dir, name=None)
+    _assert_same_weights(model, torch.float32)
+    assert model.describe() == {"name": str(thinker_dir), "dtype": "float32", "device": "cpu"}
+    assert (model.vocab_size, model.layers, model.sampling_rate, model.window_s) == (288, 2, 16000, 30.0)
+    assert not any(weight.requires_grad for weight in model.module.parameters())
+    assert not model.module.training
+
+
+def test_a_full_hub_folder_loads_bit_for_bit(hub_dir: Path) -> None:
+    model = load(hub_dir)
+    _assert_same_weights(model, torch.bfloat16)
+    assert model.describe() == {"name": "edge", "dtype": "bfloat16", "device": "cpu"}
+
+
+def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir: Path, hub_dir: Path) -> None:
+    from_thinker = load(thinker_dir)
+    from_hub = load(hub_dir, dtype="float32")
+    assert greedy(from_thinker) == greedy(tiny_model(11))
+    rounded = tiny_model(11)
+    rounded.module.bfloat16().float()
+    assert greedy(from_hub) == greedy(rounded)
+    assert len(set(greedy(from_hub))) > 3
+    assert from_hub.tokenizer.get_vocab() == from_thinker.tokenizer.get_vocab()
+    assert from_hub.eos_ids == from_thinker.eos_ids
+    assert from_hub.placeholder_ids == from_thinker.placeholder_ids
+    features = from_hub.features(tiny_clip(1))
+    assert torch.equal(features.values, from_thinker.features(tiny_clip(1)).values)
+    for system in (None, "你是声音专家。"):
+        assert (
+            from_hub.build_prompt("描述 the voice", features, system).ids
+            == from_thinker.build_prompt("描述 the voice", features, system).ids
+        )
+
+
+@pytest.mark.parametrize("writer", [write_thinker, write_hub])
+@pytest.mark.parametrize("visual", [True, False])
+def test_the_vision_tower_is_dropped_and_may_be_absent(tmp_path: Path, writer: Any, visual: bool) -> None:
+    model = load(writer(tmp_path / "m", tiny_module(11), visual=visual), dtype="float32")
+    assert not hasattr(model.module.model, "visual")
+    _assert_same_weights(model, torch.float32)
+
+
+def test_a_misshapen_vision_tower_does_not_matter(damaged: Damage) -> None:
+    _assert_same_weights(load(damaged(edit_json("config.json", vision_config__intermediate_size=24))), torch.float32)
+
+
+@pytest.mark.parametrize("shards", [2, 7])
+def test_shards_are_put_together(tmp_path: Path, shards: int) -> None:
+    _assert_same_weights(load(write_thinker(tmp_path / "m", tiny_module(11), shards=shards)), torch.float32)
+
+
+def test_pickles_beside_the_weights_are_left_alone(hub_dir: Path, damaged: Damage, tmp_path: Path) -> None:
+    mark = tmp_path / "unpickled"
+    traps = ("spk_dict.pt", "pytorch_model.bin", "training_args.bin")
+    load(damaged(*(lambda folder, n=n: write_trap(folder / n, mark) for n in traps), source=hub_dir))
+    assert not mark.exists()
+
+
+def test_a_home_folder_may_be_written_with_a_tilde(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(thinker_dir.parent))
+    assert load(f"~/{thinker_dir.name}").layers == 2
+
+
+def test_a_local_folder_asks_no_hub_even_when_it_may(hub_dir: Path) -> None:
+    assert load(hub_dir, offline=False).layers == 2  # the fixture `alone` watches
+
+
+# --- what ends a text ---
+
+
+@pytest.mark.parametrize(
+    ("declared", "ids"), [(7, (7,)), ([9, 7, 9], (7, 9)), ([7], (7,)), ([], (256,)), (None, (256,))]
+)
+def test_eos_ids_are_those_of_the_generation_config(damaged: Damage, declared: object, ids: tuple[int, ...]) -> None:
+    assert load(damaged(edit_json("generation_config.json", eos_token_id=declared))).eos_ids == ids
+
+
+def test_without_a_generation_config_a_text_ends_at_im_end(damaged: Damage) -> None:
+    model = load(damaged(remove("generation_config.json")))
+    assert model.eos_ids == (model.tokenizer.convert_tokens_to_ids("<|im_end|>"),)
+
+
+def test_an_eos_of_the_model_config_counts_too(damaged: Damage) -> None:
+    edits = remove("generation_config.json"), edit_json("config.json", text_config__eos_token_id=7)
+    assert load(damaged(*edits)).eos_ids == (7,)
+
+
+def _rename_im_end(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace("<|im_end|>", "<|over|>"), encoding="utf-8")
+
+
+def test_a_model_that_could_never_end_is_refused(damaged: Damage) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"edge names no eos token and its tokenizer has no <\|im_end\|>"
+    ) as error:
+        load(damaged(remove("generation_config.json"), _rename_im_end))
+    assert "generation_config.json" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("declared", ["x", 288, -1, [7, 999], 2.0])
+def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -> None:
+    with pytest.raises(CheckpointError, match="edge"):
+        load(damaged(edit_json("generation_config.json", eos_token_id=declared)))
+
+
+# --- numbers and devices ---
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_dtype_that_is_asked_for_is_taken(hub_dir: Path, dtype: str) -> None:
+    model = load(hub_dir, dtype=dtype)
+    assert model.dtype == getattr(torch, dtype)
+    assert model.module.model.audio_tower.conv1.weight.dtype == model.dtype
+    assert len(greedy(model, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("stored", "device", "used"),
+    [
+        (torch.float32, "cpu", torch.float32),
+        (torch.bfloat16, "cpu", torch.bfloat16),
+        (torch.float16, "cpu", torch.float32),
+        (None, "cpu", torch.float32),
+        (torch.float16, "cuda", torch.float16),
+        (torch.bfloat16, "cuda", torch.bfloat16),
+        (None, "cuda", torch.float32),
+    ],
+)
+def test_dtype_auto_is_the_checkpoints_own(stored: torch.dtype | None, device: str, used: torch.dtype) -> None:
+    assert resolve_dtype("auto", torch.device(device), stored) == used
+
+
+@pytest.mark.parametrize(
+    ("edit", "used"),
+    [
+        (edit_json("config.json", dtype="float16"), torch.float32),
+        (edit_json("config.json", dtype="bfloat16"), torch.bfloat16),
+        (edit_json("config.json", dtype=None, torch_dtype="bfloat16"), torch.bfloat16),
+        (edit_json("config.json", dtype=None), torch.float32),
+    ],
+)
+def test_dtype_auto_reads_the_config(damaged: Damage, edit: Any, used: torch.dtype) -> None:
+    assert load(damaged(edit)).dtype == used
+
+
+def test_dtype_auto_reads_the_thinker_inside_a_full_config(hub_dir: Path, damaged: Damage) -> None:
+    assert load(damaged(edit_json("config.json", torch_dtype=None), source=hub_dir)).dtype == torch.bfloat16
+
+
+def test_device_auto_takes_what_there_is(thinker_dir: Path) -> None:
+    best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert load(thinker_dir, device="auto").device.type == best
+
+
+@pytest.mark.parametrize(("device", "library"), [("cuda", "cuda"), ("cuda:1", "cuda"), ("mps", "backends.mps")])
+def test_a_device_that_is_not_there_is_refused(
+    thinker_dir: Path, device: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"torch.{library}.is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"device '{device}'") as error:
+        load(thinker_dir, device=device)
+    assert "device: auto" in str(error.value.hint)
+
+
+def test_a_gpu_beyond_the_last_is_refused(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ConfigError, match="'cuda:2' was asked for, but there are 2 GPUs"):
+        load(thinker_dir, device="cuda:2")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_writes_the_same_text(thinker_dir: Path) -> None:
+    assert greedy(load(thinker_dir, device="cuda")) == greedy(load(thinker_dir))
+
+
+def test_every_special_token_of_the_template_is_one_id(hub_dir: Path) -> None:
+    tokenizer = load(hub_dir).tokenizer
+    for token in SPECIALS:
+        assert len(tokenizer(token, add_special_tokens=False).input_ids) == 1
+
+
+def test_unknown_settings_and_other_files_are_harmless(damaged: Damage) -> None:
+    folder = damaged(edit_json("config.json", a_setting_of_tomorrow={"x": 1}))
+    write_json(folder / "notes.json", [1])
+    (folder / "README.md").write_text("{", encoding="utf-8")
+    assert load(folder).layers == 2
+
+
+def test_tied_output_weights_need_no_lm_head(damaged: Damage) -> None:
+    def tie(tensors: dict[str, torch.Tensor]) -> None:
+        del tensors["lm_head.weight"]
+
+    model = load(
+        damaged(
+            edit_weights(tie), edit_json("config.json", tie_word_embeddings=True, text_config__tie_word_embeddings=True)
+        )
+    )
+    assert torch.equal(model.module.lm_head.weight, model.module.get_input_embeddings().weight)
