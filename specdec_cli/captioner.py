@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -54,6 +54,12 @@ class Captioner:
             raise ConfigError(f"edge and cloud want audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
         self.window_s = min(model.window_s for model in models)
+        segment_s = config.audio.segment_s
+        if segment_s is not None and segment_s > self.window_s:
+            raise ConfigError(
+                f"audio.segment_s is {segment_s:g} s, but the models read {self.window_s:g} s at once",
+                hint=f"Give --segment a length of {self.window_s:g} seconds or less.",
+            )
 
     @classmethod
     def load(
@@ -102,13 +108,14 @@ class Captioner:
             AudioError: the recording cannot be captioned.
             ConfigError: the settings cut it into several segments; use `captions`.
         """
-        finished = list(self.captions(path))
-        if len(finished) != 1:
+        runs = self.runs(path)
+        run = next(runs)
+        if next(runs, None) is not None:
             raise ConfigError(
-                f"{path} was cut into {len(finished)} segments, and `caption` returns one",
+                f"{path} was cut into several segments, and `caption` returns one transcript",
                 hint="Use captions(), or leave audio.segment_s out.",
             )
-        return finished[0]
+        return run.finish()
 
     def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
         """Captions a recording, one transcript per segment; errors as in `caption`."""
@@ -116,7 +123,10 @@ class Captioner:
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens as it happens: Started, Prefill, Round ..., Finished."""
+        """Captions a recording, yielding what happens as it happens: Started, Prefill, Round ..., Finished.
+
+        Of several segments a silent one raises its AudioContentError and ends the stream; use `runs` to go on.
+        """
         for run in self.runs(path):
             yield from run
 
@@ -133,9 +143,9 @@ class Captioner:
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
-                duration_s=recording.duration_s if whole else cut.duration_s,
-                start_s=None if whole else cut.start_s,
-                end_s=None if whole else cut.end_s,
+                duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
+                start_s=None if whole else round(cut.start_s, 4),
+                end_s=None if whole else round(cut.end_s, 4),
             )
             yield self._run(clip, cut, recording.decode_s / len(cuts))
 
@@ -153,11 +163,18 @@ class Captioner:
         if array.ndim != 1:
             raise AudioContentError(f"{name} has the shape {array.shape}; mono samples [n] are wanted")
         digest = hashlib.sha256(array.tobytes()).hexdigest()
-        duration_s = len(array) / self.sampling_rate
+        duration_s = round(len(array) / self.sampling_rate, 4)
         recording = Recording(name, array, self.sampling_rate, duration_s, digest, self.sampling_rate, 1, 0.0)
         check_content(recording)
         (cut,) = segments(recording, self.window_s, None)
         return self._run(Clip(name, digest, duration_s), cut, 0.0)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens left out."""
+        writer = self.pair.edge or self.pair.cloud
+        assert writer is not None
+        text: str = writer.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text.strip()
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         if cut.silent:

@@ -11,16 +11,29 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from specdec_cli.config import ResolvedConfig
-from specdec_cli.errors import SpecdecError
+from specdec_cli.errors import SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
-_PACKAGES = ("torch", "transformers", "tokenizers", "soundfile", "soxr", "av", "pydantic", "rich", "typer")
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "accelerate",
+    "numpy",
+    "soundfile",
+    "soxr",
+    "av",
+    "psutil",
+    "pydantic",
+    "pyyaml",
+    "rich",
+    "typer",
+)
 _LOW_MEMORY_GIB = 2.0
 
 
@@ -66,12 +79,19 @@ def _packages() -> Iterator[Check]:
 
 
 def _machine() -> Iterator[Check]:
-    import psutil
-    import torch
+    try:
+        import psutil
 
-    free = psutil.virtual_memory().available / 2**30
-    status: Literal["ok", "warn"] = "ok" if free >= _LOW_MEMORY_GIB else "warn"
-    yield Check("memory", status, f"{free:.1f} GiB free of {psutil.virtual_memory().total / 2**30:.1f} GiB")
+        memory = psutil.virtual_memory()
+        status: Literal["ok", "warn"] = "ok" if memory.available >= _LOW_MEMORY_GIB * 2**30 else "warn"
+        yield Check("memory", status, f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB")
+    except (ImportError, OSError) as error:
+        yield Check("memory", "fail", f"psutil cannot be loaded: {error}")
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield Check("cpu", "fail", f"PyTorch cannot be loaded: {error}")
+        return
     yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {torch.get_num_threads()} threads for PyTorch")
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -103,13 +123,13 @@ def _audio() -> Iterator[Check]:
 
 
 def _models(resolved: ResolvedConfig) -> Iterator[Check]:
-    from specdec_cli.captioner import Captioner
-
     started = time.perf_counter()
     try:
+        from specdec_cli.captioner import Captioner
+
         captioner = Captioner.load(resolved.config)
-    except SpecdecError as error:
-        yield Check("models", "fail", f"{error.message} {error.hint or ''}".strip())
+    except Exception as error:  # a package that is absent or broken raises what it likes
+        yield Check("models", "fail", _sentence(error))
         return
     loaded_s = time.perf_counter() - started
     for role, info in (("edge", captioner.setup.models.edge), ("cloud", captioner.setup.models.cloud)):
@@ -121,13 +141,21 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
 
 def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of an artificial vowel: the text means nothing, that it comes does."""
+    import numpy as np
+
     t = np.arange(captioner.sampling_rate) / captioner.sampling_rate
     vowel = sum(np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)) * 0.05
     started = time.perf_counter()
     try:
         transcript = captioner.run_samples(vowel, "test sound").finish()
-    except SpecdecError as error:
-        return Check("caption", "fail", error.message)
+    except Exception as error:
+        return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
     elapsed = time.perf_counter() - started
     return Check("caption", "ok", f"{transcript.totals.tokens} tokens for 1 s of test sound in {elapsed:.2f} s")
+
+
+def _sentence(error: Exception) -> str:
+    """What is wrong and what to do about it, in one line."""
+    known = error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)
+    return f"{known.message.rstrip('.')}. {known.hint or ''}".strip()

@@ -10,7 +10,8 @@
     │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
     ├── DecodingError              the decoding loop was asked for something impossible
     │   └── CacheError             a model's cache and the committed text disagree (a bug: please report)
-    └── TranscriptError            a transcript that cannot be written or read
+    ├── TranscriptError            a transcript that cannot be written or read
+    └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
 
 The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
 """
@@ -70,3 +71,25 @@ class CacheError(DecodingError):
 
 class TranscriptError(SpecdecError):
     """A transcript that cannot be written or read."""
+
+
+class UnexpectedError(SpecdecError):
+    """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
+
+    @classmethod
+    def from_exception(cls, error: Exception) -> UnexpectedError:
+        """A sentence about `error`, which becomes the cause."""
+        detail = " ".join(str(error).split())
+        unexpected = cls(
+            f"{type(error).__name__}: {detail}" if detail else type(error).__name__, hint=_advice(error, detail)
+        )
+        unexpected.__cause__ = error
+        return unexpected
+
+
+def _advice(error: Exception, detail: str) -> str:
+    if isinstance(error, MemoryError) or "out of memory" in detail.lower():
+        return "Use shorter pieces (--segment), a 16-bit dtype or a smaller model, or close other programs."
+    if isinstance(error, OSError):
+        return "The machine refused it: check free space, permissions and the devices."
+    return "This was not foreseen. Run it again with --debug, and report what it prints."

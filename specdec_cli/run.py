@@ -115,21 +115,19 @@ class Run:
         if self._engine is None:
             raise self.error or DecodingError("this run has nothing to decode")
         usage = _Usage()
-        text: list[int] = []
-        caption = ""
+        ids: list[int] = []
+        text = ""
         yield Update(self._setup.started(self.clip), EventText())
         for event in self._engine.run():
-            pieces = EventText(caption=caption)
+            pieces = EventText(caption=text.strip())
             if isinstance(event, Round):
-                text.extend(event.committed_ids)
-                caption = self._decode(text)
-                pieces = EventText(self._pieces(event.draft_ids), self._pieces(event.committed_ids), caption)
+                ids.extend(event.committed_ids)
+                before, text = text, self._decode(ids).rstrip("\ufffd")  # half a character waits for its rest
                 self._rounds.append(event)
-                self._records.append(
-                    round_record(event, self._decode(event.draft_ids), self._decode(event.committed_ids))
-                )
+                self._records.append(round_record(event, self._decode(event.draft_ids), text.removeprefix(before)))
+                pieces = EventText(self._pieces(event.draft_ids), self._pieces(event.committed_ids), text.strip())
             if isinstance(event, Finished):
-                caption = _without_stop_string(caption, event, self._setup.stop_strings)
+                caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                 pieces = EventText(caption=caption)
                 self._transcript = self._build(event, caption, usage.resources())
             yield Update(event, pieces)
@@ -149,7 +147,7 @@ class Run:
         return Transcript(
             file=clip.file,
             sha256=clip.sha256,
-            duration_s=round(clip.duration_s, 4),
+            duration_s=clip.duration_s,
             start_s=clip.start_s,
             end_s=clip.end_s,
             language=setup.language,
@@ -167,9 +165,9 @@ class Run:
         )
 
     def _decode(self, ids: Sequence[int]) -> str:
-        """Text without special tokens; bytes at the end that are not yet a character are held back."""
+        """Text without special tokens; bytes that are no character come as U+FFFD."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text.rstrip("\ufffd").strip()
+        return text
 
     def _pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._tokenizer.decode([id_]) for id_ in ids)
@@ -212,8 +210,11 @@ def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequenc
     if finished.finish_reason != "stop_string":
         return caption
     found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
-    return caption[: min(found)].rstrip() if found else caption
+    return caption[: min(found)] if found else caption
 
 
 def _model_line(info: ModelInfo | None) -> str | None:
-    return f"{Path(info.name).name} · {info.dtype} · {info.device}" if info else None
+    if info is None:
+        return None
+    name = Path(info.name).name if Path(info.name).is_dir() else info.name.removeprefix("package:")
+    return f"{name} · {info.dtype} · {info.device}"

@@ -62,7 +62,7 @@ class Round:
         score: the gate's own figure per drafted token, in its own unit (equal to `entropy` for the entropy gate).
         escalated: whether the cloud was asked.
         reason: why it was, or None.
-        accepted: number of drafted tokens that were committed.
+        accepted: leading drafted tokens that were kept, before stop rules cut the text.
         committed_ids: what this round added to the text (stop rules applied), correction or bonus included.
         source: origin of each committed token, same length as `committed_ids`.
         draft_ms: time spent drafting, milliseconds, without prefill.

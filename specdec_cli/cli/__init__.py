@@ -1,5 +1,11 @@
 """The command line: the only importer of typer. Each command imports what it needs when it runs."""
 
-from specdec_cli.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """The entry point: `specdec_cli.cli.app.main`, whose imports may be interrupted too."""
+    try:
+        from specdec_cli.cli import app
+
+        app.main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli import options
+from specdec_cli.cli import options, startup
 
 
 def doctor(
@@ -16,10 +16,16 @@ def doctor(
     _debug: options.Debug = False,
 ) -> None:
     """Check the installation, the machine and the configured models; exit code 1 if something is missing."""
-    from specdec_cli.console import print_doctor
+    resolved = options.resolve(config, {}, settings or [])
+    from specdec_cli.console import choose_view, print_doctor
     from specdec_cli.doctor import examine
 
-    checks = list(examine(options.resolve(config, {}, settings or []), load_models=not quick))
+    view = choose_view()
+    try:
+        with startup.still_collector(), view.loading("PyTorch" if quick else "PyTorch and the models"):
+            checks = list(examine(resolved, load_models=not quick))
+    finally:
+        view.close()
     print_doctor([(check.name, check.status, check.detail) for check in checks])
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(1)

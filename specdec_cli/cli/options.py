@@ -79,7 +79,7 @@ Threshold = Annotated[
     typer.Option(
         "--threshold",
         metavar="X",
-        help="Of the gate: nats, probability difference, or nats.",
+        help="Of the gate; entropy and logprob: nats, margin: a difference of probabilities.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -117,17 +117,22 @@ TopP = Annotated[
 TopK = Annotated[
     int | None, typer.Option("--top-k", metavar="K", help="Sample among K tokens.", rich_help_panel=_DECODING)
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="S", help="Of the sampling.", rich_help_panel=_DECODING)]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="S", help="Seed of the sampling.", rich_help_panel=_DECODING)
+]
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option("--repetition-penalty", metavar="P", help="Above 1: repeat less.", rich_help_panel=_DECODING),
 ]
 NoRepeatNgram = Annotated[
     int | None,
-    typer.Option("--no-repeat-ngram", metavar="N", help="No N tokens twice in a row of N.", rich_help_panel=_DECODING),
+    typer.Option(
+        "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
+    ),
 ]
 Language = Annotated[
-    str | None, typer.Option("--language", "-l", metavar="zh|en", help="Of the caption.", rich_help_panel=_TEXT)
+    str | None,
+    typer.Option("--language", "-l", metavar="zh|en", help="Language of the caption.", rich_help_panel=_TEXT),
 ]
 Style = Annotated[
     str | None,

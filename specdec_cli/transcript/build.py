@@ -16,7 +16,7 @@ from specdec_cli.transcript.schema import (
     Uplink,
 )
 from specdec_cli.transcript.schema import Transcript as Transcript
-from specdec_cli.types import EventText, Finished, Mode, ModelWork, Round
+from specdec_cli.types import Finished, Mode, ModelWork, Round
 
 _DRAFTED_BY_EDGE = ("edge", "accepted")
 _DIGITS = 4  # decimals kept of times and entropies
@@ -131,11 +131,6 @@ def error_transcript(
             "uplink": Uplink(payload="none", bytes=0),
         }
     )
-
-
-def text_of(pieces: EventText, before: str) -> str:
-    """What a round added to the caption: the growth since `before`."""
-    return pieces.caption[len(before) :] if pieces.caption.startswith(before) else pieces.caption
 
 
 def _prefill_ms(work: ModelWork) -> float:

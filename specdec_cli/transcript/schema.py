@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from specdec_cli.types import FinishReason, Mode, Reason, Source
 
 SCHEMA_VERSION: Final = 1
+
+
+def _encodable(text: object) -> object:
+    """Names of files may hold bytes that are no text, which JSON cannot say: they are written as \\udc80 to \\udcff."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_encodable)]
+"""Text from outside: a path, a message, what a model wrote."""
 
 
 class _Part(BaseModel):
@@ -18,7 +27,7 @@ class _Part(BaseModel):
 class ModelInfo(_Part):
     """A model that took part."""
 
-    name: str = Field(description="as configured: a folder or a hub id")
+    name: Text = Field(description="as configured: a folder or a hub id")
     dtype: str = Field(description="number format of the weights")
     device: str = Field(description="where it ran")
 
@@ -35,7 +44,7 @@ class RoundRecord(_Part):
 
     index: int = Field(ge=0, description="0-based number of the round")
     draft_ids: list[int] = Field(description="drafted token ids")
-    draft_text: str = Field(description="their text, special tokens left out")
+    draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
     entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
     max_entropy: float = Field(description="largest of `entropy`, nats")
     score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
@@ -43,7 +52,9 @@ class RoundRecord(_Part):
     reason: Reason | None = Field(description="why it was")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
     committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
-    committed_text: str = Field(description="their text, special tokens left out")
+    committed_text: Text = Field(
+        description="what the round added to the text, special tokens left out; half a character comes with its rest"
+    )
     source: list[Source] = Field(description="origin of each committed token")
     draft_ms: float = Field(description="time drafting, ms, prefill left out")
     verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
@@ -109,22 +120,22 @@ class ErrorInfo(_Part):
     """Why there is no caption."""
 
     type: str = Field(description="class of the error")
-    message: str
+    message: Text = Field(description="what is wrong, in a sentence")
 
 
 class Transcript(_Part):
     """One clip, or one segment of a clip."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
-    file: str = Field(description="path as given")
+    file: Text = Field(description="path as given")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
     duration_s: float | None = Field(description="of the clip or segment, s")
     start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
     end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
     language: Literal["zh", "en"]
-    prompt: str = Field(description="the instruction given to the models")
+    prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
-    caption: str | None = Field(description="null if there is an error")
+    caption: Text | None = Field(description="null if there is an error")
     finish_reason: FinishReason | None
     error: ErrorInfo | None = None
     models: Models

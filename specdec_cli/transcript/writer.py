@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript
+
+_LOOKED_AT = 64  # bytes at the start of a file that tell whether it holds JSON
 
 
 def append_transcript(path: Path, transcript: Transcript) -> None:
@@ -36,10 +39,36 @@ def append_transcript(path: Path, transcript: Transcript) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def require_appendable(path: Path) -> None:
+    """Refuses a file that `append_transcript` would fail on, or that holds something else; writes nothing.
+
+    Raises:
+        TranscriptError: it is a folder, it or its folder cannot be written, or its first line is no JSON object.
+    """
+    folder = path.parent
+    try:
+        if path.exists():
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            try:
+                start = os.pread(descriptor, _LOOKED_AT, 0) if path.is_file() else b""
+            finally:
+                os.close(descriptor)
+        elif not folder.is_dir():
+            raise TranscriptError(f"The folder of {path} does not exist.", hint=f"Create it: mkdir -p {folder}")
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        else:
+            return
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if start.strip() and not start.lstrip().startswith(b"{"):
         raise TranscriptError(
-            f"the transcript {path} cannot be written: {error.strerror or error}",
-            hint="Check the folder, its permissions and the free space; the captions above are not lost.",
-        ) from error
+            f"{path} holds something else than transcripts; nothing was written to it.",
+            hint="Name a new file, or one that specdec wrote.",
+        )
 
 
 def read_transcripts(path: Path) -> Iterator[Transcript]:
@@ -49,10 +78,12 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
         TranscriptError: the file cannot be read, or a line is no transcript of schema 1; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TranscriptError(f"the transcript {path} cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
+        reason = getattr(error, "strerror", None) or error
+        raise TranscriptError(f"The transcript {path} cannot be read: {reason}.") from error
+    # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -61,8 +92,16 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise TranscriptError(
-                f"{path}:{number} is no transcript of schema 1: {where or 'line'}: {first['msg']}"
+                f"{path}:{number} is no transcript of schema 1: {where or 'line'}: {first['msg']}.",
+                hint="Each line is one JSON object as `specdec caption --output` writes it.",
             ) from error
+
+
+def _unwritable(path: Path, error: OSError) -> TranscriptError:
+    return TranscriptError(
+        f"The transcript {path} cannot be written: {error.strerror or error}.",
+        hint="Check the folder, its permissions and the free space; what the file held is untouched.",
+    )
 
 
 def _lock(descriptor: int) -> None:

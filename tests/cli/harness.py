@@ -1,0 +1,180 @@
+"""Ways to run the command line: in this process, in a fork with real streams, and as its own process.
+
+The fork has the mini pair loaded already, so that pipes, signals and terminals can be tested in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_cli.captioner import Captioner, Loading
+from specdec_cli.cli import main
+from specdec_cli.config import Config
+from tests.mini_pair import captioner_for, mini_pair
+
+COMMAND = (sys.executable, "-m", "specdec_cli")
+_ROOT = Path(__file__).parents[2]
+_SETS_THE_SCENE = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of this process without those that change displays or settings, plus `more`."""
+    kept = {k: v for k, v in os.environ.items() if k not in _SETS_THE_SCENE and not k.startswith("SPECDEC_")}
+    return kept | {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PYTHONPATH": str(_ROOT)} | more
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of stdout."""
+        return self.out.splitlines()
+
+
+def load_mini(config: Config, *, loading: Loading) -> Captioner:
+    """Stands in for `Captioner.load`: the display is told, the weights are there already."""
+    with loading("edge: package:mini/edge"):
+        return captioner_for(config)
+
+
+def exit_code() -> int:
+    """Runs `main` on sys.argv; what a shell would see as its status."""
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:
+    """Runs the command line as a process of its own."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=environment(**variables), timeout=timeout)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Fork:
+    """The command line in a fork of this process, with the mini pair loaded.
+
+    Args:
+        arguments: of the command line.
+        stdout, stderr: descriptors to use; None: a pipe that is read into the outcome.
+        variables: environment variables.
+        folder: working directory.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        variables: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        mini_pair()
+        self._readers: dict[int, _Reader] = {}
+        ends = {1: stdout, 2: stderr}
+        pipes = {number: os.pipe() for number, given in ends.items() if given is None}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for number, given in ends.items():
+                os.dup2(pipes[number][1] if given is None else given, number)
+            os.closerange(3, 256)
+            _become(arguments, environment(**(variables or {})), folder)
+        for number, (reading, writing) in pipes.items():
+            os.close(writing)
+            self._readers[number] = _Reader(reading)
+
+    def send(self, signal_number: int) -> None:
+        """Sends a signal."""
+        os.kill(self.pid, signal_number)
+
+    def wait(self) -> Outcome:
+        """How it ended; -n for a signal n that it did not handle."""
+        _, status = os.waitpid(self.pid, 0)
+        texts = {number: reader.finish().decode() for number, reader in self._readers.items()}
+        return Outcome(os.waitstatus_to_exitcode(status), texts.get(1, ""), texts.get(2, ""))
+
+
+class _Reader:
+    """Reads a descriptor to its end in a thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._chunks: list[bytes] = []
+        self._descriptor = descriptor
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            while chunk := os.read(self._descriptor, 65536):
+                self._chunks.append(chunk)
+        except OSError:  # Linux reports the end of a pseudo-terminal so
+            pass
+
+    @property
+    def so_far(self) -> bytes:
+        return b"".join(self._chunks)
+
+    def finish(self) -> bytes:
+        self._thread.join()
+        os.close(self._descriptor)
+        return self.so_far
+
+
+def on_terminal(arguments: Sequence[str], *, width: int, piped: bool = False, **variables: str) -> tuple[Outcome, str]:
+    """Runs in a fork on a pseudo-terminal; returns the outcome and all that the terminal was sent.
+
+    Args:
+        arguments: of the command line.
+        width: columns.
+        piped: whether stdout is a pipe; else it is the terminal too.
+        variables: environment variables.
+    """
+    leader, follower = os.openpty()
+    reader = _Reader(leader)
+    fork = Fork(
+        arguments,
+        stdout=None if piped else follower,
+        stderr=follower,
+        variables={"COLUMNS": str(width), "LINES": "30"} | variables,
+    )
+    os.close(follower)
+    outcome = fork.wait()
+    return outcome, reader.finish().decode().replace("\r\n", "\n")
+
+
+def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path | None) -> None:
+    """In the fork: behaves like a fresh process from here on, and ends it."""
+    code = 99
+    try:
+        os.environ.clear()
+        os.environ.update(variables)
+        if folder is not None:
+            os.chdir(folder)
+        sys.argv = ["specdec", *arguments]
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", line_buffering=os.isatty(1))
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", write_through=True)
+        Captioner.load = load_mini  # type: ignore[assignment, method-assign]
+        code = exit_code()
+        sys.stdout.flush()
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)

@@ -1,0 +1,266 @@
+"""`specdec caption`: what goes where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.captioner import Captioner
+from specdec_cli.cli import job as job_module
+from specdec_cli.errors import CheckpointError, SpecdecError
+from specdec_cli.run import Run
+from specdec_cli.transcript import json_schema, read_transcripts
+from tests.cli.conftest import Specdec
+from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice
+
+
+def one(**settings: object) -> str:
+    return captioner(**settings).run_samples(voice(0, 1.0)).finish().caption or ""
+
+
+def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", recordings[0])
+    assert (outcome.code, outcome.out) == (0, captioner().caption(recordings[0]).caption + "\n")
+    assert recordings[0] in outcome.err
+    assert "tokens" in outcome.err
+    assert "\x1b" not in outcome.err
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_json_is_one_valid_transcript_a_line_and_nothing_else(
+    specdec: Specdec, recordings: list[str], mode: str, language: str
+) -> None:
+    outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings)
+    assert outcome.code == 0
+    values = [json.loads(line) for line in outcome.lines]
+    assert [value["file"] for value in values] == recordings
+    for value in values:
+        jsonschema.Draft202012Validator(json_schema()).validate(value)
+        assert (value["mode"], value["language"]) == (mode, language)
+    if language == "zh":
+        assert values[0]["caption"] in outcome.out
+        assert "\\u" not in outcome.out
+
+
+def test_several_files_are_labelled(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "-q", *recordings)
+    labels, captions = zip(*(line.split("\t") for line in outcome.lines), strict=True)
+    assert list(labels) == recordings
+    assert all(captions)
+    assert outcome.err == ""
+
+
+def test_one_broken_file_costs_no_other(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
+    broken.write_bytes(b"RIFF" + bytes(100))
+    outcome = specdec("caption", "-q", recordings[0], broken, recordings[1], "-o", output)
+    assert outcome.code == 1
+    assert [line.split("\t")[0] for line in outcome.lines] == recordings[:2]
+    assert outcome.err.startswith(f"error: {broken}")
+    assert outcome.err.count("error:") == 1
+    first, error, last = read_transcripts(output)
+    assert (first.file, error.file, last.file) == (recordings[0], str(broken), recordings[1])
+    assert error.error is not None
+    assert error.error.type == "AudioDecodeError"
+    assert (first.error, last.error) == (None, None)
+
+
+def test_json_has_error_lines_too(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "--json", "-q", "missing.wav", recordings[0])
+    errors = [json.loads(line).get("error") for line in outcome.lines]
+    assert outcome.code == 1
+    assert errors[0]["type"] == "AudioNotFoundError"
+    assert errors[1] is None
+    alone = specdec("caption", "--json", "-q", "missing.wav")
+    assert json.loads(alone.out)["error"]["type"] == "AudioNotFoundError"
+
+
+def test_files_that_cannot_be_opened_are_refused_before_loading(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
+    for names in (["missing.wav"], ["missing.wav", str(tmp_path)], ["n" * 300], ["missing.wav"] * 2, [""]):
+        outcome = specdec("caption", *names)
+        assert outcome.code == 1
+        assert outcome.err.count("error: ") == len(set(names))
+        assert "loading" not in outcome.err
+
+
+def test_output_appends(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    specdec("caption", "-q", recordings[0], "--output", output)
+    before = output.read_bytes()
+    output.write_bytes(before.rstrip(b"\n"))
+    specdec("caption", "-q", recordings[1], f"--output={output}")
+    assert output.read_bytes().startswith(before)
+    assert [transcript.file for transcript in read_transcripts(output)] == recordings[:2]
+
+
+def test_json_and_output_hold_the_same_lines(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    outcome = specdec("caption", "--json", "-o", output, *recordings)
+    assert output.read_text("utf-8") == outcome.out
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_loading(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
+    before = Path(recordings[1]).read_bytes()
+    cases = {
+        tmp_path / "no" / "out.jsonl": (1, "mkdir -p"),
+        tmp_path: (1, "cannot be written"),
+        Path(recordings[1]): (1, "something else than transcripts"),
+        Path(recordings[0]): (2, "is one of the recordings"),
+        Path("-"): (2, "--json"),
+    }
+    for output, (code, message) in cases.items():
+        outcome = specdec("caption", recordings[0], "-o", output)
+        assert (outcome.code, outcome.out) == (code, "")
+        assert message in outcome.err
+        assert outcome.err.count("error: ") == 1
+    assert Path(recordings[1]).read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_fills_up_ends_the_run_with_one_error(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "-q", *recordings, "-o", "/dev/full")
+    assert outcome.code == 1
+    assert len(outcome.lines) == 1  # the caption that could not be recorded is not lost
+    assert outcome.err.count("error: ") == 1
+    assert "No space left" in outcome.err
+
+
+def test_quiet_says_nothing_but_captions(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "--quiet", recordings[0])
+    assert (outcome.err, len(outcome.lines)) == ("", 1)
+
+
+def test_no_live_shows_rounds_as_lines(specdec: Specdec, recordings: list[str]) -> None:
+    plain, rows = specdec("caption", recordings[0]), specdec("caption", "--no-live", recordings[0])
+    assert rows.out == plain.out
+    assert len(rows.err.splitlines()) > len(plain.err.splitlines())
+    assert "\x1b" not in rows.err
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_traceback_comes_with_debug_only(specdec: Specdec, recordings: list[str], debug: bool) -> None:
+    flag = ["--debug"] * debug
+    for outcome in (
+        specdec("caption", *flag, "missing.wav"),
+        specdec("caption", *flag, "missing.wav", recordings[0]),
+        specdec("caption", *flag, "-k", "0", recordings[0]),
+        specdec("caption", *flag, "-o", "/nowhere/x.jsonl", recordings[0]),
+    ):
+        assert outcome.code in (1, 2)
+        assert ("Traceback (most recent call last)" in outcome.err) == debug
+        assert "error: " in outcome.err
+
+
+def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.__iter__
+
+    def break_on_second(self: Run):  # type: ignore[no-untyped-def]
+        if self.clip.file == recordings[1]:
+            raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB")
+        return run(self)
+
+    monkeypatch.setattr(Run, "__iter__", break_on_second)
+    output = tmp_path / "out.jsonl"
+    outcome = specdec("caption", "-q", *recordings, "-o", output)
+    assert outcome.code == 1
+    assert [t.error and t.error.type for t in read_transcripts(output)] == [None, "UnexpectedError", None]
+    assert "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB" in outcome.err
+    assert "--segment" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert "RuntimeError" in specdec("caption", "-q", "--debug", *recordings).err.split("Traceback")[1]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a bug"), OSError(28, "No space left on device"), MemoryError(), KeyError("x")], ids=repr
+)
+def test_what_nobody_foresaw_outside_a_file_is_an_error_without_traceback(
+    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def load(*_: object, **__: object) -> Captioner:
+        raise error
+
+    monkeypatch.setattr(Captioner, "load", load)
+    outcome = specdec("caption", recordings[0])
+    assert outcome.code == 1
+    assert f"error: {type(error).__name__}" in outcome.err
+    assert "\nhint: " in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_models_that_cannot_be_loaded_end_with_1(
+    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object, **__: object) -> Captioner:
+        raise CheckpointError("x holds no *.safetensors file", hint="Download it.")
+
+    monkeypatch.setattr(Captioner, "load", load)
+    outcome = specdec("caption", recordings[0])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.endswith("error: x holds no *.safetensors file\nhint: Download it.\n")
+
+
+@pytest.fixture(scope="module")
+def long_recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """48 s: a voice, 16 s of silence, a voice."""
+    path = tmp_path_factory.mktemp("long") / "long.wav"
+    part = voice(3, 16.0)
+    soundfile.write(path, np.concatenate([part, np.zeros_like(part), part]), RATE)
+    return str(path)
+
+
+def test_segments_give_one_line_each_and_silence_an_error_line(
+    specdec: Specdec, long_recording: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    outcome = specdec("caption", "-q", "--segment", "8", long_recording, "-o", output)
+    transcripts = list(read_transcripts(output))
+    assert outcome.code == 1
+    assert len(outcome.lines) == 4
+    assert [(t.start_s, t.end_s) for t in transcripts] == [(8.0 * i, 8.0 * i + 8) for i in range(6)]
+    assert [t.error.type if t.error else None for t in transcripts] == [
+        None, None, "AudioContentError", "AudioContentError", None, None,
+    ]  # fmt: skip
+    assert {t.duration_s for t in transcripts} == {8.0}
+    assert len({t.sha256 for t in transcripts}) == 1
+    assert transcripts[0].caption == transcripts[4].caption
+    assert outcome.err.count("silent from") == 2
+
+
+def test_a_recording_beyond_the_window_is_refused_with_both_lengths(specdec: Specdec, long_recording: str) -> None:
+    outcome = specdec("caption", "-q", long_recording)
+    assert (outcome.code, outcome.out) == (1, "")
+    for name in ("48.00 s", f"{WINDOW_S} s", "--segment"):
+        assert name in outcome.err
+    longer = specdec("caption", "-q", "--segment", str(WINDOW_S + 1), long_recording)
+    assert longer.code == 2
+    assert f"{WINDOW_S + 1} s" in longer.err
+    assert f"{WINDOW_S} s" in longer.err
+
+
+def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -> None:
+    whole = specdec("caption", "-q", recordings[0], "-l", "en", "--mode", "cloud").out.strip()
+    word = whole.split()[3]
+    assert specdec("caption", "-q", recordings[0], "-l", "en", "--mode", "cloud", "--stop", word).out.strip() == (
+        whole[: whole.index(word)].rstrip()
+    )
+    short = json.loads(specdec("caption", "--json", recordings[0], "--max-new-tokens", "7").out)
+    assert (short["totals"]["tokens"], short["finish_reason"]) == (7, "max_tokens")
+
+
+def test_the_job_passes_typed_errors_on_as_they_are() -> None:
+    error = SpecdecError("as it is")
+    assert job_module._known(error) is error

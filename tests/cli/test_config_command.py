@@ -1,0 +1,68 @@
+"""`specdec config`: what is in force and where it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.config import SETTINGS, load_config
+from tests.cli.conftest import Specdec
+
+
+@pytest.mark.parametrize("name", ["mini", "qwen2.5-omni"])
+def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp_path: Path, name: str) -> None:
+    valid = specdec("config", "validate", name)
+    assert (valid.code, valid.err) == (0, "")
+    assert valid.out.endswith(f"{name}.yaml: valid\n")
+    shown = specdec("config", "show", name, "--yaml", "--set", "decoding.k=9", "--set", "prompt.text=快吗：no?")
+    assert (shown.code, shown.err) == (0, "")
+    path = tmp_path / "shown.yaml"
+    path.write_text(shown.out, "utf-8")
+    expected = load_config(name, flags={"decoding.k": 9, "prompt.text": "快吗：no?"}, environ={}).config
+    assert load_config(path, environ={}).config == expected
+    assert specdec("config", "validate", path).out == f"{path}: valid\n"
+    assert specdec("config", "show", path, "--yaml").out == shown.out
+
+
+def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "2.5")
+    rows = {line.split()[0]: line.split()[1:] for line in specdec("config", "show", "--set", "decoding.k=9").lines}
+    assert set(rows) == set(SETTINGS)
+    assert rows["decoding.k"] == ["9", "flag", "--set"]
+    assert rows["gate.threshold"] == ["2.5", "SPECDEC_GATE__THRESHOLD"]
+    assert rows["decoding.mode"][1].startswith("mini.yaml:")
+
+
+def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
+    outcome = specdec("config", "show", "--set", "cloud=null", "--set", "decoding.mode=edge")
+    (row,) = (line.split() for line in outcome.lines if line.startswith("cloud"))
+    assert row[0] == "cloud"
+
+
+def test_the_default_is_what_the_variable_names(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert specdec("config", "validate").out.endswith("mini.yaml: valid\n")
+    monkeypatch.setenv("SPECDEC_CONFIG", "qwen2.5-omni")
+    assert specdec("config", "validate").out.endswith("qwen2.5-omni.yaml: valid\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [("decoding: {k: 0}\n", "decoding.k"), ("decodin: {k: 1}\n", "decoding"), ("decoding: {k: [\n", "wrong.yaml")],
+)
+def test_a_wrong_file_ends_with_2(specdec: Specdec, tmp_path: Path, content: str, named: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(content)
+    for command in ("validate", "show"):
+        outcome = specdec("config", command, path)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert named in outcome.err
+        assert str(path) in outcome.err
+
+
+def test_more_than_one_problem_is_told_at_once(specdec: Specdec, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("edge: {model: a/b}\ncloud: {model: a/c}\ndecoding: {k: 0, temperature: hot}\n")
+    error = specdec("config", "validate", path).err
+    assert "decoding.k" in error
+    assert "decoding.temperature" in error

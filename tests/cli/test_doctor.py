@@ -1,0 +1,166 @@
+"""`specdec doctor`: what is missing is a row that says fail, never a traceback."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from specdec_cli import doctor as doctor_module
+from specdec_cli.captioner import Captioner
+from specdec_cli.config import model_source
+from tests.cli.conftest import Specdec
+from tests.cli.harness import Outcome
+
+LOAD = Captioner.load
+
+
+def rows(outcome: Outcome) -> dict[str, tuple[str, str]]:
+    """Name of each check -> (outcome, detail)."""
+    found = {}
+    for line in outcome.lines:
+        parts = line.split(maxsplit=3)
+        if len(parts) >= 3 and parts[1] in ("ok", "warn", "fail"):
+            found[parts[2]] = (parts[1], parts[3] if len(parts) > 3 else "")
+    return found
+
+
+@pytest.fixture
+def really_loading(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> Specdec:
+    """`specdec` with the real loading of models."""
+    monkeypatch.setattr(Captioner, "load", LOAD)
+    return specdec
+
+
+def failing(outcome: Outcome) -> dict[str, str]:
+    """The checks that failed, once it is clear that the command says so."""
+    failed = {name: detail for name, (status, detail) in rows(outcome).items() if status == "fail"}
+    assert outcome.code == (1 if failed else 0)
+    assert "Traceback" not in outcome.out + outcome.err
+    return failed
+
+
+def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
+    outcome = really_loading("doctor")
+    assert failing(outcome) == {}
+    found = rows(outcome)
+    for name in ("python", "torch", "memory", "gpu", "libsndfile", "ffmpeg", "configuration", "edge", "cloud"):
+        assert found[name][0] in ("ok", "warn")
+    assert "tokens for 1 s" in found["caption"][1]
+    assert outcome.err == "loading PyTorch and the models ...\n"
+
+
+def test_quick_loads_no_model(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    outcome = specdec("doctor", "--quick")
+    assert failing(outcome) == {}
+    assert not {"edge", "cloud", "caption", "models"} & set(rows(outcome))
+
+
+def test_one_model_is_checked_where_the_mode_needs_one(really_loading: Specdec) -> None:
+    found = rows(really_loading("doctor", "--set", "decoding.mode=edge"))
+    assert "edge" in found
+    assert "cloud" not in found
+
+
+def test_a_missing_model_fails(really_loading: Specdec, tmp_path: Path) -> None:
+    outcome = really_loading("doctor", "--set", f"edge.model={tmp_path / 'gone'}")
+    assert list(failing(outcome)) == ["models"]
+    assert "gone" in failing(outcome)["models"]
+    assert outcome.lines[-1] == "1 problem."
+
+
+def test_a_hub_model_that_is_not_there_fails_offline(really_loading: Specdec) -> None:
+    failed = failing(really_loading("doctor", "--set", "edge.model=nobody/nothing-of-this-name"))
+    assert "nobody/nothing-of-this-name" in failed["models"]
+    assert "runtime.offline" in failed["models"]
+
+
+def _cut_weights(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+
+
+def _garble_header(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(b"\xff" * 200 + weights.read_bytes()[200:])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _cut_weights,
+        _garble_header,
+        lambda folder: (folder / "model.safetensors").write_bytes(b""),
+        lambda folder: (folder / "model.safetensors").unlink(),
+        lambda folder: (folder / "config.json").write_text("{"),
+        lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}'),
+        lambda folder: (folder / "config.json").write_text("[]"),
+        lambda folder: (folder / "config.json").unlink(),
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        lambda folder: (folder / "preprocessor_config.json").unlink(),
+        lambda folder: (folder / "chat_template.jinja").unlink(),
+        lambda folder: (folder / "chat_template.jinja").write_text("{% for"),
+        lambda folder: (folder / "chat_template.jinja").write_text("no placeholder"),
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint_fails(really_loading: Specdec, tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "edge"
+    shutil.copytree(model_source("package:mini/edge"), folder)
+    damage(folder)
+    outcome = really_loading("doctor", "--set", f"edge.model={folder}", "--set", "decoding.mode=edge")
+    failed = failing(outcome)
+    assert set(failed) in ({"models"}, {"caption"})
+    assert len("".join(failed.values())) < 600
+
+
+def test_a_wrong_configuration_ends_with_2(specdec: Specdec) -> None:
+    outcome = specdec("doctor", "--set", "decoding.k=0")
+    assert (outcome.code, outcome.out) == (2, "")
+
+
+@pytest.mark.parametrize("package", ["torch", "av", "safetensors", "psutil"])
+def test_an_absent_package_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == package:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(doctor_module, "version", version)
+    assert "not installed" in failing(specdec("doctor", "--quick"))[package]
+
+
+@pytest.mark.parametrize(("module", "check"), [("torch", "cpu"), ("psutil", "memory"), ("soundfile", "libsndfile")])
+def test_a_package_that_cannot_be_imported_fails(
+    specdec: Specdec, monkeypatch: pytest.MonkeyPatch, module: str, check: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert "cannot be loaded" in failing(specdec("doctor", "--quick"))[check]
+
+
+def test_a_library_that_breaks_while_models_load_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> Captioner:
+        raise ImportError("libcudart.so.13: cannot open shared object file")
+
+    monkeypatch.setattr(Captioner, "load", load)
+    assert "libcudart" in failing(specdec("doctor"))["models"]
+
+
+def test_without_pyav_the_rest_still_works(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    outcome = specdec("doctor", "--quick")
+    assert rows(outcome)["ffmpeg"][0] == "warn"
+    assert outcome.code == 0
+
+
+def test_another_version_than_the_tested_one_is_a_warning(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "version", lambda _: "1.0")
+    outcome = specdec("doctor", "--quick")
+    assert rows(outcome)["torch"][0] == "warn"
+    assert outcome.code == 0

@@ -1,0 +1,112 @@
+"""Help, version and configuration: quick, complete, and without PyTorch."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from specdec_cli import __version__
+from specdec_cli.cli.options import FLAG_NAMES
+from tests.cli.conftest import Specdec
+from tests.cli.harness import environment, process
+
+HEAVY = ("torch", "transformers", "tokenizers", "av", "soundfile", "scipy")
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    ["caption", "--help"],
+    ["config", "show"],
+    ["config", "show", "--yaml"],
+    ["config", "validate", "qwen2.5-omni"],
+    ["doctor", "--help"],
+    ["caption"],
+    ["caption", "-k", "0", "missing.wav"],
+    ["caption", "missing.wav"],
+]
+PROBE = f"""
+import resource, sys
+from specdec_cli.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+used = resource.getrusage(resource.RUSAGE_SELF)
+print([name for name in {HEAVY} if name in sys.modules], used.ru_utime + used.ru_stime, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_what_needs_no_model_loads_nothing_heavy_and_takes_no_second(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments], capture_output=True, env=environment(), check=True, text=True
+    )
+    loaded, _, seconds = done.stderr.splitlines()[-1].rpartition(" ")
+    assert loaded == "[]"
+    assert float(seconds) < 1.5  # CPU seconds; half a second on an idle machine
+
+
+def test_the_version_is_the_package_s(specdec: Specdec) -> None:
+    outcome = specdec("--version")
+    assert (outcome.code, outcome.out) == (0, f"specdec {__version__}\n")
+
+
+def test_help_is_there_for_every_command(specdec: Specdec) -> None:
+    listed = re.findall(r"^  ([a-z]+)  ", specdec("--help").out.split("Commands:")[1], re.MULTILINE)
+    assert {"caption", "config", "doctor"} <= set(listed)
+    for command in listed:
+        outcome = specdec(command, "--help")
+        assert outcome.code == 0
+        assert outcome.out.startswith(f"Usage: specdec {command}")
+        assert outcome.err == ""
+        assert max(map(len, outcome.lines)) <= 80
+    assert specdec("-h").out == specdec("--help").out
+
+
+def test_help_of_caption_names_every_flag(specdec: Specdec) -> None:
+    text = specdec("caption", "--help").out
+    for flag in (*FLAG_NAMES.values(), "--config", "--set", "--output", "--json", "--quiet", "--no-live", "--debug"):
+        assert re.search(rf"^  (-\w, )?{flag}\b", text, re.MULTILINE), flag
+
+
+def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:
+    outcome = specdec()
+    assert outcome.code == 2
+    assert "Usage: specdec" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["caption"], "FILE"),
+        (["caption", "--modes", "edge", "a.wav"], "--mode"),
+        (["caption", "-k", "many", "a.wav"], "-k"),
+        (["caption", "-k"], "-k"),
+        (["caption", "a.wav", "--threshold", "x"], "--threshold"),
+        (["captions", "a.wav"], "caption"),
+        (["config", "shows"], "show"),
+        (["--nothing"], "--nothing"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_and_named(specdec: Specdec, arguments: list[str], named: str) -> None:
+    outcome = specdec(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert named in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_python_m_is_the_command() -> None:
+    outcome = process("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"specdec {__version__}\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a shell")
+@pytest.mark.parametrize("command", ["--help", "caption --help", "config show", "config show --yaml"])
+def test_a_reader_that_leaves_is_no_accident(command: str) -> None:
+    script = f"{sys.executable} -m specdec_cli {command} | head -0"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, env=environment())
+    assert done.stderr == b""

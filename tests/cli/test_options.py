@@ -1,0 +1,155 @@
+"""Every flag reaches its setting, and wins over variables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.captioner import Captioner
+from specdec_cli.cli.options import FLAG_NAMES
+from specdec_cli.config import SETTINGS, Config
+from specdec_cli.errors import CheckpointError
+from tests.cli.conftest import Specdec
+
+SAMPLED = ["--temperature", "0.7"]
+FLAGS: list[tuple[list[str], str, object]] = [
+    (["--mode", "lossless"], "decoding.mode", "lossless"),
+    (["-k", "3"], "decoding.k", 3),
+    (["-k3"], "decoding.k", 3),
+    (["--gate", "margin"], "gate.name", "margin"),
+    (["--threshold", "0.25"], "gate.threshold", 0.25),
+    (["--accept", "rank"], "acceptance.rule", "rank"),
+    (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
+    (["--min-new-tokens", "4"], "decoding.min_new_tokens", 4),
+    (["--sentences", "2"], "decoding.sentences", 2),
+    (["--stop", "emotion"], "decoding.stop_strings", ("emotion",)),
+    (["--stop", "a", "--stop=，"], "decoding.stop_strings", ("a", "，")),
+    (SAMPLED, "decoding.temperature", 0.7),
+    ([*SAMPLED, "--top-p", "0.9"], "decoding.top_p", 0.9),
+    ([*SAMPLED, "--top-k", "20"], "decoding.top_k", 20),
+    ([*SAMPLED, "--seed", "7"], "decoding.seed", 7),
+    (["--repetition-penalty", "1.2"], "decoding.repetition_penalty", 1.2),
+    (["--no-repeat-ngram", "3"], "decoding.no_repeat_ngram", 3),
+    (["--language", "en"], "prompt.language", "en"),
+    (["-l", "en"], "prompt.language", "en"),
+    (["--style", "concise"], "prompt.style", "concise"),
+    (["--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
+    (["--segment", "10"], "audio.segment_s", 10.0),
+    (["--set", "decoding.k=3"], "decoding.k", 3),
+    (["--set=decoding.loop_period=0"], "decoding.loop_period", 0),
+    (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),
+    (["--set", "decoding.k=4", "--set", "decoding.k=6"], "decoding.k", 6),
+    (["--set", "prompt.text=a: b, c=d"], "prompt.text", "a: b, c=d"),
+    (["--set", "decoding.cloud_prefill=early"], "decoding.cloud_prefill", "early"),
+    (["--mode", "edge", "--set", "cloud=null"], "cloud", None),
+    (["--config", "mini", "-k", "2"], "decoding.k", 2),
+    (["-c", "qwen2.5-omni"], "edge.model", "Qwen/Qwen2.5-Omni-3B"),
+]
+
+
+def value_of(config: Config, name: str) -> object:
+    section, _, field = name.partition(".")
+    return getattr(getattr(config, section), field) if field else getattr(config, section)
+
+
+@pytest.fixture
+def config_of(monkeypatch: pytest.MonkeyPatch, specdec: Specdec, recordings: list[str]) -> Callable[..., Config]:
+    """The configuration that the models would be loaded with."""
+
+    def run(*arguments: str) -> Config:
+        loaded: list[Config] = []
+
+        def load(config: Config, **_: object) -> Captioner:
+            loaded.append(config)
+            raise CheckpointError("far enough")
+
+        monkeypatch.setattr(Captioner, "load", load)
+        outcome = specdec("caption", *arguments, recordings[0])
+        assert (outcome.code, outcome.err.splitlines()[-1]) == (1, "error: far enough"), outcome.err
+        (config,) = loaded
+        return config
+
+    return run
+
+
+@pytest.mark.parametrize(("arguments", "name", "value"), FLAGS, ids=[" ".join(flag) for flag, _, _ in FLAGS])
+def test_a_flag_reaches_its_setting(
+    config_of: Callable[..., Config], arguments: list[str], name: str, value: object
+) -> None:
+    assert value_of(config_of(*arguments), name) == value
+
+
+def test_every_flag_is_tried_and_sets_what_exists() -> None:
+    tried = {argument[:2] if argument.startswith("-k") else argument for flags, _, _ in FLAGS for argument in flags}
+    tried = {argument.partition("=")[0] for argument in tried}
+    assert set(FLAG_NAMES.values()) <= tried
+    assert set(FLAG_NAMES) <= set(SETTINGS)
+
+
+def test_flags_may_stand_behind_the_files(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", recordings[0], "-q", "--mode", "edge", recordings[1])
+    assert (outcome.code, len(outcome.lines)) == (0, 2)
+
+
+def test_a_file_whose_name_looks_like_a_flag_goes_behind_two_dashes(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "--json").write_bytes(Path(recordings[0]).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    outcome = specdec("caption", "-q", "--", "--json")
+    assert (outcome.code, len(outcome.lines)) == (0, 1)
+
+
+def test_variables_reach_their_settings_and_flags_win(
+    config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEC_DECODING__K", "7")
+    monkeypatch.setenv("SPECDEC_PROMPT__LANGUAGE", "en")
+    config = config_of()
+    assert (config.decoding.k, config.prompt.language) == (7, "en")
+    assert config_of("-k", "2").decoding.k == 2
+    monkeypatch.setenv("SPECDEC_CONFIG", "qwen2.5-omni")
+    assert config_of().edge.model == "Qwen/Qwen2.5-Omni-3B"
+    assert config_of("-c", "mini").edge.model == "package:mini/edge"
+
+
+def test_a_wrong_variable_is_named(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_DECODING__K", "many")
+    outcome = specdec("caption", "a.wav")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: SPECDEC_DECODING__K: decoding.k must be")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["-k", "0"], ["-k", "decoding.k", "0"]),
+        (["-k", "65"], ["-k", "64", "65"]),
+        (["--mode", "hybird"], ["--mode", "hybrid"]),
+        (["--mode", "lossless", "--accept", "rank"], ["lossless", "--mode", "rank", "--accept"]),
+        (["--mode", "edge", "--threshold", "2"], ["--threshold", "edge", "--mode"]),
+        (["--top-p", "0.9"], ["--top-p", "temperature"]),
+        (["--threshold", "nan"], ["--threshold"]),
+        (["--segment", "0.01"], ["--segment"]),
+        (["--min-new-tokens", "9", "--max-new-tokens", "8"], ["--min-new-tokens", "--max-new-tokens"]),
+        (["--style", "concise", "--prompt", "mine"], ["--style", "--prompt"]),
+        (["--set", "decoding.kk=3"], ["decoding.kk", "decoding.k"]),
+        (["--set", "k"], ["name=value"]),
+        (["--config", "mini2"], ["mini2", "mini"]),
+        (["--prompt", "\udcff"], ["--prompt", "Unicode"]),
+    ],
+    ids=repr,
+)
+def test_a_setting_that_makes_no_sense_is_refused_with_all_its_names(
+    specdec: Specdec, arguments: list[str], names: list[str]
+) -> None:
+    outcome = specdec("caption", *arguments, "a.wav")
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert "\nhint: " in outcome.err
+    for name in names:
+        assert name in outcome.err
+    assert "Traceback" not in outcome.err

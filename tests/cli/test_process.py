@@ -1,0 +1,198 @@
+"""Real pipes, signals and terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.transcript import Transcript, read_transcripts
+from tests.cli.harness import Fork, environment, on_terminal, process
+from tests.console.screens import COLOUR, ESCAPE
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+FILES = 60
+
+
+def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[str]) -> None:
+    outcome = process("caption", recordings[0], recordings[1], "--json")
+    assert outcome.code == 0, outcome.err
+    transcripts = [Transcript.model_validate_json(line) for line in outcome.lines]
+    assert [t.file for t in transcripts] == recordings[:2]
+    assert transcripts[0].timing.load_s
+    assert transcripts[0].models.edge
+    assert transcripts[0].models.edge.name == "package:mini/edge"
+    assert re.search(r"^loading edge: .*\nloading cloud: ", outcome.err, re.MULTILINE)
+    assert "Warning" not in outcome.err
+
+
+def test_a_fork_behaves_as_a_process(recordings: list[str]) -> None:
+    outcome = Fork(["caption", recordings[0]]).wait()
+    assert outcome.code == 0
+    assert len(outcome.lines) == 1
+    assert "\x1b" not in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"], ["-q"]], ids=repr)
+def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], flags: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    fork = Fork(["caption", *flags, *recordings], stdout=writing)
+    os.close(writing)
+    outcome = fork.wait()
+    assert outcome.code == 141
+    assert "Traceback" not in outcome.err
+    assert "Error" not in outcome.err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("command", "code"), [("config show", 0), ("config show missing", 2), ("caption missing", 1)])
+def test_closed_streams_are_no_accident(command: str, code: int, closed: str) -> None:
+    script = f"{sys.executable} -m specdec_cli {command} {closed}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, env=environment())
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_file_never_takes_the_place_of_a_closed_stream() -> None:
+    code = "import os; from specdec_cli.cli import app; app._open_standard_streams(); os._exit(os.open('/', 0))"
+    done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" <&- >&- 2>&-'], env=environment())
+    assert done.returncode >= 3
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["caption", "show"])
+def test_a_stdout_without_room_is_one_error(recordings: list[str], command: str) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    arguments = ["caption", "-q", *recordings] if command == "caption" else ["config", "show"]
+    outcome = Fork(arguments, stdout=full).wait()
+    os.close(full)
+    assert outcome.code == 1
+    assert "Traceback" not in outcome.err
+    assert outcome.err.count("error: ") == 1
+    assert "No space left" in outcome.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
+    recordings: list[str], tmp_path: Path, number: int, code: int
+) -> None:
+    output = tmp_path / "out.jsonl"
+    fork = Fork(["caption", "-o", str(output), *(recordings * FILES)])
+    deadline = time.monotonic() + 30
+    while not output.exists() or output.read_bytes().count(b"\n") < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    fork.send(number)
+    outcome = fork.wait()
+    assert outcome.code == code
+    assert "Traceback" not in outcome.err
+    transcripts = list(read_transcripts(output))
+    assert 3 <= len(transcripts) < FILES * len(recordings)
+    assert output.read_bytes().endswith(b"\n")
+    assert all(t.caption for t in transcripts)
+    assert 0 <= len(outcome.lines) - len(transcripts) <= 1
+    counted = re.search(r"(\d+) captioned, 0 failed\n$", outcome.err)
+    assert counted
+    assert 0 <= len(transcripts) - int(counted[1]) <= 1
+
+
+def screen_rows(shown: str) -> list[str]:
+    """What was printed and stays, without the redrawn region: rows as the terminal's scroll-back has them."""
+    return [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(recordings: list[str], width: int) -> None:
+    outcome, shown = on_terminal(["caption", recordings[0], "-l", "en", "--gate", "always"], width=width)
+    assert outcome.code == 0
+    assert shown.count(HIDE) == shown.count(SHOW) > 0
+    assert shown.rindex(SHOW) > shown.rindex(HIDE)
+    assert COLOUR.search(shown)
+    assert "drafting" in shown
+    rows = screen_rows(shown)
+    assert max(len(row) for row in rows) <= width
+    numbered = [row for row in rows if re.match(r" +\d+  ", row)]
+    assert len(numbered) >= 3
+    after = " ".join(ESCAPE.sub("", shown[shown.rindex(SHOW) :]).split())
+    piped = Fork(["caption", "-q", recordings[0], "-l", "en", "--gate", "always"]).wait().out.strip()
+    assert after.count(piped) == 1  # the finished caption is shown, once
+
+
+def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(recordings: list[str]) -> None:
+    outcome, shown = on_terminal(["caption", recordings[0]], width=100, piped=True)
+    assert (outcome.code, len(outcome.lines)) == (0, 1)
+    assert "\x1b" not in outcome.out
+    assert HIDE in shown
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables"), [(["--no-live"], {}), (["--debug"], {}), ([], {"TERM": "dumb"}), ([], {"CI": "true"})]
+)
+def test_nothing_is_redrawn_where_it_may_not_be(
+    recordings: list[str], flags: list[str], variables: dict[str, str]
+) -> None:
+    outcome, shown = on_terminal(["caption", *flags, recordings[0]], width=100, **variables)
+    assert outcome.code == 0
+    assert HIDE not in shown
+    assert "\x1b[2K" not in shown
+
+
+def test_no_color_is_respected(recordings: list[str]) -> None:
+    _, shown = on_terminal(["caption", recordings[0]], width=100, NO_COLOR="1")
+    assert not COLOUR.search(shown)
+    assert HIDE in shown
+
+
+def test_quiet_on_a_terminal_is_the_caption_alone(recordings: list[str]) -> None:
+    outcome, shown = on_terminal(["caption", "-q", recordings[0]], width=100)
+    assert (outcome.code, len(shown.splitlines())) == (0, 1)
+    assert "\x1b" not in shown
+
+
+def test_json_on_a_terminal_is_one_object(recordings: list[str]) -> None:
+    _, shown = on_terminal(["caption", "--json", recordings[0]], width=100)
+    assert json.loads(shown)["caption"]
+
+
+def test_an_error_in_the_live_view_gives_the_terminal_back(recordings: list[str], tmp_path: Path) -> None:
+    (tmp_path / "broken.wav").write_bytes(b"RIFF")
+    outcome, shown = on_terminal(["caption", str(tmp_path / "broken.wav"), recordings[0]], width=80)
+    assert outcome.code == 1
+    assert shown.count(HIDE) == shown.count(SHOW)
+    assert "error:" in shown
+    assert "1 failed" in ESCAPE.sub("", shown)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
+    leader, follower = os.openpty()
+    output = tmp_path / "out.jsonl"
+    fork = Fork(["caption", "-o", str(output), *(recordings * FILES)], stdout=follower, stderr=follower)
+    shown = b""
+    while not output.exists():
+        shown += os.read(leader, 65536)
+    fork.send(number)
+    os.close(follower)
+    try:
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    except OSError:
+        pass
+    outcome = fork.wait()
+    os.close(leader)
+    assert outcome.code == 128 + number
+    text = shown.decode(errors="replace")
+    assert text.rindex(SHOW) > text.rindex(HIDE)
+    assert "Traceback" not in text
