@@ -45,7 +45,7 @@ class TableModel(AudioLanguageModel):
         self.tokenizer: Any = Letters(len(table))
         self.vocab_size = len(table)
         self.eos_ids, self.placeholder_ids = (EOS,), ()
-        self.sampling_rate, self.window_s, self.layers = 16000, 30.0, 1
+        self.sampling_rate, self.window_s, self.layers, self.context = 16000, 30.0, 1, 4096
         self.fed: list[tuple[int, int]] = []  # (position, token id), in order
 
     @classmethod

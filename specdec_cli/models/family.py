@@ -88,6 +88,7 @@ class AudioLanguageModel(ABC):
         sampling_rate: Hz, of the waveform it takes.
         window_s: longest recording that it takes, seconds.
         layers: number of decoder layers.
+        context: positions that it was made for, prompt and text together.
     """
 
     name: str
@@ -100,6 +101,7 @@ class AudioLanguageModel(ABC):
     sampling_rate: int
     window_s: float
     layers: int
+    context: int
 
     @classmethod
     @abstractmethod

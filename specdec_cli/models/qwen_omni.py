@@ -57,6 +57,7 @@ class QwenOmniThinker(AudioLanguageModel):
         self.dtype = module.dtype
         self.vocab_size = int(text_config.vocab_size)
         self.layers = int(text_config.num_hidden_layers)
+        self.context = int(text_config.max_position_embeddings)
         self.sampling_rate = int(extractor.sampling_rate)
         self.window_s = extractor.n_samples / extractor.sampling_rate
         self._hop = int(extractor.hop_length)

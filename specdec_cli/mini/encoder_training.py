@@ -1,0 +1,202 @@
+"""Fine-tuning of the audio tower: emotion and prosody from an attentive-pooling head, end to end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
+
+from specdec_cli.mini.augment import Example, Plan, Pool, draw_example
+from specdec_cli.mini.corpus import Waveform
+from specdec_cli.mini.features import log_mel
+from specdec_cli.mini.labels import ATTRIBUTES, CLASSES, classify
+from specdec_cli.mini.state import Average, load_state, save_state
+from specdec_cli.mini.tower import encode, pad_mels
+
+PROSODY_WEIGHT: Final = 0.15
+CHUNK: Final = 4
+"""Batches drawn at once and sorted by length, so that little of a batch is padding."""
+
+
+ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, longest_s=5.0, cut_s=3.2)
+"""Short clips: the tower's cost grows with length, and emotion shows within a few seconds."""
+
+
+@dataclass(frozen=True)
+class EncoderRecipe:
+    """Hyperparameters of the fine-tuning."""
+
+    steps: int = 450
+    batch: int = 24
+    tower_rate: float = 2e-4
+    head_rate: float = 1e-3
+    layer_decay: float = 0.85
+    weight_decay: float = 0.05
+    warm_up: int = 60
+    frozen_layers: int = 2
+    smoothing: float = 0.1
+    average: float = 0.995
+    save_every: int = 50
+    seed: int = 7
+
+
+class AttributeHead(nn.Module):
+    """Attentive pooling (mean and deviation under `queries` learned weightings), then one linear layer of logits."""
+
+    def __init__(self, width: int = 512, queries: int = 8) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.queries = nn.Linear(width, queries)
+        self.dropout = nn.Dropout(0.3)
+        self.classify = nn.Linear(2 * queries * width, sum(len(CLASSES[name]) for name in ATTRIBUTES))
+
+    def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> dict[str, torch.Tensor]:
+        """`states` (batch, frames, width) and valid `lengths` (batch,) -> logits (batch, classes) by attribute."""
+        normed = self.norm(states)
+        outside = torch.arange(states.shape[1]) >= lengths[:, None]
+        scores = self.queries(normed).masked_fill(outside[..., None], -1e4).softmax(dim=1).transpose(1, 2)
+        mean = scores @ normed
+        deviation = (scores @ normed.square() - mean.square()).clamp_min(1e-5).sqrt()
+        logits = self.classify(self.dropout(torch.cat([mean, deviation], dim=-1).flatten(1)))
+        parts = logits.split([len(CLASSES[name]) for name in ATTRIBUTES], dim=-1)
+        return dict(zip(ATTRIBUTES, parts, strict=True))
+
+
+def batches(
+    seed: int, first: int, batch: int, pool: Pool, read: Callable[[str], Waveform], plan: Plan
+) -> Iterator[list[tuple[torch.Tensor, Example]]]:
+    """Endless batches of (features, example) from number `first` on; a batch depends on `seed` and number only."""
+    chunk = first // CHUNK
+    while True:
+        rng = np.random.default_rng([seed, chunk])
+        drawn = [draw_example(rng, pool, read, plan) for _ in range(CHUNK * batch)]
+        drawn.sort(key=lambda example: len(example.waveform))
+        order = rng.permutation(CHUNK)
+        for place in range(first % CHUNK if chunk == first // CHUNK else 0, CHUNK):
+            part = drawn[order[place] * batch : (order[place] + 1) * batch]
+            masks = np.random.default_rng([seed, chunk, place])
+            yield [(_mask(masks, log_mel(example.waveform)), example) for example in part]
+        chunk += 1
+
+
+def _mask(rng: np.random.Generator, mel: torch.Tensor) -> torch.Tensor:
+    """Two bands of up to 8 mel bins and up to two stretches of up to 10% of the time, set to the clip's minimum."""
+    low = mel.min()
+    for _ in range(2):
+        width, start = int(rng.integers(0, 9)), int(rng.integers(0, 72))
+        mel[start : start + width] = low
+    for _ in range(int(rng.integers(0, 3))):
+        width = int(rng.uniform(0.0, 0.10) * mel.shape[1])
+        start = int(rng.integers(0, mel.shape[1] - width))
+        mel[:, start : start + width] = low
+    return mel
+
+
+def attribute_loss(
+    logits: dict[str, torch.Tensor], examples: Sequence[Example], smoothing: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(emotion loss, mean prosody loss) of a batch; unknown attributes do not count."""
+    names = CLASSES["emotion"]
+    target = torch.tensor([[example.emotion.get(name, 0.0) for name in names] for example in examples])
+    weight = torch.tensor([example.emotion_weight if example.emotion else 0.0 for example in examples])
+    smooth = target * (1.0 - smoothing) + smoothing / len(names)
+    per_clip = -(smooth * logits["emotion"].float().log_softmax(dim=-1)).sum(dim=-1)
+    emotion = (per_clip * weight).sum() / weight.sum().clamp_min(1.0)
+    classes = [classify(example.measures) for example in examples]
+    losses = []
+    for name in ATTRIBUTES[:-1]:
+        index = torch.tensor([CLASSES[name].index(found[name]) if name in found else -100 for found in classes])
+        if bool((index >= 0).any()):
+            losses.append(functional.cross_entropy(logits[name].float(), index, label_smoothing=smoothing))
+    return emotion, torch.stack(losses).sum()
+
+
+def parameter_groups(tower: Qwen2_5OmniAudioEncoder, head: nn.Module, recipe: EncoderRecipe) -> list[dict[str, object]]:
+    """Learning rates that fall with depth from the top layer; frozen layers, convolutions and `proj` are left out."""
+    count = len(tower.layers)
+    groups: list[dict[str, object]] = [{"params": list(head.parameters()), "lr": recipe.head_rate}]
+    for index in range(recipe.frozen_layers, count):
+        rate = recipe.tower_rate * recipe.layer_decay ** (count - 1 - index)
+        groups.append({"params": list(tower.layers[index].parameters()), "lr": rate})
+    return groups
+
+
+def fine_tune(
+    tower: Qwen2_5OmniAudioEncoder,
+    pool: Pool,
+    read: Callable[[str], Waveform],
+    recipe: EncoderRecipe,
+    state_path: Path,
+    report: Callable[[int, dict[str, float]], None],
+    plan: Plan | None = None,
+) -> AttributeHead:
+    """Train `tower` in place and return its head, both with averaged weights. Resumes from `state_path`."""
+    plan = plan or ENCODER_PLAN
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        head = AttributeHead()
+    model = nn.ModuleDict({"tower": tower, "head": head})
+    optimiser = torch.optim.AdamW(
+        parameter_groups(tower, head, recipe), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: warm_cosine(step, recipe.warm_up, recipe.steps)
+    )
+    average = Average(model.state_dict(), recipe.average)
+    first = 0
+    if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
+        model.load_state_dict(state["model"])
+        optimiser.load_state_dict(state["optimiser"])
+        schedule.load_state_dict(state["schedule"])
+        average.values = state["average"]
+        first = int(state["step"])
+    source = batches(recipe.seed, first, recipe.batch, pool, read, plan)
+    model.train()
+    for step in range(first, recipe.steps):
+        examples = next(source)
+        with torch.random.fork_rng():
+            torch.manual_seed(recipe.seed * 1_000_003 + step)
+            mels, lengths = pad_mels([mel for mel, _ in examples])
+            with torch.autocast("cpu", torch.bfloat16):
+                states, valid = encode(tower, mels, lengths, recipe.frozen_layers)
+            emotion, prosody = attribute_loss(
+                head(states.float(), valid), [example for _, example in examples], recipe.smoothing
+            )
+            torch.autograd.backward(emotion + PROSODY_WEIGHT * prosody)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad(set_to_none=True)
+        average.update(model.state_dict(), step)
+        report(step + 1, {"emotion": float(emotion.detach()), "prosody": float(prosody.detach())})
+        if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
+            save_state(
+                state_path,
+                {
+                    "step": step + 1,
+                    "recipe": asdict(recipe),
+                    "model": model.state_dict(),
+                    "optimiser": optimiser.state_dict(),
+                    "schedule": schedule.state_dict(),
+                    "average": average.values,
+                },
+            )
+    model.load_state_dict(average.values)
+    model.eval()
+    return head
+
+
+def warm_cosine(step: int, warm_up: int, steps: int) -> float:
+    """Linear warm-up, then a cosine down to 0.02 at `steps`."""
+    if step < warm_up:
+        return (step + 1) / warm_up
+    progress = min(1.0, (step - warm_up) / max(1, steps - warm_up))
+    return 0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * progress))

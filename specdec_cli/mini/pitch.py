@@ -1,0 +1,74 @@
+"""F0 tracking by autocorrelation with a best path (Boersma 1993, with Praat's default costs)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.mini.corpus import SAMPLE_RATE, Waveform
+from specdec_cli.mini.measure import FRAME
+
+F0_RANGE_HZ: Final = (65.0, 600.0)
+VOICING_THRESHOLD: Final = 0.45
+SILENCE_THRESHOLD: Final = 0.03
+OCTAVE_COST: Final = 0.01
+OCTAVE_JUMP_COST: Final = 0.35
+VOICING_CHANGE_COST: Final = 0.14
+CANDIDATES: Final = 6
+Array = npt.NDArray[np.float64]
+
+
+def f0_track(waveform: Waveform) -> Array:
+    """F0 in Hz of the voiced frames, from 46 ms windows every 10 ms."""
+    width, size = int(0.046 * SAMPLE_RATE), 2048
+    if len(waveform) <= width:
+        return np.zeros(0)
+    window = np.hanning(width)
+    starts = np.arange(0, len(waveform) - width, FRAME)
+    frames = waveform[starts[:, None] + np.arange(width)].astype(np.float64)
+    frames = (frames - frames.mean(axis=1, keepdims=True)) * window
+    lags = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]))
+    correlation = np.fft.irfft(np.square(np.abs(np.fft.rfft(frames, n=size))), n=size)
+    shape = np.fft.irfft(np.square(np.abs(np.fft.rfft(window, n=size))), n=size)
+    strength = correlation[:, lags] / np.maximum(correlation[:, :1], 1e-12) / (shape[lags] / shape[0])
+    peaks = np.abs(frames).max(axis=1)
+    return _best_path(strength, SAMPLE_RATE / lags, peaks / max(float(peaks.max()), 1e-9))
+
+
+def _best_path(strength: Array, frequencies: Array, loudness: Array) -> Array:
+    """Viterbi over the strongest local maxima of `strength` (frames, lags) and an unvoiced state; voiced F0 in Hz."""
+    inner = strength[:, 1:-1]
+    is_peak = (inner >= strength[:, :-2]) & (inner > strength[:, 2:])
+    octaves = np.log2(frequencies)
+    scored = np.where(is_peak, inner + OCTAVE_COST * (octaves[1:-1] - octaves[-1]), -1.0)
+    order = np.argsort(-scored, axis=1)[:, :CANDIDATES]
+    voiced = np.take_along_axis(scored, order, axis=1)
+    unvoiced = VOICING_THRESHOLD + np.maximum(0.0, 2.0 - loudness / (SILENCE_THRESHOLD / (1.0 + VOICING_THRESHOLD)))
+    local = np.concatenate([unvoiced[:, None], voiced], axis=1)
+    position = np.concatenate([np.zeros((len(order), 1)), octaves[1:-1][order]], axis=1)
+    is_voiced = np.arange(CANDIDATES + 1) > 0
+    change = VOICING_CHANGE_COST * (is_voiced[:, None] != is_voiced[None])
+    both = is_voiced[:, None] & is_voiced[None]
+    total, back = local[0], np.zeros(local.shape, dtype=np.intp)
+    for frame in range(1, len(local)):
+        jump = OCTAVE_JUMP_COST * np.abs(position[frame][:, None] - position[frame - 1][None])
+        score = total[None] - np.where(both, jump, change)
+        back[frame] = score.argmax(axis=1)
+        total = score.max(axis=1) + local[frame]
+    state = int(total.argmax())
+    path = np.zeros(len(local), dtype=np.intp)
+    for frame in range(len(local) - 1, -1, -1):
+        path[frame] = state
+        state = int(back[frame, state])
+    chosen = position[np.arange(len(path)), path]
+    return np.asarray(np.exp2(chosen[path > 0]), dtype=np.float64)
+
+
+def f0_median_and_range(track: Array) -> tuple[float, float] | None:
+    """Median in Hz and 10th-90th percentile distance in semitones; None with fewer than 10 voiced frames."""
+    if len(track) < 10:
+        return None
+    low, middle, high = np.percentile(track, [10, 50, 90])
+    return float(middle), 12.0 * float(np.log2(high / low))

@@ -1,0 +1,239 @@
+"""Measure the pair through the engine: `python -m specdec_cli.mini.sweep --data DIR`.
+
+Every setting captions the same dev clips, interleaved clip by clip after a warm-up, so that a slow moment of the
+machine hits all of them. The shipped k and threshold were chosen from its table; the model card quotes it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from specdec_cli.captioner import Captioner, decoding_options
+from specdec_cli.config import Config, load_config
+from specdec_cli.decoding.build import build_engine
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.mini.corpus import read_audio
+from specdec_cli.mini.labels import PROSODY, TRAINING_CORPORA, Row, dev_rows, read_rows
+from specdec_cli.mini.scoring import Scored, summarise
+from specdec_cli.models.family import PromptInputs
+from specdec_cli.prompts import Language, prompt_for
+from specdec_cli.types import Finished, Round
+
+WARM_UP: Final = 3  # clips, not counted
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of the table."""
+
+    mode: str
+    gate: str = "entropy"
+    threshold: float | None = None
+    k: int = 5
+
+    @property
+    def label(self) -> str:
+        """Short name."""
+        if self.mode != "hybrid":
+            return f"{self.mode}, k {self.k}"
+        return f"hybrid, {self.gate} {self.threshold:g}, k {self.k}"
+
+
+@dataclass
+class Tally:
+    """What one setting did over all clips."""
+
+    scored: list[Scored] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
+    forwards_ms: list[float] = field(default_factory=list)
+    step_ms: dict[str, list[float]] = field(default_factory=lambda: {"edge": [], "cloud": []})
+    verify_ms: list[float] = field(default_factory=list)
+    tokens: int = 0
+    edge_tokens: int = 0
+    rounds: int = 0
+    escalated: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    def add(self, rounds: Sequence[Round], finished: Finished) -> None:
+        """Counts one clip."""
+        work = [part for part in (finished.edge, finished.cloud) if part is not None and part.forwards]
+        self.wall_ms.append(finished.total_ms)
+        self.forwards_ms.append(sum(part.total_ms for part in work))
+        self.tokens += len(finished.token_ids)
+        self.rounds += len(rounds)
+        for name, part in (("edge", finished.edge), ("cloud", finished.cloud)):
+            if part is not None and part.forwards > 1:
+                self.step_ms[name].append(part.step_ms / (part.forwards - 1))
+        for round_ in rounds:
+            self.edge_tokens += sum(source in ("edge", "accepted") for source in round_.source)
+            if round_.escalated:
+                self.escalated += 1
+                self.drafted += len(round_.draft_ids)
+                self.accepted += round_.accepted
+
+    def figures(self) -> dict[str, Any]:
+        """Everything as plain numbers: per cent, milliseconds, tokens a second."""
+        summary = summarise(self.scored)
+        prosody = [value for value in summary["prosody"].values() if value is not None]
+        seven = [*prosody, summary["emotion_mean"]]
+        return {
+            "clips": len(self.wall_ms),
+            "emotion_mean": summary["emotion_mean"],
+            "emotion": summary["emotion"],
+            "prosody": summary["prosody"],
+            "mean_of_seven": round(fmean(seven), 2),
+            "well_formed": summary["well_formed"],
+            "escalation_rate": _percent(self.escalated, self.rounds),
+            "acceptance_rate": _percent(self.accepted, self.drafted),
+            "edge_token_share": _percent(self.edge_tokens, self.tokens),
+            "ms_per_clip": round(fmean(self.wall_ms), 2),
+            "ms_per_clip_median": round(median(self.wall_ms), 2),
+            "tokens_per_s": round(1e3 * self.tokens / sum(self.wall_ms), 1),
+            "wall_over_forwards": round(sum(self.wall_ms) / sum(self.forwards_ms), 3),
+            "edge_step_ms": _median(self.step_ms["edge"]),
+            "cloud_pass_ms": _median(self.step_ms["cloud"]),
+        }
+
+
+def settings(thresholds: Sequence[float], ks: Sequence[int]) -> list[Setting]:
+    """The two baselines, lossless, and hybrid over thresholds and k."""
+    found = [Setting("edge"), Setting("cloud"), *(Setting("lossless", k=k) for k in ks)]
+    return found + [Setting("hybrid", "entropy", threshold, k) for k in ks for threshold in thresholds]
+
+
+def balanced(rows: Sequence[Row], clips: int, seed: int) -> list[Row]:
+    """About `clips` dev clips, the training corpora in equal parts as far as they go."""
+    rng = random.Random(seed)
+    chosen: list[Row] = []
+    parts = {corpus: [row for row in dev_rows(rows) if row.corpus == corpus] for corpus in TRAINING_CORPORA}
+    left = clips
+    for corpora_left, part in zip(range(len(parts), 0, -1), sorted(parts.values(), key=len), strict=True):
+        share = min(len(part), left // corpora_left)
+        chosen += rng.sample(part, share)
+        left -= share
+    rng.shuffle(chosen)
+    return chosen
+
+
+def sweep(
+    captioner: Captioner, data: Path, rows: Sequence[Row], over: Sequence[Setting], language: Language
+) -> dict[str, dict[str, Any]]:
+    """Captions `rows` under every setting, interleaved.
+
+    Returns:
+        Label of the setting -> its figures.
+    """
+    tallies = {setting.label: Tally() for setting in over}
+    options = {setting.label: _options(captioner.config, setting) for setting in over}
+    for number, row in enumerate(track([*rows[:WARM_UP], *rows], description=f"{language}")):
+        edge, cloud = _inputs(captioner, data / row.file, language)
+        for setting in over:
+            rounds, finished = _decode(captioner, options[setting.label], edge, cloud)
+            if number < WARM_UP:
+                continue
+            text = captioner.decode(finished.token_ids)
+            tally = tallies[setting.label]
+            tally.add(rounds, finished)
+            tally.scored.append(Scored(row, language, "default", text))
+    return {label: tally.figures() for label, tally in tallies.items()}
+
+
+def _inputs(captioner: Captioner, path: Path, language: Language) -> tuple[PromptInputs, PromptInputs]:
+    edge, cloud = captioner.pair.edge, captioner.pair.cloud
+    assert edge is not None
+    assert cloud is not None
+    features = edge.features(read_audio(path))
+    instruction = prompt_for(language)
+    return edge.build_prompt(instruction, features), cloud.build_prompt(instruction, features)
+
+
+def _options(config: Config, setting: Setting) -> DecodingOptions:
+    decoding = config.decoding.model_copy(update={"mode": setting.mode, "k": setting.k})
+    gate = config.gate.model_copy(update={"name": setting.gate, "threshold": setting.threshold})
+    return decoding_options(config.model_copy(update={"decoding": decoding, "gate": gate}))
+
+
+def _decode(
+    captioner: Captioner, options: DecodingOptions, edge: PromptInputs, cloud: PromptInputs
+) -> tuple[list[Round], Finished]:
+    events = list(build_engine(captioner.pair, options, edge, cloud).run())
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    return [event for event in events if isinstance(event, Round)], finished
+
+
+def tables(results: dict[str, dict[str, dict[str, Any]]]) -> Iterator[Table]:
+    """One table a language."""
+    columns = {
+        "emotion": "emotion_mean",
+        "mean of 7": "mean_of_seven",
+        "escalated": "escalation_rate",
+        "accepted": "acceptance_rate",
+        "edge tokens": "edge_token_share",
+        "ms/clip": "ms_per_clip",
+        "tokens/s": "tokens_per_s",
+        "wall/forwards": "wall_over_forwards",
+        "edge step ms": "edge_step_ms",
+        "cloud pass ms": "cloud_pass_ms",
+    }
+    for language, by_setting in results.items():
+        clips = next(iter(by_setting.values()))["clips"]
+        table = Table(title=f"{clips} clips of unseen speakers, {language}; per cent unless said otherwise")
+        table.add_column("setting")
+        for name in (*columns, *PROSODY):
+            table.add_column(name, justify="right")
+        for label, figures in by_setting.items():
+            cells = [figures[key] for key in columns.values()] + [figures["prosody"][name] for name in PROSODY]
+            table.add_row(label, *("-" if cell is None else str(cell) for cell in cells))
+        yield table
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 1) if whole else None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return round(median(values), 2) if values else None
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
+    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts.")] = 300,
+    thresholds: Annotated[str, typer.Option(help="Of the entropy gate, nats.")] = "0.4,0.6,0.8,1.0,1.2",
+    ks: Annotated[str, typer.Option(help="Tokens drafted per round.")] = "3,5,8",
+    languages: Annotated[str, typer.Option(help="Of the captions.")] = "zh,en",
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
+) -> None:
+    """Quality, escalation and time of every mode, threshold and k on unseen speakers."""
+    torch.set_num_threads(threads)
+    captioner = Captioner.load(load_config("mini", environ={}).config)
+    over = settings([float(t) for t in thresholds.split(",")], [int(k) for k in ks.split(",")])
+    rows = balanced(read_rows(data), clips, seed)
+    chosen: list[Language] = ["zh", "en"]
+    results: dict[str, dict[str, dict[str, Any]]] = {
+        language: sweep(captioner, data, rows, over, language) for language in chosen if language in languages.split(",")
+    }
+    console = Console(width=200)
+    for table in tables(results):
+        console.print(table)
+    if output is not None:
+        output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,185 @@
+"""Train the pair: `python -m specdec_cli.mini.train --data DIR --whisper SOURCE --work DIR`.
+
+Four stages, each resumable after a kill at any moment because everything finished is kept in the work folder:
+decode and synthesise clips, fine-tune the cloud's tower, then cache features and train the decoder of each side (the
+edge first).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
+
+from specdec_cli.mini import WEIGHTS, whisper
+from specdec_cli.mini.architecture import CLOUD, EDGE, Side, build_thinker, grow_decoder
+from specdec_cli.mini.augment import Pool
+from specdec_cli.mini.checkpoint import load_checkpoint, save_checkpoint
+from specdec_cli.mini.decoder_training import DecoderRecipe, train_decoder
+from specdec_cli.mini.dialogue import Dialogue
+from specdec_cli.mini.encoder_training import EncoderRecipe, fine_tune
+from specdec_cli.mini.feature_cache import CHUNK, build_cache
+from specdec_cli.mini.labels import read_rows
+from specdec_cli.mini.sources import Material, training_material
+from specdec_cli.mini.tokenizer import train_tokenizer
+from specdec_cli.mini.tower import build_tower
+
+SYNTHETIC_CLIPS: Final = 2400
+EXAMPLES: Final = {"edge": 8192, "cloud": 4096}
+"""Encoded examples that each decoder is trained on; the cloud's are the first of the edge's."""
+CLOUD_CHANGES: Final = {"rate": 1e-3, "epochs": 3}
+"""Where the cloud's decoder recipe differs: it starts from the edge's decoder, so it needs fewer steps."""
+
+
+class Stage(StrEnum):
+    """What to train; `all` runs everything in order."""
+
+    ALL = "all"
+    PREPARE = "prepare"
+    TOWER = "tower"
+    EDGE = "edge"
+    CLOUD = "cloud"
+
+
+@contextmanager
+def _progress(title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
+    """A progress bar; the function yielded takes how much is done and a short note."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns) as display:
+        task = display.add_task(title, total=total, note="")
+
+        def show(done: int, note: str = "") -> None:
+            display.update(task, completed=done, note=note)
+
+        yield show
+
+
+def _log(work: Path, record: dict[str, object]) -> None:
+    """One line in `log.jsonl`, so that a run can be read afterwards."""
+    with (work / "log.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(record) + "\n")
+
+
+def prepare(data: Path, work: Path, seed: int) -> Material:
+    """Decode the data folder and make the synthetic clips, or find both done."""
+    rows = read_rows(data)
+    with _progress("clips", len(rows) + SYNTHETIC_CLIPS) as show:
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show(done, "")
+
+        return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, advance)
+
+
+def train_tower(material: Material, source: str, work: Path, recipe: EncoderRecipe) -> Path:
+    """Fine-tune the cloud's tower; returns the file of its weights."""
+    result = work / "tower.pt"
+    if result.exists():
+        return result
+    tower = build_tower(CLOUD.tower_layers)
+    whisper.port(whisper.read_encoder_state(source), tower)
+    with _progress("tower", recipe.steps) as show:
+
+        def report(step: int, losses: dict[str, float]) -> None:
+            show(step, f"emotion {losses['emotion']:.3f} prosody {losses['prosody']:.3f}")
+            if step % 20 == 0:
+                _log(work, {"stage": "tower", "step": step, **losses})
+
+        fine_tune(tower, Pool(material.sources), material.read, recipe, work / "tower-state.pt", report)
+    torch.save(tower.state_dict(), result)
+    return result
+
+
+def _tower_of(side: Side, source: str, tuned: Path) -> Qwen2_5OmniAudioEncoder:
+    """The edge keeps Whisper's first layer as it is, the cloud has all six fine-tuned."""
+    tower = build_tower(side.tower_layers)
+    if side is CLOUD:
+        tower.load_state_dict(torch.load(tuned, weights_only=True))
+    else:
+        whisper.port(whisper.read_encoder_state(source), tower)
+    return tower
+
+
+def train_side(side: Side, material: Material, source: str, work: Path, output: Path, recipe: DecoderRecipe) -> None:
+    """Cache the side's features, train its decoder and write its checkpoint under `output`.
+
+    The cloud's decoder is grown from the edge's, so the edge must have been trained.
+    """
+    tower = _tower_of(side, source, work / "tower.pt")
+    with _progress(f"{side.name} features", -(-EXAMPLES[side.name] // CHUNK)) as show:
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show(done, "")
+
+        pool = Pool(material.sources)
+        folder = work / f"features-{side.name}"
+        examples = build_cache(folder, tower, pool, material.read, EXAMPLES[side.name], recipe.seed, advance)
+    tokenizer = train_tokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        model = build_thinker(side, tokenizer.get_vocab())
+    kept = {name: value for name, value in tower.state_dict().items() if not name.startswith(("proj", "audio_bos"))}
+    model.model.audio_tower.load_state_dict(kept, strict=False)
+    if side is CLOUD:
+        grow_decoder(load_checkpoint(output / EDGE.name), model)
+    with _progress(f"{side.name} decoder", None) as show:
+
+        def report(step: int, steps: int, losses: dict[str, float]) -> None:
+            show(step, f"of {steps}, loss {losses['loss']:.3f}")
+            if step % 20 == 0:
+                _log(work, {"stage": side.name, "step": step, "steps": steps, **losses})
+
+        train_decoder(model, Dialogue(tokenizer), examples, recipe, work / f"decoder-{side.name}.pt", report)
+    save_checkpoint(output / side.name, model, tokenizer)
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
+    whisper_source: Annotated[
+        str, typer.Option("--whisper", help="Hub id, folder in transformers' format, or CTranslate2 model.bin.")
+    ] = "openai/whisper-base",
+    work: Annotated[Path, typer.Option(help="Folder for caches and training states.")] = Path("mini-training"),
+    output: Annotated[Path, typer.Option(help="Folder that gets `edge` and `cloud`.")] = WEIGHTS,
+    stage: Annotated[Stage, typer.Option(help="Run only this stage.")] = Stage.ALL,
+    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 7,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 keeps torch's default.")] = 0,
+) -> None:
+    """Train the mini pair; run the same command again after an interruption and it goes on."""
+    if threads:
+        torch.set_num_threads(threads)
+    work.mkdir(parents=True, exist_ok=True)
+    material = prepare(data, work, seed)
+    tower_recipe, decoder_recipe = EncoderRecipe(seed=seed), DecoderRecipe(seed=seed)
+    _log(work, {"tower": asdict(tower_recipe), "decoder": asdict(decoder_recipe), "examples": EXAMPLES})
+    if stage in (Stage.ALL, Stage.TOWER):
+        train_tower(material, whisper_source, work, tower_recipe)
+    if stage in (Stage.ALL, Stage.EDGE):
+        train_side(EDGE, material, whisper_source, work, output, decoder_recipe)
+    if stage in (Stage.ALL, Stage.CLOUD):
+        train_side(CLOUD, material, whisper_source, work, output, replace(decoder_recipe, **CLOUD_CHANGES))
+
+
+if __name__ == "__main__":
+    typer.run(main)

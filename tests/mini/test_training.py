@@ -1,0 +1,153 @@
+"""The training loops on a few tones: the loss falls, and a killed run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
+
+from specdec_cli.mini.architecture import EDGE, build_thinker
+from specdec_cli.mini.augment import Plan, Pool, Source
+from specdec_cli.mini.captioning import Captioner
+from specdec_cli.mini.checkpoint import load_checkpoint, save_checkpoint
+from specdec_cli.mini.collate import PADDING, Collator, Noise, Weights, branch_mask
+from specdec_cli.mini.corpus import Waveform
+from specdec_cli.mini.decoder_training import DecoderRecipe, plan_batches, train_decoder
+from specdec_cli.mini.dialogue import Dialogue
+from specdec_cli.mini.encoder_training import EncoderRecipe, batches, fine_tune
+from specdec_cli.mini.feature_cache import Encoded, build_cache
+from specdec_cli.mini.tokenizer import train_tokenizer
+from specdec_cli.mini.tower import build_tower
+
+Toy = tuple[list[Source], dict[str, Waveform]]
+SHORT = Plan(join=0.0, crop=0.0)
+
+
+class KilledError(Exception):
+    """Stands in for a kill signal."""
+
+
+def _kill_at(step: int) -> Callable[..., None]:
+    def report(done: int, *_: object) -> None:
+        if done == step:
+            raise KilledError
+
+    return report
+
+
+def _seeded_tower() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build_tower(1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def encoded(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> list[Encoded]:
+    sources, waveforms = toy
+    folder = tmp_path_factory.mktemp("cache")
+    tower = _seeded_tower()
+    first = build_cache(folder, tower, Pool(sources), waveforms.__getitem__, 12, 3, plan=SHORT)
+    again = build_cache(folder, tower, Pool(sources), {}.__getitem__, 12, 3, plan=SHORT)  # reads no clip
+    assert all(torch.equal(a.states, b.states) and a.classes == b.classes for a, b in zip(first, again, strict=True))
+    return first
+
+
+def test_a_batch_depends_on_its_number_only(toy: Toy) -> None:
+    sources, waveforms = toy
+
+    def third(first: int) -> list[torch.Tensor]:
+        stream = batches(1, first, 2, Pool(sources), waveforms.__getitem__, SHORT)
+        for _ in range(2 - first):
+            next(stream)
+        return [mel for mel, _ in next(stream)]
+
+    assert all(torch.equal(a, b) for a, b in zip(third(0), third(2), strict=True))
+
+
+def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path) -> None:
+    sources, waveforms = toy
+    recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, frozen_layers=0, save_every=2)
+    losses: list[float] = []
+
+    def run(path: Path, report: Callable[..., None]) -> dict[str, torch.Tensor]:
+        tower = _seeded_tower()
+        fine_tune(tower, Pool(sources), waveforms.__getitem__, recipe, path, report, SHORT)
+        return tower.state_dict()
+
+    whole = run(tmp_path / "whole.pt", lambda _, loss: losses.append(loss["emotion"]))
+    with pytest.raises(KilledError):
+        run(tmp_path / "cut.pt", _kill_at(3))
+    resumed = run(tmp_path / "cut.pt", lambda *_: None)
+    assert np.isfinite(losses).all()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_decoder_training_resumes_exactly_and_its_checkpoint_captions(
+    encoded: list[Encoded], tokenizer: PreTrainedTokenizerFast, toy: Toy, tmp_path: Path
+) -> None:
+    recipe = DecoderRecipe(epochs=4, batch=4, warm_up=2, rate=3e-3, save_every=5, average=0.5)
+    losses: list[float] = []
+
+    def run(path: Path, report: Callable[..., None]) -> Thinker:
+        torch.manual_seed(0)
+        model = build_thinker(EDGE, tokenizer.get_vocab())
+        train_decoder(model, Dialogue(tokenizer), encoded, recipe, path, report)
+        return model
+
+    whole = run(tmp_path / "whole.pt", lambda _step, _steps, loss: losses.append(loss["loss"]))
+    with pytest.raises(KilledError):
+        run(tmp_path / "cut.pt", _kill_at(7))
+    resumed = run(tmp_path / "cut.pt", lambda *_: None).state_dict()
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.state_dict().items())
+    assert losses[-1] < 0.7 * losses[0]
+
+    save_checkpoint(tmp_path / "edge", whole, tokenizer)
+    captioner = Captioner.load(tmp_path / "edge")
+    assert isinstance(captioner.caption(next(iter(toy[1].values())), "en"), str)
+
+
+def test_a_branch_is_computed_as_if_it_stood_alone(encoded: list[Encoded], tokenizer: PreTrainedTokenizerFast) -> None:
+    torch.manual_seed(0)
+    model, dialogue = build_thinker(EDGE, tokenizer.get_vocab()).eval(), Dialogue(tokenizer)
+    collate = Collator(model, dialogue, 3, Weights(0.2, 4.0), Noise(0.0, 0.0), 0.05)
+    with torch.inference_mode():
+        batch = collate(encoded[:1], np.random.default_rng(4), torch.Generator())
+        together = model.model.language_model(
+            inputs_embeds=batch.embeddings,
+            attention_mask={"full_attention": branch_mask(batch.branches)},
+            position_ids=batch.positions.expand(3, *batch.positions.shape),
+        ).last_hidden_state[0]
+        for branch in (1, 2, 3):
+            kept = (batch.branches[0] == 0) | (batch.branches[0] == branch)
+            alone = model.model.language_model(inputs_embeds=batch.embeddings[:, kept]).last_hidden_state[0]
+            assert torch.allclose(alone, together[kept], atol=1e-4)
+
+
+def test_branch_mask_hides_other_branches() -> None:
+    mask = branch_mask(torch.tensor([[0, 0, 1, 1, 2, PADDING]]))[0, 0]
+    assert mask[3].tolist() == [True, True, True, True, False, False]
+    assert mask[4].tolist() == [True, True, False, False, True, False]
+
+
+def test_every_epoch_sees_every_example_once() -> None:
+    lengths = [25 * (1 + number % 30) for number in range(300)]
+    steps = plan_batches(lengths, DecoderRecipe(epochs=2, batch=16))
+    assert sorted(index for step in steps for index in step) == sorted([*range(300)] * 2)
+
+
+def test_a_checkpoint_with_missing_weights_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = build_thinker(EDGE, tokenizer.get_vocab())
+    save_checkpoint(tmp_path, model, tokenizer)
+    config = (tmp_path / "config.json").read_text(encoding="utf-8")
+    (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'), "utf-8")
+    with pytest.raises(ValueError, match="weights do not fit"):
+        load_checkpoint(tmp_path)
