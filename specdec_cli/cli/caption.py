@@ -46,6 +46,10 @@ def caption(
     json: Annotated[
         bool, typer.Option("--json", help="Print transcripts on stdout instead of captions.", rich_help_panel=_OUTPUT)
     ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Draw the finished view into this file.", rich_help_panel=_OUTPUT),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Captions and errors only.", rich_help_panel=_OUTPUT)
     ] = False,
@@ -92,15 +96,19 @@ def caption(
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        failed = _caption_all(files, resolved.config, view, output, json=json)
+        failed = _caption_all(files, resolved.config, view, output, svg, json=json)
     finally:
         view.close()
     if failed:
         raise typer.Exit(1)
 
 
-def _caption_all(files: list[str], config: Config, view: View, output: Path | None, *, json: bool) -> int:
+def _caption_all(
+    files: list[str], config: Config, view: View, output: Path | None, svg: Path | None, *, json: bool
+) -> int:
     """Loads the models and captions every file; returns how many captions could not be made."""
+    if svg is not None:
+        startup.refuse_picture(svg, files)
     if output is not None:
         startup.refuse_output(output, files)
     elif not json and len(refused := startup.refusals(files)) == len(set(files)):
@@ -112,10 +120,12 @@ def _caption_all(files: list[str], config: Config, view: View, output: Path | No
             from specdec_cli.captioner import Captioner
             from specdec_cli.cli.job import Job
         captioner = Captioner.load(config, loading=view.loading)
-    job = Job(captioner, view, output, json=json, labelled=len(files) > 1)
+    job = Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
     try:
         for file in files:
             job.caption(file)
     finally:  # also when interrupted: the person wants to know how far it came
         view.finished_all(job.done, job.failed)
+        if svg is not None and job.updates:
+            startup.draw(job.updates, svg)
     return job.failed

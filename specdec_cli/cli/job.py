@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specdec_cli.console import View
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
+    from specdec_cli.types import Update
 
 
 class Job:
@@ -26,11 +27,23 @@ class Job:
         output: file to append transcripts to, or None.
         json: print transcripts on stdout instead of captions.
         labelled: write the file's name before each caption.
+        keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
-    def __init__(self, captioner: Captioner, view: View, output: Path | None, *, json: bool, labelled: bool) -> None:
+    def __init__(
+        self,
+        captioner: Captioner,
+        view: View,
+        output: Path | None,
+        *,
+        json: bool,
+        labelled: bool,
+        keep_updates: bool = False,
+    ) -> None:
         self.done = 0
         self.failed = 0
+        self.updates: list[Update] = []
+        self._keep_updates = keep_updates
         self._captioner = captioner
         self._view = view
         self._output = output
@@ -73,6 +86,8 @@ class Job:
         try:
             for update in run:
                 show(self._view, update)
+                if self._keep_updates:
+                    self.updates.append(update)
         except Exception as error:
             return _known(error)
         return None

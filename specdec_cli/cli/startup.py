@@ -6,8 +6,12 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.errors import AudioError, ConfigError, TranscriptError
+
+if TYPE_CHECKING:
+    from specdec_cli.types import Update
 
 
 @contextmanager
@@ -39,12 +43,41 @@ def refuse_output(output: Path, recordings: Sequence[str]) -> None:
 
     if str(output) == "-":
         raise ConfigError("--output takes a file, not -.", hint="Transcripts go to stdout with: --json")
-    for recording in recordings:
-        if _same_file(output, Path(recording)):
-            raise ConfigError(
-                f"--output {output} is one of the recordings.", hint="Name another file for the transcripts."
-            )
+    _refuse_recording("--output", output, recordings)
     require_appendable(output)
+
+
+def refuse_picture(svg: Path, recordings: Sequence[str]) -> None:
+    """Refuses an --svg that would overwrite something else than a picture.
+
+    Raises:
+        ConfigError: it is one of the recordings, does not end in .svg, or its folder does not exist.
+    """
+    _refuse_recording("--svg", svg, recordings)
+    if svg.suffix.lower() != ".svg":
+        raise ConfigError(f"--svg {svg} does not end in .svg.", hint=f"Name it {svg.stem}.svg, for example.")
+    if not svg.parent.is_dir():
+        raise ConfigError(f"The folder of --svg {svg} does not exist.", hint=f"Create it: mkdir -p {svg.parent}")
+
+
+def draw(updates: Sequence[Update], svg: Path) -> None:
+    """Draws the finished view of a run.
+
+    Raises:
+        TranscriptError: the file cannot be written.
+    """
+    from specdec_cli.console import record_svg
+
+    try:
+        record_svg(updates, svg)
+    except OSError as error:
+        raise TranscriptError(f"{svg} cannot be written: {error.strerror or error}") from error
+
+
+def _refuse_recording(flag: str, target: Path, recordings: Sequence[str]) -> None:
+    for recording in recordings:
+        if _same_file(target, Path(recording)):
+            raise ConfigError(f"{flag} {target} is one of the recordings.", hint="Name another file.")
 
 
 def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:
