@@ -224,9 +224,10 @@ def main(
     captioner = Captioner.load(load_config("mini", environ={}).config)
     over = settings([float(t) for t in thresholds.split(",")], [int(k) for k in ks.split(",")])
     rows = balanced(read_rows(data), clips, seed)
-    chosen: list[Language] = ["zh", "en"]
+    both: tuple[Language, ...] = ("zh", "en")
+    chosen = [language for language in both if language in languages.split(",")]
     results: dict[str, dict[str, dict[str, Any]]] = {
-        language: sweep(captioner, data, rows, over, language) for language in chosen if language in languages.split(",")
+        language: sweep(captioner, data, rows, over, language) for language in chosen
     }
     console = Console(width=200)
     for table in tables(results):
