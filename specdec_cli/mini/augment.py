@@ -12,9 +12,11 @@ import numpy as np
 from specdec_cli.mini.corpus import SAMPLE_RATE, Waveform
 from specdec_cli.mini.labels import Measures
 from specdec_cli.mini.measure import FRAME, alpha_ratio_db, speech_activity
+from specdec_cli.mini.tempo import change_tempo
 
 LONGEST: Final = 30 * SAMPLE_RATE
 SPEEDS: Final = (0.87, 1.15)
+TEMPOS: Final = (0.7, 1.5)
 LEVELS_DBFS: Final = (-42.0, -12.0)
 
 
@@ -58,6 +60,7 @@ class Plan:
     noise: float = 0.3
     trim: float = 0.3
     pad: float = 0.15
+    tempo: float = 0.0
     longest_s: float = 12.0
     cut_s: float = 30.0
 
@@ -108,8 +111,12 @@ def change(rng: np.random.Generator, sources: Sequence[Source], pieces: Sequence
     """Apply `plan` to the clips `pieces` of `sources`, joined in this order."""
     speed = rng.uniform(*SPEEDS) if rng.random() < plan.resample else 1.0
     pieces = [_resample(piece, speed) for piece in pieces]
+    tempo = 1.0
+    if plan.tempo and rng.random() < plan.tempo:
+        tempo = rng.uniform(*TEMPOS)
+        pieces = [change_tempo(piece, tempo) for piece in pieces]
     speaking = [speech_activity(piece).speaking_s for piece in pieces]
-    measures = _combine([source.measures for source in sources], speaking, speed)
+    measures = _combine([source.measures for source in sources], speaking, speed, tempo)
     if rng.random() < plan.trim:
         pieces = [_trim(piece) for piece in pieces]
     longest = LONGEST if len(pieces) > 1 else int(plan.cut_s * SAMPLE_RATE)
@@ -169,13 +176,16 @@ def _gain(waveform: Waveform, decibels: float) -> Waveform:
     return np.asarray(waveform * min(10 ** (decibels / 20), 0.99 / peak), dtype=np.float32)
 
 
-def _combine(parts: Sequence[Measures], speaking: Sequence[float], speed: float) -> Measures:
-    """Measures of joined clips played `speed` times as fast; F0 spreads are joined as those of normal distributions."""
+def _combine(parts: Sequence[Measures], speaking: Sequence[float], speed: float, tempo: float) -> Measures:
+    """Measures of joined clips, resampled by `speed` and spoken `tempo` times as fast.
+
+    F0 spreads are joined as those of normal distributions.
+    """
     weights = np.maximum(np.array(speaking), 1e-3)
     weights = weights / weights.sum()
     rate = f0 = spread = None
     if all(part.rate_syl_s is not None for part in parts):
-        rate = speed * float(np.dot(weights, [part.rate_syl_s or 0.0 for part in parts]))
+        rate = speed * tempo * float(np.dot(weights, [part.rate_syl_s or 0.0 for part in parts]))
     if all(part.f0_hz and part.f0_range_st is not None for part in parts):
         semitones = 12.0 * np.log2([part.f0_hz or 1.0 for part in parts])
         centre = float(np.dot(weights, semitones))

@@ -7,8 +7,9 @@ so each branch is computed exactly as if it stood alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from specdec_cli.mini.labels import CLASSES
 from specdec_cli.prompts import Language, Style
 
 PADDING: Final = -1
+BALANCED: Final = ("rate",)
 _KINDS: Final[list[tuple[Language, Style]]] = [(language, style) for language in WORDS for style in STYLE_WEIGHTS]
 _KIND_WEIGHTS: Final = [STYLE_WEIGHTS[style] / len(WORDS) for _, style in _KINDS]
 
@@ -33,6 +35,8 @@ class Weights:
 
     scaffold: float
     emotion: float
+    balance: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By attribute and class, for rare classes to count more; 1 where not given."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class Collator:
             positions += range(prefix, prefix + len(ids))
             targets += [0] * (len(after) - 1) + answer.ids
             weights += [0.0] * (len(after) - 1)
-            weights += [self._weight(name, known, example) for name in answer.attributes]
+            weights += [self._weight(name, classes, known, example) for name in answer.attributes]
         text = embed(torch.tensor(tokens))
         emotion = torch.zeros(len(branches), len(target))
         words = torch.full((len(branches), len(target)), PADDING)
@@ -163,12 +167,27 @@ class Collator:
         classes = {name: known.get(name) or str(rng.choice(CLASSES[name])) for name in attributes_of(language, style)}
         return classes, set(known)
 
-    def _weight(self, name: str, known: set[str], example: Encoded) -> float:
+    def _weight(self, name: str, classes: dict[str, str], known: set[str], example: Encoded) -> float:
         if not name:
             return self.weights.scaffold
         if name not in known:
             return 0.0
-        return self.weights.emotion * example.emotion_weight if name == "emotion" else 1.0
+        if name == "emotion":
+            return self.weights.emotion * example.emotion_weight
+        return self.weights.balance.get(name, {}).get(classes[name], 1.0)
+
+
+def class_balance(examples: Sequence[Encoded]) -> dict[str, dict[str, float]]:
+    """Weights of the rate classes: the inverse root of each class's share, relative to equal shares, 0.5 to 2.
+
+    Only rate is balanced: its shares follow the corpora (English is slow in them), not how people speak.
+    """
+    balance: dict[str, dict[str, float]] = {}
+    for name in BALANCED:
+        counts = Counter(example.classes[name] for example in examples if name in example.classes)
+        equal = counts.total() / max(1, len(CLASSES[name]))
+        balance[name] = {label: float(np.clip((equal / count) ** 0.5, 0.5, 2.0)) for label, count in counts.items()}
+    return balance
 
 
 def disturb(states: torch.Tensor, noise: Noise, rng: np.random.Generator, generator: torch.Generator) -> torch.Tensor:

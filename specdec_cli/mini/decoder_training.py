@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
 
-from specdec_cli.mini.collate import Batch, Collator, Noise, Weights, branch_mask
+from specdec_cli.mini.collate import Batch, Collator, Noise, Weights, branch_mask, class_balance
 from specdec_cli.mini.dialogue import Dialogue
 from specdec_cli.mini.encoder_training import warm_cosine
 from specdec_cli.mini.feature_cache import Encoded
@@ -25,7 +25,11 @@ TEXT_TOKENS: Final = 150
 
 @dataclass(frozen=True)
 class DecoderRecipe:
-    """Hyperparameters. `captions`: different instructions answered for each clip in a step."""
+    """Hyperparameters.
+
+    `captions`: different instructions answered for each clip in a step; `balanced`: rare rate classes count more;
+    `stop_after`: steps after which to stop, before the schedule of `epochs` ends (0: at its end).
+    """
 
     epochs: int = 4
     batch: int = 24
@@ -36,6 +40,8 @@ class DecoderRecipe:
     scaffold: float = 0.2
     emotion: float = 4.0
     smoothing: float = 0.06
+    balanced: bool = False
+    stop_after: int = 0
     noise: float = 0.3
     dropout: float = 0.1
     average: float = 0.995
@@ -115,7 +121,7 @@ def train_decoder(
         model,
         dialogue,
         recipe.captions,
-        Weights(recipe.scaffold, recipe.emotion),
+        Weights(recipe.scaffold, recipe.emotion, class_balance(examples) if recipe.balanced else {}),
         Noise(recipe.noise),
         recipe.smoothing,
     )
@@ -126,8 +132,9 @@ def train_decoder(
         schedule.load_state_dict(state["schedule"])
         average.values = state["average"]
         first = int(state["step"])
+    last = recipe.stop_after or len(steps)
     model.train()
-    for step in range(first, len(steps)):
+    for step in range(first, last):
         with torch.random.fork_rng():
             torch.manual_seed(recipe.seed * 1_000_003 + step)
             generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
@@ -142,7 +149,7 @@ def train_decoder(
         optimiser.zero_grad(set_to_none=True)
         average.update(parameters, step)
         report(step + 1, len(steps), {"loss": float(loss.detach())})
-        if (step + 1) % recipe.save_every == 0 or step + 1 == len(steps):
+        if (step + 1) % recipe.save_every == 0 or step + 1 == last:
             save_state(
                 state_path,
                 {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,9 @@ CHUNK: Final = 256
 FRAMES_AT_ONCE: Final = 9000
 """Mel frames of a batch, padding included."""
 DECODER_PLAN: Final = Plan(join=0.12, crop=0.06, trim=0.5, pad=0.15, longest_s=30.0)
+
+TEMPO_PLAN: Final = replace(DECODER_PLAN, tempo=0.8)
+"""Mostly with another tempo, so that rate cannot be guessed from how a corpus or a language sounds."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from specdec_cli.mini.captions import is_well_formed, parse
+from specdec_cli.mini.captions import attributes_of, is_well_formed, parse
 from specdec_cli.mini.labels import PROSODY, TRAINING_CORPORA, Row
 from specdec_cli.prompts import Language, Style
 
@@ -33,9 +33,14 @@ def _rate(hits: Iterable[bool]) -> float | None:
 
 
 def attribute_accuracy(scored: Sequence[Scored], attribute: str) -> float | None:
-    """Per cent of captions with the right class, of those whose class is known; a missing word is wrong."""
+    """Per cent of captions with the right class, of those whose class is known and whose style mentions it.
+
+    A missing word is wrong.
+    """
     return _rate(
-        item.classes.get(attribute) == item.row.classes[attribute] for item in scored if attribute in item.row.classes
+        item.classes.get(attribute) == item.row.classes[attribute]
+        for item in scored
+        if attribute in item.row.classes and attribute in attributes_of(item.language, item.style)
     )
 
 

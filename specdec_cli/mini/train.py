@@ -1,8 +1,8 @@
 """Train the pair: `python -m specdec_cli.mini.train --data DIR --whisper SOURCE --work DIR`.
 
-Four stages, each resumable after a kill at any moment because everything finished is kept in the work folder:
-decode and synthesise clips, fine-tune the cloud's tower, then cache features and train the decoder of each side (the
-edge first).
+Stages, each resumable after a kill at any moment because everything finished is kept in the work folder: decode and
+synthesise clips, fine-tune the cloud's tower, then cache features and train the decoders of the seed, the edge and the
+cloud (whose decoder grows from the seed's).
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
 from specdec_cli.mini import WEIGHTS, whisper
-from specdec_cli.mini.architecture import CLOUD, EDGE, Side, build_thinker, grow_decoder
+from specdec_cli.mini.architecture import CLOUD, EDGE, SEED, Side, build_thinker, grow_decoder
 from specdec_cli.mini.augment import Pool
 from specdec_cli.mini.checkpoint import load_checkpoint, save_checkpoint
-from specdec_cli.mini.decoder_training import DecoderRecipe, train_decoder
+from specdec_cli.mini.courses import COURSES, Course
+from specdec_cli.mini.decoder_training import train_decoder
 from specdec_cli.mini.dialogue import Dialogue
 from specdec_cli.mini.encoder_training import EncoderRecipe, fine_tune
-from specdec_cli.mini.feature_cache import CHUNK, build_cache
+from specdec_cli.mini.feature_cache import CHUNK, DECODER_PLAN, TEMPO_PLAN, Encoded, build_cache
 from specdec_cli.mini.labels import read_rows
 from specdec_cli.mini.sources import Material, training_material
+from specdec_cli.mini.state import save_state
 from specdec_cli.mini.tokenizer import train_tokenizer
 from specdec_cli.mini.tower import build_tower
 
 SYNTHETIC_CLIPS: Final = 2400
-EXAMPLES: Final = {"edge": 8192, "cloud": 4096}
-"""Encoded examples that each decoder is trained on; the cloud's are the first of the edge's."""
-CLOUD_CHANGES: Final = {"rate": 1e-3, "epochs": 3}
-"""Where the cloud's decoder recipe differs: it starts from the edge's decoder, so it needs fewer steps."""
 
 
 class Stage(StrEnum):
@@ -46,6 +44,7 @@ class Stage(StrEnum):
     ALL = "all"
     PREPARE = "prepare"
     TOWER = "tower"
+    SEED = "seed"
     EDGE = "edge"
     CLOUD = "cloud"
 
@@ -105,7 +104,7 @@ def train_tower(material: Material, source: str, work: Path, recipe: EncoderReci
                 _log(work, {"stage": "tower", "step": step, **losses})
 
         fine_tune(tower, Pool(material.sources), material.read, recipe, work / "tower-state.pt", report)
-    torch.save(tower.state_dict(), result)
+    save_state(result, tower.state_dict())
     return result
 
 
@@ -119,13 +118,13 @@ def _tower_of(side: Side, source: str, tuned: Path) -> Qwen2_5OmniAudioEncoder:
     return tower
 
 
-def train_side(side: Side, material: Material, source: str, work: Path, output: Path, recipe: DecoderRecipe) -> None:
-    """Cache the side's features, train its decoder and write its checkpoint under `output`.
-
-    The cloud's decoder is grown from the edge's, so the edge must have been trained.
-    """
-    tower = _tower_of(side, source, work / "tower.pt")
-    with _progress(f"{side.name} features", -(-EXAMPLES[side.name] // CHUNK)) as show:
+def _examples(
+    side: Side, course: Course, tower: Qwen2_5OmniAudioEncoder, material: Material, work: Path
+) -> list[Encoded]:
+    """The course's encoded examples; all sides draw the same ones."""
+    found: list[Encoded] = []
+    seed = course.recipe.seed
+    with _progress(f"{side.name} features", (course.plain + course.tempo) // CHUNK) as show:
         done = 0
 
         def advance() -> None:
@@ -134,24 +133,43 @@ def train_side(side: Side, material: Material, source: str, work: Path, output: 
             show(done, "")
 
         pool = Pool(material.sources)
-        folder = work / f"features-{side.name}"
-        examples = build_cache(folder, tower, pool, material.read, EXAMPLES[side.name], recipe.seed, advance)
+        for name, count, draws, plan in (
+            (f"features-{side.name}", course.plain, seed, DECODER_PLAN),
+            (f"features-{side.name}-tempo", course.tempo, seed + 1, TEMPO_PLAN),
+        ):
+            found += build_cache(work / name, tower, pool, material.read, count, draws, advance, plan)
+    return found
+
+
+def train_side(side: Side, material: Material, source: str, work: Path, output: Path, seed: int) -> None:
+    """Cache the side's features, train its decoder in its courses and write its checkpoint under `output`.
+
+    The cloud's decoder is grown from the seed's, so the seed must have been trained.
+    """
+    tower = _tower_of(side, source, work / "tower.pt")
     tokenizer = train_tokenizer()
     with torch.random.fork_rng():
-        torch.manual_seed(recipe.seed)
+        torch.manual_seed(seed)
         model = build_thinker(side, tokenizer.get_vocab())
     kept = {name: value for name, value in tower.state_dict().items() if not name.startswith(("proj", "audio_bos"))}
     model.model.audio_tower.load_state_dict(kept, strict=False)
     if side is CLOUD:
-        grow_decoder(load_checkpoint(output / EDGE.name), model)
-    with _progress(f"{side.name} decoder", None) as show:
+        grow_decoder(load_checkpoint(work / SEED.name), model)
+    for number, course in enumerate(COURSES[side]):
+        course = replace(course, recipe=replace(course.recipe, seed=seed))
+        _log(work, {"stage": side.name, **asdict(course)})
+        examples = _examples(side, course, tower, material, work)
+        with _progress(f"{side.name} decoder, course {number + 1}", None) as show:
 
-        def report(step: int, steps: int, losses: dict[str, float]) -> None:
-            show(step, f"of {steps}, loss {losses['loss']:.3f}")
-            if step % 20 == 0:
-                _log(work, {"stage": side.name, "step": step, "steps": steps, **losses})
+            def report(
+                step: int, steps: int, losses: dict[str, float], show: Callable[[int, str], None] = show
+            ) -> None:
+                show(step, f"of {steps}, loss {losses['loss']:.3f}")
+                if step % 20 == 0:
+                    _log(work, {"stage": side.name, "step": step, "steps": steps, **losses})
 
-        train_decoder(model, Dialogue(tokenizer), examples, recipe, work / f"decoder-{side.name}.pt", report)
+            state_path = work / f"decoder-{side.name}-{number}.pt"
+            train_decoder(model, Dialogue(tokenizer), examples, course.recipe, state_path, report)
     save_checkpoint(output / side.name, model, tokenizer)
 
 
@@ -171,14 +189,13 @@ def main(
         torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
     material = prepare(data, work, seed)
-    tower_recipe, decoder_recipe = EncoderRecipe(seed=seed), DecoderRecipe(seed=seed)
-    _log(work, {"tower": asdict(tower_recipe), "decoder": asdict(decoder_recipe), "examples": EXAMPLES})
+    tower_recipe = EncoderRecipe(seed=seed)
+    _log(work, {"stage": "tower", **asdict(tower_recipe)})
     if stage in (Stage.ALL, Stage.TOWER):
         train_tower(material, whisper_source, work, tower_recipe)
-    if stage in (Stage.ALL, Stage.EDGE):
-        train_side(EDGE, material, whisper_source, work, output, decoder_recipe)
-    if stage in (Stage.ALL, Stage.CLOUD):
-        train_side(CLOUD, material, whisper_source, work, output, replace(decoder_recipe, **CLOUD_CHANGES))
+    for side in (SEED, EDGE, CLOUD):
+        if stage in (Stage.ALL, Stage(side.name)):
+            train_side(side, material, whisper_source, work, work if side is SEED else output, seed)
 
 
 if __name__ == "__main__":

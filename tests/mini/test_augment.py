@@ -63,3 +63,12 @@ def test_corpora_are_drawn_by_the_root_of_their_size_and_classes_equally() -> No
     drawn = Counter((source.corpus, source.group) for source in (pool.draw(rng) for _ in range(6000)))
     assert drawn["large", "sad"] / 6000 == pytest.approx(1 / 3, abs=0.03)
     assert drawn["large", "happy"] / 6000 == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_tempo_moves_rate_but_not_pitch(toy: Toy) -> None:
+    sources, waveforms = toy
+    clip = waveforms[sources[0].key]
+    example = change(np.random.default_rng(1), sources[:1], [clip], replace(PLAIN, tempo=1.0))
+    tempo = len(clip) / len(example.waveform)
+    assert example.measures.f0_hz == pytest.approx(sources[0].measures.f0_hz)
+    assert example.measures.rate_syl_s == pytest.approx((sources[0].measures.rate_syl_s or 0) * tempo, rel=0.1)
