@@ -25,6 +25,7 @@ from specdec_cli.prompts import Language, Style
 
 PADDING: Final = -1
 BALANCED: Final = ("rate",)
+EMPHASISED: Final = ("pitch", "range")
 _KINDS: Final[list[tuple[Language, Style]]] = [(language, style) for language in WORDS for style in STYLE_WEIGHTS]
 _KIND_WEIGHTS: Final = [STYLE_WEIGHTS[style] / len(WORDS) for _, style in _KINDS]
 
@@ -177,16 +178,24 @@ class Collator:
         return self.weights.balance.get(name, {}).get(classes[name], 1.0)
 
 
-def class_balance(examples: Sequence[Encoded]) -> dict[str, dict[str, float]]:
+def class_balance(examples: Sequence[Encoded], emphasis: float = 1.0) -> dict[str, dict[str, float]]:
     """Weights of the rate classes: the inverse root of each class's share, relative to equal shares, 0.5 to 2.
 
     Only rate is balanced: its shares follow the corpora (English is slow in them), not how people speak.
+
+    Args:
+        examples: what is trained on.
+        emphasis: factor on the words of rate, pitch and range, which are learned last.
     """
     balance: dict[str, dict[str, float]] = {}
+    if emphasis != 1.0:
+        balance = {name: dict.fromkeys(CLASSES[name], emphasis) for name in EMPHASISED}
     for name in BALANCED:
         counts = Counter(example.classes[name] for example in examples if name in example.classes)
         equal = counts.total() / max(1, len(CLASSES[name]))
-        balance[name] = {label: float(np.clip((equal / count) ** 0.5, 0.5, 2.0)) for label, count in counts.items()}
+        balance[name] = {
+            label: emphasis * float(np.clip((equal / count) ** 0.5, 0.5, 2.0)) for label, count in counts.items()
+        }
     return balance
 
 

@@ -27,6 +27,22 @@ COURSES: Final[dict[Side, tuple[Course, ...]]] = {
     CLOUD: (
         Course(4096, 0, DecoderRecipe(epochs=3, rate=1e-3, stop_after=300)),
         Course(1536, 1536, DecoderRecipe(epochs=1, rate=4e-4, warm_up=20, average=0.98, balanced=True)),
+        Course(
+            3072,
+            1536,
+            DecoderRecipe(
+                epochs=1,
+                rate=8e-4,
+                warm_up=10,
+                emotion=3.0,
+                balanced=True,
+                prosody=3.0,
+                noise=0.2,
+                dropout=0.05,
+                average=0.98,
+                seed=11,
+            ),
+        ),
     ),
 }
 """The cloud starts from the seed's decoder, which is not shipped; the edge starts from random weights."""

@@ -28,6 +28,7 @@ class DecoderRecipe:
     """Hyperparameters.
 
     `captions`: different instructions answered for each clip in a step; `balanced`: rare rate classes count more;
+    `prosody`: factor on the words of rate, pitch and range, with `balanced`;
     `stop_after`: steps after which to stop, before the schedule of `epochs` ends (0: at its end).
     """
 
@@ -41,6 +42,7 @@ class DecoderRecipe:
     emotion: float = 4.0
     smoothing: float = 0.06
     balanced: bool = False
+    prosody: float = 1.0
     stop_after: int = 0
     noise: float = 0.3
     dropout: float = 0.1
@@ -121,7 +123,7 @@ def train_decoder(
         model,
         dialogue,
         recipe.captions,
-        Weights(recipe.scaffold, recipe.emotion, class_balance(examples) if recipe.balanced else {}),
+        Weights(recipe.scaffold, recipe.emotion, class_balance(examples, recipe.prosody) if recipe.balanced else {}),
         Noise(recipe.noise),
         recipe.smoothing,
     )

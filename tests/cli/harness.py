@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -164,6 +165,8 @@ def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path
     """In the fork: behaves like a fresh process from here on, and ends it."""
     code = 99
     try:
+        # A test run in the background ignores SIGINT, and so would its children.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(variables)
         if folder is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
 
@@ -147,7 +148,8 @@ def test_every_epoch_sees_every_example_once() -> None:
 def test_a_checkpoint_with_missing_weights_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     model = build_thinker(EDGE, tokenizer.get_vocab())
     save_checkpoint(tmp_path, model, tokenizer)
-    config = (tmp_path / "config.json").read_text(encoding="utf-8")
-    (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'), "utf-8")
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights[next(name for name in weights if name.endswith("q_proj.weight"))]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match="weights do not fit"):
         load_checkpoint(tmp_path)
