@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """Folder with labels.tsv and the clips: SPECDEC_DATA, or `../shared/data` beside the repository."""
+    """Folder with labels.tsv and the clips: SPECDEC_DATA, or `shared/data` beside the repository."""
     folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data"))
     if not (folder / "labels.tsv").is_file():
         pytest.skip(f"no labels.tsv in {folder}; set SPECDEC_DATA")
