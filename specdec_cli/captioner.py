@@ -171,10 +171,7 @@ class Captioner:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out."""
-        writer = self.pair.edge or self.pair.cloud
-        assert writer is not None
-        text: str = writer.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text.strip()
+        return self.pair.writer.text(ids).strip()
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         if cut.silent:
@@ -186,9 +183,7 @@ class Captioner:
         edge_inputs, cloud_inputs = self._inputs(cut.samples)
         audio_s = decode_s + time.perf_counter() - started
         engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
-        writer = self.pair.edge or self.pair.cloud
-        assert writer is not None
-        return Run(self.setup, clip, engine, writer.tokenizer, audio_s, None)
+        return Run(self.setup, clip, engine, self.pair.writer, audio_s, None)
 
     def _inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
         """The clip's prompt for each loaded model; features are computed once where both want the same."""

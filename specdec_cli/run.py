@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
@@ -96,7 +96,7 @@ class Run:
         setup: Setup,
         clip: Clip,
         engine: Engine | None,
-        tokenizer: Any,
+        writer: AudioLanguageModel | None,
         audio_s: float,
         error: SpecdecError | None,
     ) -> None:
@@ -104,7 +104,7 @@ class Run:
         self.error = error
         self._setup = setup
         self._engine = engine
-        self._tokenizer = tokenizer
+        self._writer = writer
         self._audio_s = audio_s
         self._rounds: list[Round] = []
         self._records: list[RoundRecord] = []
@@ -112,9 +112,9 @@ class Run:
 
     def __iter__(self) -> Iterator[Update]:
         """Drives the run. Raises `error` if there is one."""
-        if self._engine is None:
+        if self._engine is None or self._writer is None:
             raise self.error or DecodingError("this run has nothing to decode")
-        usage = _Usage()
+        writer, usage = self._writer, _Usage()
         ids: list[int] = []
         text = ""
         yield Update(self._setup.started(self.clip), EventText())
@@ -122,10 +122,10 @@ class Run:
             pieces = EventText(caption=text.strip())
             if isinstance(event, Round):
                 ids.extend(event.committed_ids)
-                before, text = text, self._decode(ids).rstrip("\ufffd")  # half a character waits for its rest
+                before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
                 self._rounds.append(event)
-                self._records.append(round_record(event, self._decode(event.draft_ids), text.removeprefix(before)))
-                pieces = EventText(self._pieces(event.draft_ids), self._pieces(event.committed_ids), text.strip())
+                self._records.append(round_record(event, writer.text(event.draft_ids), text.removeprefix(before)))
+                pieces = EventText(_pieces(writer, event.draft_ids), _pieces(writer, event.committed_ids), text.strip())
             if isinstance(event, Finished):
                 caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                 pieces = EventText(caption=caption)
@@ -163,14 +163,6 @@ class Run:
             resources=resources,
             uplink=Uplink(payload="none", bytes=0),
         )
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        """Text without special tokens; bytes that are no character come as U+FFFD."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
-
-    def _pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._tokenizer.decode([id_]) for id_ in ids)
 
 
 class _Usage:
@@ -211,6 +203,10 @@ def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequenc
         return caption
     found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
     return caption[: min(found)] if found else caption
+
+
+def _pieces(writer: AudioLanguageModel, ids: Sequence[int]) -> tuple[str, ...]:
+    return tuple(writer.tokenizer.decode([id_]) for id_ in ids)
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

@@ -65,12 +65,11 @@ def tiny_processor(merges: int = 0, window_s: int = 30) -> AudioProcessor:
 
 
 def tiny_config(
-    seed: int = 0, *, vocab_size: int = 288, layers: int = 2, hidden: int = 32, scale: float = 0.3, merges: int = 0
+    *, vocab_size: int = 288, layers: int = 2, hidden: int = 32, scale: float = 0.3, merges: int = 0
 ) -> Qwen2_5OmniThinkerConfig:
     """A thinker's configuration; `scale` is the spread of the random weights: larger is more opinionated."""
     tokenizer = tiny_processor(merges).tokenizer
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
-    del seed
     return Qwen2_5OmniThinkerConfig(
         audio_config={
             "num_mel_bins": 16,
@@ -118,7 +117,7 @@ def tiny_config(
 
 def tiny_module(seed: int, **settings: Any) -> Qwen2_5OmniThinkerForConditionalGeneration:
     """A thinker with random float32 weights, the same for the same seed and settings; global seeds untouched."""
-    config = tiny_config(seed, **settings)
+    config = tiny_config(**settings)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         module = Qwen2_5OmniThinkerForConditionalGeneration(config).eval().requires_grad_(False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +48,13 @@ class Pair:
             raise DecodingError("a pair needs at least one model")
         return cls(edge, cloud, usable_vocab_size(only))
 
+    @property
+    def writer(self) -> AudioLanguageModel:
+        """A model to turn token ids into text with: the tokenizers are the same."""
+        found = self.edge or self.cloud
+        assert found is not None  # `of` refuses an empty pair
+        return found
+
 
 def build_engine(
     pair: Pair, options: DecodingOptions, edge_inputs: PromptInputs | None, cloud_inputs: PromptInputs | None
@@ -89,12 +95,7 @@ def build_engine(
     stop_ids = _stop_ids(pair, options, drafting.model)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
     gate = make_gate(gate_of(options), options.threshold)
-
-    def decode(ids: Sequence[int]) -> str:
-        text: str = drafting.model.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
-
-    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, decode), options)
+    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, drafting.model.text), options)
 
 
 def gate_of(options: DecodingOptions) -> GateName:

@@ -59,7 +59,6 @@ class Tally:
     wall_ms: list[float] = field(default_factory=list)
     forwards_ms: list[float] = field(default_factory=list)
     step_ms: dict[str, list[float]] = field(default_factory=lambda: {"edge": [], "cloud": []})
-    verify_ms: list[float] = field(default_factory=list)
     tokens: int = 0
     edge_tokens: int = 0
     rounds: int = 0

@@ -136,6 +136,11 @@ class AudioLanguageModel(ABC):
         """Equal for two models exactly if `features` gives the same for both, so that it can be computed once."""
         return f"{type(self).__name__}:{id(self)}"
 
+    def text(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
+        written: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return written
+
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, as transcripts record them."""
         return {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}

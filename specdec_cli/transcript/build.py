@@ -13,9 +13,9 @@ from specdec_cli.transcript.schema import (
     RoundRecord,
     Timing,
     Totals,
+    Transcript,
     Uplink,
 )
-from specdec_cli.transcript.schema import Transcript as Transcript
 from specdec_cli.types import Finished, Mode, ModelWork, Round
 
 _DRAFTED_BY_EDGE = ("edge", "accepted")

@@ -1,8 +1,7 @@
 """The algorithm once more, as plainly as it can be written: no cache, no sessions, everything from scratch.
 
 Every distribution comes from a full forward of the whole thinker over prompt and text, through transformers' own
-entry point with an attention mask. It is slow and shares no decoding code with the product but the stop and loop
-predicates, which are tested by themselves.
+entry point with an attention mask. It is slow and shares no decoding code with the product.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
@@ -147,8 +145,3 @@ def _passes(token: int, row: torch.Tensor, options: DecodingOptions) -> bool:
         return float(probabilities[token]) >= options.prob
     nats = -sum(p * math.log(p) for p in probabilities.tolist() if p > 0)
     return float(probabilities[token]) > min(options.typical_epsilon, options.typical_delta * math.exp(-nats))
-
-
-def first_loop(text: list[int], options: DecodingOptions) -> int | None:
-    """Where a text first ends in a loop, for cases that look for one."""
-    return loop_end(text, 0, options.loop_period, options.loop_repeats)
