@@ -101,6 +101,26 @@ class Captioner:
             cloud = _load_model(resolved.cloud, offline, loading, "cloud")
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
+    def variant(self, config: Config) -> Captioner:
+        """The same loaded models with other settings, for comparing modes, gates and the like.
+
+        Args:
+            config: the settings; its models must be those that are loaded.
+
+        Raises:
+            ConfigError: the mode needs a model that is not loaded, or other models are configured.
+        """
+        for role, ours, theirs in (("edge", self.config.edge, config.edge), ("cloud", self.config.cloud, config.cloud)):
+            if ours != theirs:
+                raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
+        mode = config.decoding.mode
+        edge = self.pair.edge if mode in _EDGE_MODES else None
+        cloud = self.pair.cloud if mode in _CLOUD_MODES else None
+        if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
+            raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
+        # the shared vocabulary stays, so that a model alone says what it says in company
+        return Captioner(config, Pair(edge, cloud, self.pair.vocab_size), self.setup.load_s)
+
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
 
