@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import Config, load_config
     from specdec_cli.errors import SpecdecError
+    from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
     from specdec_cli.types import Finished, Prefill, Round, Started, Update
@@ -30,6 +31,7 @@ _HOMES = {
     "Captioner": "specdec_cli.captioner",
     "Config": "specdec_cli.config",
     "Finished": "specdec_cli.types",
+    "Lexicon": "specdec_cli.lexicon",
     "Prefill": "specdec_cli.types",
     "Round": "specdec_cli.types",
     "Run": "specdec_cli.run",
@@ -44,6 +46,7 @@ __all__ = [
     "Captioner",
     "Config",
     "Finished",
+    "Lexicon",
     "Prefill",
     "Round",
     "Run",

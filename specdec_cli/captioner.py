@@ -19,13 +19,16 @@ import torch
 
 from specdec_cli.audio import Recording, Segment, check_content, load_audio, segments
 from specdec_cli.config import Config, ModelConfig, load_config
+from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_engine, gate_of
+from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, family_class
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
-from specdec_cli.types import Mode, Update
+from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
@@ -41,13 +44,16 @@ class Captioner:
         config: the settings.
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
+        lexicon: reads the classes that captions say into the transcripts; None: transcripts have no labels.
     """
 
-    def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
+    def __init__(self, config: Config, pair: Pair, load_s: float | None = None, lexicon: Lexicon | None = None) -> None:
         self.config = config
         self.pair = pair
         self.options = decoding_options(config)
-        self.setup = _setup(config, self.options, pair, load_s)
+        if self.options.classifier is not None:
+            _require_tokenizer(self.options.classifier, config, pair)
+        self.setup = _setup(config, self.options, pair, load_s, lexicon)
         models = [model for model in (pair.edge, pair.cloud) if model is not None]
         rates = {model.sampling_rate for model in models}
         if len(rates) > 1:
@@ -119,7 +125,11 @@ class Captioner:
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
-        return Captioner(config, Pair(edge, cloud, self.pair.vocab_size), self.setup.load_s)
+        return Captioner(config, Pair(edge, cloud, self.pair.vocab_size), self.setup.load_s, self.setup.lexicon)
+
+    def labelled(self, lexicon: Lexicon) -> Captioner:
+        """The same captioner, whose transcripts say in `labels` which classes their captions name."""
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -200,12 +210,12 @@ class Captioner:
             )
             return Run(self.setup, clip, None, None, decode_s, error)
         started = time.perf_counter()
-        edge_inputs, cloud_inputs = self._inputs(cut.samples)
+        edge_inputs, cloud_inputs = self.inputs(cut.samples)
         audio_s = decode_s + time.perf_counter() - started
         engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
         return Run(self.setup, clip, engine, self.pair.writer, audio_s, None)
 
-    def _inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
+    def inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
         """The clip's prompt for each loaded model; features are computed once where both want the same."""
         shared: dict[str, AudioFeatures] = {}
 
@@ -222,14 +232,22 @@ class Captioner:
 
 
 def decoding_options(config: Config) -> DecodingOptions:
-    """The engine's settings out of a configuration."""
+    """The engine's settings out of a configuration.
+
+    Raises:
+        ConfigError: the learned gate's weights cannot be read.
+    """
     decoding = config.decoding.model_dump(exclude={"cloud_prefill"})
     acceptance = config.acceptance
+    classifier = _classifier(config)
+    threshold = config.gate.effective_threshold
     return DecodingOptions(
         **decoding,
         early_cloud_prefill=config.decoding.cloud_prefill == "early",
         gate=config.gate.name,
-        threshold=config.gate.effective_threshold,
+        threshold=classifier.threshold if threshold is None and classifier else threshold,
+        stop_drafting=config.gate.stop_drafting,
+        classifier=classifier,
         acceptance=acceptance.rule,
         rank=acceptance.rank,
         prob=acceptance.prob,
@@ -238,8 +256,52 @@ def decoding_options(config: Config) -> DecodingOptions:
     )
 
 
-def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float | None) -> Setup:
+def recorded_settings(config: Config) -> dict[str, object]:
+    """Every setting in force that shapes a caption, as transcripts record them."""
+    options = decoding_options(config)
     gate = gate_of(options)
+    return {
+        **config.decoding.model_dump(mode="json", exclude={"mode"}),
+        "gate": gate,
+        "threshold": options.threshold if gate == options.gate else None,
+        "stop_drafting": options.stop_drafting if gate in TOKEN_GATES else None,
+        "gate_weights": options.classifier.fingerprint if options.classifier else None,
+        "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
+        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        "style": None if config.prompt.text is not None else config.prompt.style,
+        "system": config.prompt.system,
+        "segment_s": config.audio.segment_s,
+    }
+
+
+def _classifier(config: Config) -> Classifier | None:
+    """The learned gate's, where the mode has a gate and it is that one."""
+    path = config.gate.weights_path
+    if config.gate.name != "learned" or config.decoding.mode != "hybrid" or path is None:
+        return None
+    file = read_gate_file(path, config.gate.file)
+    if file.learned is None:
+        raise ConfigError(
+            f"gate.name is learned, but {config.gate.file} holds the gate {file.gate}, which has no weights",
+            hint=f"Use it as it is: --gate {config.gate.file}",
+        )
+    return Classifier(file.learned, file.threshold, file.tokenizer)
+
+
+def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:
+    """Raises ConfigError if the gate was fitted with the ids of another tokenizer."""
+    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
+    if classifier.tokenizer != ours:
+        raise ConfigError(
+            f"{config.gate.file} was fitted with the tokenizer {classifier.tokenizer}, "
+            f"but {pair.writer.name} has {ours}",
+            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
+        )
+
+
+def _setup(
+    config: Config, options: DecodingOptions, pair: Pair, load_s: float | None, lexicon: Lexicon | None
+) -> Setup:
     return Setup(
         mode=options.mode,
         language=config.prompt.language,
@@ -248,17 +310,10 @@ def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float |
             edge=ModelInfo(**pair.edge.describe()) if pair.edge else None,
             cloud=ModelInfo(**pair.cloud.describe()) if pair.cloud else None,
         ),
-        settings={
-            **config.decoding.model_dump(mode="json", exclude={"mode"}),
-            "gate": gate,
-            "threshold": config.gate.effective_threshold if gate == options.gate else None,
-            "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
-            **config.acceptance.model_dump(mode="json", exclude={"rule"}),
-            "style": None if config.prompt.text is not None else config.prompt.style,
-            "system": config.prompt.system,
-        },
+        settings=recorded_settings(config),
         stop_strings=options.stop_strings,
         load_s=load_s,
+        lexicon=lexicon,
     )
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
+from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:
@@ -58,10 +59,27 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
     yield from _machine()
     yield from _audio()
     yield Check("configuration", "ok", str(resolved.path))
+    yield _gate(resolved)
     offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
     yield Check("hub", "ok", "not used (offline)" if offline else "may be asked for models that are not local")
     if load_models:
         yield from _models(resolved)
+
+
+def _gate(resolved: ResolvedConfig) -> Check:
+    """The gate in force, and whether a learned one's weights are there; that they fit the tokenizer, loading tells."""
+    gate = resolved.config.gate
+    if resolved.config.decoding.mode != "hybrid":
+        return Check("gate", "ok", f"none in mode {resolved.config.decoding.mode}")
+    threshold = gate.effective_threshold
+    if gate.name == "learned" and gate.weights_path is not None:
+        try:
+            file = read_gate_file(gate.weights_path, gate.file)
+        except SpecdecError as error:
+            return Check("gate", "fail", _sentence(error))
+        threshold = file.threshold if threshold is None else threshold
+    at = "" if threshold is None else f", threshold {threshold:g}"
+    return Check("gate", "ok", f"{gate.name}{at}, k {resolved.config.decoding.k}")
 
 
 def _packages() -> Iterator[Check]:

@@ -2,6 +2,8 @@
 
     SpecdecError                   anything below; carries a `hint` (what to do) beside its message
     ├── ConfigError                a setting that is unknown, malformed or contradicts another
+    │   ├── LexiconError           a lexicon file that cannot be used
+    │   └── ReferencesError        a table of reference captions or labels that cannot be used
     ├── CheckpointError            a model that cannot be loaded as asked
     │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
     ├── AudioError                 a recording that cannot be captioned
@@ -11,6 +13,7 @@
     ├── DecodingError              the decoding loop was asked for something impossible
     │   └── CacheError             a model's cache and the committed text disagree (a bug: please report)
     ├── TranscriptError            a transcript that cannot be written or read
+    ├── ReportError                a report that cannot be written
     └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
 
 The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
@@ -35,6 +38,14 @@ class SpecdecError(Exception):
 
 class ConfigError(SpecdecError):
     """A setting that is unknown, malformed or contradicts another."""
+
+
+class LexiconError(ConfigError):
+    """A lexicon file that cannot be read or that contradicts itself."""
+
+
+class ReferencesError(ConfigError):
+    """A table of reference captions or labels that cannot be read or that contradicts itself."""
 
 
 class CheckpointError(SpecdecError):
@@ -71,6 +82,10 @@ class CacheError(DecodingError):
 
 class TranscriptError(SpecdecError):
     """A transcript that cannot be written or read."""
+
+
+class ReportError(SpecdecError):
+    """A report that cannot be written."""
 
 
 class UnexpectedError(SpecdecError):

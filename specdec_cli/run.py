@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
@@ -43,6 +44,7 @@ class Setup:
         mode, language, prompt, models, settings: see `Transcript`.
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
+        lexicon: reads the classes that captions say; None: not asked for.
     """
 
     mode: Mode
@@ -52,6 +54,11 @@ class Setup:
     settings: dict[str, object]
     stop_strings: tuple[str, ...]
     load_s: float | None
+    lexicon: Lexicon | None = None
+
+    def labels(self, caption: str) -> dict[str, str | None] | None:
+        """The classes that a caption says, if they are asked for."""
+        return self.lexicon.labels(caption, self.language) if self.lexicon else None
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
@@ -124,12 +131,13 @@ class Run:
                 ids.extend(event.committed_ids)
                 before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
                 self._rounds.append(event)
-                self._records.append(round_record(event, writer.text(event.draft_ids), text.removeprefix(before)))
                 pieces = EventText(_pieces(writer, event.draft_ids), _pieces(writer, event.committed_ids), text.strip())
+                drafted, added = writer.text(event.draft_ids), text.removeprefix(before)
+                self._records.append(round_record(event, drafted, added, pieces))
             if isinstance(event, Finished):
                 caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                pieces = EventText(caption=caption)
-                self._transcript = self._build(event, caption, usage.resources())
+                pieces = EventText(caption=caption, labels=self._setup.labels(caption))
+                self._transcript = self._build(event, pieces, usage.resources())
             yield Update(event, pieces)
 
     def finish(self) -> Transcript:
@@ -142,7 +150,7 @@ class Run:
         assert self._transcript is not None
         return self._transcript
 
-    def _build(self, finished: Finished, caption: str, resources: Resources) -> Transcript:
+    def _build(self, finished: Finished, text: EventText, resources: Resources) -> Transcript:
         setup, clip = self._setup, self.clip
         return Transcript(
             file=clip.file,
@@ -153,7 +161,8 @@ class Run:
             language=setup.language,
             prompt=setup.prompt,
             mode=setup.mode,
-            caption=caption,
+            caption=text.caption,
+            labels=None if text.labels is None else dict(text.labels),
             finish_reason=finished.finish_reason,
             models=setup.models,
             settings=setup.settings,

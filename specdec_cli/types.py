@@ -5,22 +5,29 @@ Nothing here imports torch, so that the command line, the live view and the tran
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
 
-GateName = Literal["entropy", "margin", "logprob", "always", "never"]
+GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical"]
 
-DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0}
-"""Threshold of each gate that has one: nats; a difference of probabilities; nats."""
+DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "random": 0.1}
+"""Threshold of each gate that has one by itself: nats; a difference of probabilities; nats; a share of the blocks.
+
+The learned gate's comes with its weights.
+"""
+
+TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "margin", "logprob", "learned"})
+"""Gates that judge token by token, so that drafting can stop at the first one they are unsure of."""
 
 LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical"})
 """Acceptance rules under which the text may differ from the cloud's own."""
 
-Reason = Literal["entropy", "margin", "logprob", "learned", "loop", "always"]
+Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]
 """Why a block was escalated."""
 
 Source = Literal["edge", "accepted", "corrected", "bonus", "cloud"]
@@ -30,6 +37,9 @@ edge: drafted and kept without asking; accepted: drafted and confirmed by the cl
 in place of a rejected one; bonus: the cloud's token after a block that it accepted whole; cloud: generated in
 cloud mode.
 """
+
+Candidates = tuple[tuple[int, float], ...]
+"""The likeliest tokens at one position, best first: (token id, probability)."""
 
 FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "loop"]
 
@@ -60,6 +70,9 @@ class Round:
         draft_ids: drafted token ids, 1..k of them (a block ends early at eos or at the token budget).
         entropy: of the drafting model at each drafted token, nats, after the logits processors.
         score: the gate's own figure per drafted token, in its own unit (equal to `entropy` for the entropy gate).
+        margin: probability of the likeliest token minus that of the second, at each drafted token.
+        logprob: natural logarithm of the drafted token's probability.
+        candidates: the likeliest three tokens at each drafted token, best first, each with its probability.
         escalated: whether the cloud was asked.
         reason: why it was, or None.
         accepted: leading drafted tokens that were kept, before stop rules cut the text.
@@ -82,6 +95,9 @@ class Round:
     draft_ms: float
     verify_ms: float | None
     network_ms: float | None = None
+    margin: tuple[float, ...] = ()
+    logprob: tuple[float, ...] = ()
+    candidates: tuple[Candidates, ...] = ()
 
     @property
     def max_entropy(self) -> float:
@@ -178,11 +194,13 @@ class EventText:
         draft_pieces: text of each drafted token; bytes that are not yet a character come as "\ufffd".
         committed_pieces: text of each committed token, parallel to `Round.source`.
         caption: the caption so far, without special tokens.
+        labels: attribute -> class that the finished caption says, None where it says nothing; None: not asked for.
     """
 
     draft_pieces: tuple[str, ...] = ()
     committed_pieces: tuple[str, ...] = ()
     caption: str = ""
+    labels: Mapping[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,3 +218,33 @@ def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips: l
     finally:
         weight.copy_(kept)
     assert runner.caption(clips[0]).caption
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], language: str) -> None:
+    both = captioner(prompt__language=language)
+    for settings in (
+        *({"decoding__mode": mode, "decoding__k": 3} for mode in MODES),
+        {"gate__name": "always"},
+        {"decoding__temperature": 0.9, "decoding__seed": 4},
+    ):
+        alone = captioner(prompt__language=language, **settings)
+        variant = both.variant(alone.config)
+        assert variant.setup.mode == alone.setup.mode
+        assert (variant.setup.settings, variant.setup.models) == (alone.setup.settings, alone.setup.models)
+        for clip in clips[:2]:
+            ours, theirs = variant.caption(clip), alone.caption(clip)
+            assert (ours.caption, ours.finish_reason) == (theirs.caption, theirs.finish_reason)
+            assert [r.committed_ids for r in ours.rounds] == [r.committed_ids for r in theirs.rounds]
+    assert both.variant(both.config).pair.edge is both.pair.edge
+
+
+def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
+    both, edge = captioner(), captioner(decoding__mode="edge")
+    with pytest.raises(ConfigError, match="'cloud' needs a model that is not loaded"):
+        edge.variant(captioner(decoding__mode="cloud").config)
+    with pytest.raises(ConfigError, match="'hybrid' needs a model that is not loaded"):
+        edge.variant(both.config)
+    other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
+    with pytest.raises(ConfigError, match="edge is configured differently"):
+        both.variant(other)

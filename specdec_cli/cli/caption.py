@@ -12,6 +12,7 @@ from specdec_cli.cli import options, startup
 if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.console import View
+    from specdec_cli.lexicon import Lexicon
 
 _OUTPUT = "Output"
 
@@ -27,6 +28,7 @@ def caption(
     k: options.K = None,
     gate: options.Gate = None,
     threshold: options.Threshold = None,
+    stop_drafting: options.StopDrafting = None,
     accept: options.Accept = None,
     max_new_tokens: options.MaxNewTokens = None,
     min_new_tokens: options.MinNewTokens = None,
@@ -38,6 +40,8 @@ def caption(
     seed: options.Seed = None,
     repetition_penalty: options.RepetitionPenalty = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
     settings: options.Settings = None,
     output: Annotated[
         Path | None,
@@ -73,6 +77,7 @@ def caption(
             "decoding.k": k,
             "gate.name": gate,
             "gate.threshold": threshold,
+            "gate.stop_drafting": stop_drafting,
             "acceptance.rule": accept,
             "decoding.max_new_tokens": max_new_tokens,
             "decoding.min_new_tokens": min_new_tokens,
@@ -92,11 +97,12 @@ def caption(
 
         logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
         logging.getLogger("specdec_cli").setLevel(logging.DEBUG)
+    words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        failed = _caption_all(files, resolved.config, view, output, svg, json=json)
+        failed = _caption_all(files, resolved.config, words, view, output, svg, json=json)
     finally:
         view.close()
     if failed:
@@ -104,7 +110,14 @@ def caption(
 
 
 def _caption_all(
-    files: list[str], config: Config, view: View, output: Path | None, svg: Path | None, *, json: bool
+    files: list[str],
+    config: Config,
+    lexicon: Lexicon | None,
+    view: View,
+    output: Path | None,
+    svg: Path | None,
+    *,
+    json: bool,
 ) -> int:
     """Loads the models and captions every file; returns how many captions could not be made."""
     if svg is not None:
@@ -120,6 +133,8 @@ def _caption_all(
             from specdec_cli.captioner import Captioner
             from specdec_cli.cli.job import Job
         captioner = Captioner.load(config, loading=view.loading)
+    if lexicon is not None:
+        captioner = captioner.labelled(lexicon)
     job = Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
     try:
         for file in files:

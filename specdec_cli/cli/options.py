@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -24,6 +25,7 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "decoding.no_repeat_ngram": "--no-repeat-ngram",
     "gate.name": "--gate",
     "gate.threshold": "--threshold",
+    "gate.stop_drafting": "--stop-drafting",
     "acceptance.rule": "--accept",
     "prompt.language": "--language",
     "prompt.style": "--style",
@@ -69,8 +71,8 @@ Gate = Annotated[
     str | None,
     typer.Option(
         "--gate",
-        metavar="entropy|margin|logprob|always|never",
-        help="What decides whether a block is escalated.",
+        metavar="entropy|margin|logprob|learned|random|always|never|FILE",
+        help="What decides whether a block is escalated; a gate file (.json) brings its threshold and k.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -79,7 +81,15 @@ Threshold = Annotated[
     typer.Option(
         "--threshold",
         metavar="X",
-        help="Of the gate; entropy and logprob: nats, margin: a difference of probabilities.",
+        help="Of the gate; entropy and logprob: nats, margin: a difference of probabilities, learned: a probability.",
+        rich_help_panel=_DECODING,
+    ),
+]
+StopDrafting = Annotated[
+    bool | None,
+    typer.Option(
+        "--stop-drafting/--no-stop-drafting",
+        help="End a block with its first unsure token, and ask the cloud at once.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -147,22 +157,41 @@ Segment = Annotated[
         "--segment", metavar="SECONDS", help="Cut longer recordings, one caption a piece.", rich_help_panel=_TEXT
     ),
 ]
+Labels = Annotated[
+    bool,
+    typer.Option(
+        "--labels", help="Say which classes each caption names, in transcripts and totals.", rich_help_panel=_TEXT
+    ),
+]
+LexiconFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--lexicon", metavar="FILE", help="Words of your own for --labels, which it turns on.", rich_help_panel=_TEXT
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Tracebacks and log messages.")]
 
 
-def resolve(source: str | None, given: Mapping[str, object], settings: Iterable[str] = ()) -> ResolvedConfig:
+def resolve(
+    source: str | None,
+    given: Mapping[str, object],
+    settings: Iterable[str] = (),
+    *,
+    spelled: Mapping[str, str] = FLAG_NAMES,
+) -> ResolvedConfig:
     """The configuration in force.
 
     Args:
         source: --config.
         given: setting -> value of each flag; None and empty lists mean that the flag was not given.
         settings: --set arguments; they win over flags.
+        spelled: setting -> the command's flag for it, for messages.
 
     Raises:
         ConfigError: anything in any layer is wrong.
     """
     flags = {name: value for name, value in given.items() if value is not None and value != []}
-    names = dict(FLAG_NAMES)
+    names = dict(spelled)
     for setting in settings:
         name, value = parse_setting(setting)
         flags[name] = value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from specdec_cli.errors import AudioError, ConfigError, TranscriptError
 
 if TYPE_CHECKING:
+    from specdec_cli.lexicon import Lexicon
     from specdec_cli.types import Update
 
 
@@ -32,8 +33,32 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def refuse_output(output: Path, recordings: Sequence[str]) -> None:
-    """Refuses an --output that would fail later, or that would damage a file of another kind.
+def lexicon_for(labels: bool, path: Path | None, *, shown: bool = True) -> Lexicon | None:
+    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+
+    Args:
+        labels: --labels.
+        path: --lexicon.
+        shown: whether anything that is written holds labels.
+
+    Raises:
+        LexiconError: the file cannot be used.
+        ConfigError: labels would be shown nowhere.
+    """
+    if not labels and path is None:
+        return None
+    if not shown:
+        raise ConfigError(
+            "--labels has no effect with --quiet: captions are all that is printed.",
+            hint="Add --json or --output, or leave --quiet out.",
+        )
+    from specdec_cli.lexicon import Lexicon
+
+    return Lexicon.load(path)
+
+
+def refuse_output(output: Path, recordings: Sequence[str], *, flag: str = "--output") -> None:
+    """Refuses a file of transcripts that would fail later, or that would damage a file of another kind.
 
     Raises:
         ConfigError: it is "-", or one of the recordings.
@@ -42,8 +67,8 @@ def refuse_output(output: Path, recordings: Sequence[str]) -> None:
     from specdec_cli.transcript.writer import require_appendable
 
     if str(output) == "-":
-        raise ConfigError("--output takes a file, not -.", hint="Transcripts go to stdout with: --json")
-    _refuse_recording("--output", output, recordings)
+        raise ConfigError(f"{flag} takes a file, not -.", hint="Transcripts go to stdout with: --json")
+    _refuse_recording(flag, output, recordings)
     require_appendable(output)
 
 
@@ -53,11 +78,23 @@ def refuse_picture(svg: Path, recordings: Sequence[str]) -> None:
     Raises:
         ConfigError: it is one of the recordings, does not end in .svg, or its folder does not exist.
     """
-    _refuse_recording("--svg", svg, recordings)
-    if svg.suffix.lower() != ".svg":
-        raise ConfigError(f"--svg {svg} does not end in .svg.", hint=f"Name it {svg.stem}.svg, for example.")
-    if not svg.parent.is_dir():
-        raise ConfigError(f"The folder of --svg {svg} does not exist.", hint=f"Create it: mkdir -p {svg.parent}")
+    refuse_target("--svg", svg, ".svg", recordings)
+
+
+def refuse_report(html: Path, recordings: Sequence[str]) -> None:
+    """Refuses an --html that would overwrite something else than a page; errors as in `refuse_picture`."""
+    refuse_target("--html", html, ".html", recordings)
+
+
+def refuse_target(flag: str, target: Path, suffix: str, recordings: Sequence[str]) -> None:
+    """Refuses a file to be written that would overwrite something of another kind; errors as in `refuse_picture`."""
+    _refuse_recording(flag, target, recordings)
+    if target.suffix.lower() != suffix:
+        raise ConfigError(
+            f"{flag} {target} does not end in {suffix}.", hint=f"Name it {target.stem}{suffix}, for example."
+        )
+    if not target.parent.is_dir():
+        raise ConfigError(f"The folder of {flag} {target} does not exist.", hint=f"Create it: mkdir -p {target.parent}")
 
 
 def draw(updates: Sequence[Update], svg: Path) -> None:

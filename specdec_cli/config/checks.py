@@ -11,7 +11,7 @@ from specdec_cli.config.layers import Given, Rank
 from specdec_cli.config.problems import Problem, show
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import SETTINGS
-from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES
+from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES
 
 _UNUSED_SECTIONS: Final = {"edge": ("cloud", "gate", "acceptance"), "cloud": ("edge", "gate", "acceptance")}
 _RULE_OPTIONS: Final = {
@@ -24,6 +24,8 @@ _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),
     "margin": (0.0, 1.0, "from 0 to 1"),
     "logprob": (-math.inf, 0.0, "at most 0 nats"),
+    "learned": (0.0, 1.0, "a probability, from 0 to 1"),
+    "random": (0.0, 1.0, "a share of the blocks, from 0 to 1"),
 }
 
 
@@ -85,7 +87,8 @@ class _Checker:
         mode = self.config.decoding.mode
         unused = [name for name in SETTINGS if name.split(".")[0] in _UNUSED_SECTIONS.get(mode, ())]
         if mode == "lossless":
-            unused += ["gate.threshold"] + ["gate.name"] * (self.config.gate.name != "always")
+            unused += ["gate.threshold", "gate.file", "gate.stop_drafting"]
+            unused += ["gate.name"] * (self.config.gate.name != "always")
         if mode in ("edge", "cloud"):
             unused.append("decoding.cloud_prefill")
         hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
@@ -98,7 +101,7 @@ class _Checker:
                 if self.by_flag(name) and self.config.acceptance_rule != rule:
                     hint = f"It counts only with the rule {rule}."
                     yield self.clash(name, ", but ", "acceptance.rule", hint)
-        if self.by_flag("gate.threshold") and self.config.gate.effective_threshold is None:
+        if self.by_flag("gate.threshold") and self.config.gate.name in ("always", "never"):
             yield self.clash("gate.threshold", ", but ", "gate.name", "That gate has no threshold.")
         if self.config.decoding.loop_period == 0:
             for name in filter(self.by_flag, ("decoding.loop_repeats", "decoding.loop_top_k")):
@@ -112,8 +115,20 @@ class _Checker:
             return
         low, high, bounds = _BOUNDS[gate.name]
         if not low <= gate.threshold <= high:
-            hint = f"Its threshold must be {bounds}; the default is {DEFAULT_THRESHOLDS[gate.name]}."
+            default = DEFAULT_THRESHOLDS.get(gate.name, "the gate file's")
+            hint = f"Its threshold must be {bounds}; the default is {default}."
             yield self.clash("gate.threshold", ", but ", "gate.name", hint)
+
+    def gate_weights(self) -> Iterator[Problem]:
+        gate = self.config.gate
+        if gate.name == "learned" and gate.file is None and self.config.decoding.mode == "hybrid":
+            hint = "Name the file that specdec tune wrote (--gate FILE), or package:mini/gate.json for the mini pair."
+            yield self.clash("gate.name", ", which needs weights, but ", "gate.file", hint)
+        if gate.name != "learned" and self.by_flag("gate.file"):
+            yield self.clash("gate.file", ", but ", "gate.name", "Only the gate learned has weights.")
+        if gate.stop_drafting and gate.name not in TOKEN_GATES and self.by_flag("gate.stop_drafting"):
+            hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
+            yield self.clash("gate.stop_drafting", ", but ", "gate.name", hint)
 
     def placement(self) -> Iterator[Problem]:
         for section, model in (("edge", self.config.edge), ("cloud", self.config.cloud)):
@@ -147,6 +162,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
         checker.ignored_by_mode,
         checker.ignored_by_choice,
         checker.threshold_bounds,
+        checker.gate_weights,
         checker.placement,
     ):
         found += check()

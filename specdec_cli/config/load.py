@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from specdec_cli.config.checks import contradictions
 from specdec_cli.config.environment import CONFIG_VARIABLE, NULLS, parse_value, read_environment, variable_of
+from specdec_cli.config.gate_file import expand_gate_file
 from specdec_cli.config.layers import Given, Layer, Origin, Rank, merge
-from specdec_cli.config.locate import absolute_model, find_config
+from specdec_cli.config.locate import absolute_gate, absolute_model, find_config
 from specdec_cli.config.problems import Problem, raise_if_any, show
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, check_value, unknown_setting
@@ -86,7 +87,7 @@ def load_config(
     problems += environment_problems + flag_problems
     checked: list[Layer] = []
     for layer, base in ((file_layer, path.parent), (environment_layer, Path()), (flag_layer, Path())):
-        checked.append(_checked(layer, base, problems))
+        checked.append(_checked(expand_gate_file(layer, base, problems), base, problems))
     raise_if_any(problems)
     merged = merge(checked)
     raise_if_any(_missing(merged, label))
@@ -142,9 +143,15 @@ def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
         if problem:
             problems.append(problem)
         else:
-            is_model = name.endswith(".model")
-            checked[name] = Given(absolute_model(value, base) if is_model else value, given.origin)
+            checked[name] = Given(_absolute(name, value, base), given.origin)
     return checked
+
+
+def _absolute(name: str, value: Any, base: Path) -> Any:
+    """`value` with a relative path made absolute against `base`, if the setting is one."""
+    if name.endswith(".model"):
+        return absolute_model(value, base)
+    return absolute_gate(value, base) if name == "gate.file" and value is not None else value
 
 
 def _missing(merged: Layer, label: str) -> list[Problem]:

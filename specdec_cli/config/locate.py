@@ -10,6 +10,7 @@ from specdec_cli.config.problems import nearest
 from specdec_cli.errors import ConfigError
 
 PACKAGED_MODELS: Final = ("package:mini/edge", "package:mini/cloud")
+PACKAGED_GATES: Final = ("package:mini/gate.json",)
 DEFAULT_CONFIG: Final = "mini"
 
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
@@ -76,3 +77,18 @@ def model_source(name: str) -> str:
         family, which = name.removeprefix("package:").split("/")
         return str(_PACKAGE / family / "weights" / which)
     return name
+
+
+def absolute_gate(name: str, base: Path) -> str:
+    """`name` of a gate file made absolute against `base`; a packaged one stays as it is."""
+    if name.startswith("package:"):
+        return name
+    return os.path.abspath(os.path.join(base, os.path.expanduser(name)))
+
+
+def gate_path(name: str) -> Path:
+    """The file that a gate's name refers to: one in the package, or a path."""
+    if name in PACKAGED_GATES:
+        family, file = name.removeprefix("package:").split("/")
+        return _PACKAGE / family / "weights" / file
+    return Path(name)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from specdec_cli.config.locate import PACKAGED_MODELS, model_source
+from specdec_cli.config.locate import PACKAGED_GATES, PACKAGED_MODELS, gate_path, model_source
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
+
+
+GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,15 @@ def _model_name(name: str) -> str:
     return name
 
 
+def _gate_file(name: str) -> str:
+    _encodable(name)
+    if not name.strip() or not name.isprintable():
+        raise ValueError("is empty or holds a control character: it takes a file of specdec tune")
+    if name.startswith("package:") and name not in PACKAGED_GATES:
+        raise ValueError(f"is {name[:60]!r}, but the packaged gates are {', '.join(PACKAGED_GATES)}")
+    return name
+
+
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
@@ -68,6 +81,7 @@ def _as_tuple(value: object) -> object:
 ModelName = Annotated[str, AfterValidator(_model_name), Expected("a folder, a hub id or a packaged model, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), Expected("a non-empty text")]
+GateFileName = Annotated[str, AfterValidator(_gate_file), Expected("a gate file, as text")]
 Device = Annotated[
     str,
     StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z"),
@@ -147,19 +161,33 @@ class DecodingConfig(Section):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: GateName = Field(default="entropy", description="entropy, margin, logprob, always or never")
+    name: Annotated[GateName, Expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
+        default="entropy", description=f"{', '.join(GATES)}; or a gate file (.json), which brings threshold and k"
+    )
     threshold: float | None = Field(
         default=None,
         description="entropy: escalate above, nats; margin: below this p(top1)-p(top2); logprob: below, nats; "
-        "null: 1.0, 0.3, -1.0",
+        "learned: above this probability that the cloud would change the block; random: this share of the blocks; "
+        "null: 1.0, 0.3, -1.0, the gate file's, 0.1",
+    )
+    file: GateFileName | None = Field(
+        default=None, description="weights of the gate learned: a file of `specdec tune`, or package:mini/gate.json"
+    )
+    stop_drafting: bool = Field(
+        default=False, description="true: a block ends with its first unsure token and goes to the cloud at once"
     )
 
     @property
     def effective_threshold(self) -> float | None:
-        """The threshold in force; None for `always` and `never`, which have none."""
-        if self.name not in DEFAULT_THRESHOLDS:
+        """The threshold in force; None for gates without one, and for one that comes with the gate's weights."""
+        if self.name in ("always", "never"):
             return None
-        return DEFAULT_THRESHOLDS[self.name] if self.threshold is None else self.threshold
+        return DEFAULT_THRESHOLDS.get(self.name) if self.threshold is None else self.threshold
+
+    @property
+    def weights_path(self) -> Path | None:
+        """The file that `file` names."""
+        return None if self.file is None else gate_path(self.file)
 
 
 class AcceptanceConfig(Section):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from specdec_cli.config.layers import Given, Layer, Origin
-from specdec_cli.config.problems import Problem, show, show_name
+from specdec_cli.config.problems import Problem, raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import SETTINGS, settings_of, unknown_setting
 from specdec_cli.errors import ConfigError
@@ -104,6 +104,43 @@ def read_file(path: Path, label: str) -> tuple[Layer, list[Problem]]:
     for section, key, node in _entries(root, "", label, problems):
         _read_section(section, key, node, label, layer, problems)
     return layer, problems
+
+
+def read_tree(path: Path, label: str) -> tuple[object, dict[tuple[str | int, ...], int]]:
+    """A file of any structure: its mappings, lists and scalars, and the line of each by its row of keys and indices.
+
+    Args:
+        path: the file.
+        label: how messages call it.
+
+    Raises:
+        ConfigError: it cannot be read, is not the YAML described above, or has a key twice.
+    """
+    root = _compose_file(_read_text(path, label), label)
+    problems: list[Problem] = []
+    lines: dict[tuple[str | int, ...], int] = {}
+    tree = None if root is None else _tree(root, (), label, lines, problems)
+    raise_if_any(problems)
+    return tree, lines
+
+
+def _tree(
+    node: yaml.Node,
+    place: tuple[str | int, ...],
+    label: str,
+    lines: dict[tuple[str | int, ...], int],
+    problems: list[Problem],
+) -> object:
+    lines.setdefault(place, _line(node))
+    if isinstance(node, yaml.MappingNode):
+        found = {}
+        for name, key, value in _entries(node, "", label, problems):
+            lines[*place, name] = _line(key)
+            found[name] = _tree(value, (*place, name), label, lines, problems)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_tree(item, (*place, index), label, lines, problems) for index, item in enumerate(node.value)]
+    return _value(node)
 
 
 def _read_text(path: Path, label: str) -> str:

@@ -1,9 +1,10 @@
-"""Entropy per drafted token as a row of bars against the gate's threshold."""
+"""What the gate looks at, per drafted token, as a row of bars against its threshold: entropy, or the learned score."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from rich.text import Text
 
@@ -13,16 +14,25 @@ FULL_SCALE_NATS = 3.0
 """Height of a full bar where no threshold gives the scale."""
 
 
+Figure = Literal["entropy", "learned"]
+"""What the bars show: entropy, nats; or the learned gate's probability that the cloud would change the block."""
+
+
+def figure_of(settings: Mapping[str, object]) -> Figure:
+    """The learned gate's score where that gate decides; entropy under every other."""
+    return "learned" if settings.get("gate") == "learned" else "entropy"
+
+
 def threshold_of(settings: Mapping[str, object]) -> float | None:
-    """The threshold of an entropy gate in nats; None for any other gate, whose threshold has another unit."""
+    """The threshold of an entropy or a learned gate, in the unit of the bars; None for gates of other figures."""
     value = settings.get("threshold")
-    if settings.get("gate", "entropy") != "entropy" or isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if settings.get("gate", "entropy") in ("entropy", "learned") else None
 
 
 def level(value: float, threshold: float | None) -> int:
-    """Height of the bar for `value` nats, 0..7.
+    """Height of the bar for `value`, 0..7.
 
     With a threshold the scale is 0..2x threshold, and heights 4..7 are the values at which the gate escalates (at or
     above it): the half-height line *is* the threshold, and the bars can be read without colour.
@@ -35,10 +45,10 @@ def level(value: float, threshold: float | None) -> int:
     return min(max(int(4 * value / threshold), 0), 3) if threshold > 0 else 0
 
 
-def bars(entropy: Sequence[float], threshold: float | None, signs: Signs) -> Text:
+def bars(values: Sequence[float], threshold: float | None, signs: Signs) -> Text:
     """One bar a token; those that make the gate escalate in another colour and underlined."""
     rendered = Text()
-    for value in entropy:
+    for value in values:
         if math.isnan(value):
             rendered.append("?", style=ABOVE)
             continue
@@ -47,9 +57,10 @@ def bars(entropy: Sequence[float], threshold: float | None, signs: Signs) -> Tex
     return rendered
 
 
-def legend(threshold: float | None, signs: Signs) -> Text:
+def legend(threshold: float | None, signs: Signs, figure: Figure = "entropy") -> Text:
     """What the bars mean."""
     if threshold is None:
         return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0-{FULL_SCALE_NATS:g} nats", DIM))
     low, high = signs.bars[:4], signs.bars[4:]
-    return Text.assemble("entropy ", (low, BELOW), (high, ABOVE), (f" from {threshold:g} nats", DIM))
+    unit = f" from {threshold:g} nats" if figure == "entropy" else f" changed with {threshold:g}"
+    return Text.assemble(f"{figure} ", (low, BELOW), (high, ABOVE), (unit, DIM))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, PromptConfig
+from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
@@ -18,7 +18,7 @@ INDENT = 10
 _ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
 _DEFAULTS = {
     name: setting(field.default)
-    for section in (DecodingConfig, AcceptanceConfig, PromptConfig)
+    for section in (DecodingConfig, GateConfig, AcceptanceConfig, PromptConfig)
     for name, field in section.model_fields.items()
 }
 _SETTING_LINES = 2
@@ -81,7 +81,8 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
     """What the signs and the bars mean, in one line where there is room and in two where there is not."""
-    parts = [tokens.legend(signs, event.mode), entropy.legend(entropy.threshold_of(event.settings), signs)]
+    bars = entropy.legend(entropy.threshold_of(event.settings), signs, entropy.figure_of(event.settings))
+    parts = [tokens.legend(signs, event.mode), bars]
     body = Text("   ").join([part for part in parts if part is not None])
     return hanging(Text.assemble(" ", ("signs", DIM)), body, INDENT, width - 1)
 

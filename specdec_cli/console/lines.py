@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_cli.console.caption import CaptionTrail
 from specdec_cli.console.cells import clean, hanging
-from specdec_cli.console.entropy import threshold_of
+from specdec_cli.console.entropy import figure_of, threshold_of
 from specdec_cli.console.errors import print_error
 from specdec_cli.console.figures import seconds
 from specdec_cli.console.heading import (
@@ -22,7 +22,7 @@ from specdec_cli.console.heading import (
     prefill_line,
 )
 from specdec_cli.console.rounds import Layout, layout_for, render_round
-from specdec_cli.console.summary import Tally, summary
+from specdec_cli.console.summary import Tally, classes, summary
 from specdec_cli.console.theme import BAD, DIM, GOOD, signs_for
 from specdec_cli.errors import SpecdecError
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Started
@@ -106,26 +106,33 @@ class LinesView:
                 self._print(*self._round(self._clip, event, text))
             case Finished():
                 self._caption.finish(text.caption)
-                self._print(Text(), *self._finished(self._clip, event))
+                self._print(Text(), *self._finished(self._clip, event, text.labels))
 
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None
         k = clip.settings.get("k")
-        layout = layout_for(self._width, k if isinstance(k, int) else len(event.draft_ids), clip.mode, link=self._link)
+        figure = figure_of(clip.settings)
+        k = k if isinstance(k, int) else len(event.draft_ids)
+        layout = layout_for(self._width, k, clip.mode, link=self._link, figure=figure)
         heading = []
         if layout != self._layout:
             self._layout = layout
             heading = [layout.heading()]
         threshold = threshold_of(clip.settings)
-        return heading + render_round(event, text, layout, mode=clip.mode, threshold=threshold, signs=self._signs)
+        return heading + render_round(
+            event, text, layout, mode=clip.mode, threshold=threshold, signs=self._signs, figure=figure
+        )
 
-    def _finished(self, clip: Started, event: Finished) -> list[Text]:
+    def _finished(self, clip: Started, event: Finished, labels: Mapping[str, str | None] | None) -> list[Text]:
         width = min(self._width - 1, PROSE_WIDTH)
         lines = []
         if self._with_caption:
             lines += hanging(Text.assemble(" ", ("caption", DIM)), self._caption.text(), INDENT, width)
             lines.append(Text())
-        for label, body in summary(self._tally, event, clip.mode, self._signs):
+        totals = summary(self._tally, event, clip.mode, self._signs)
+        if labels is not None:
+            totals.insert(0, ("labels", Text(classes(labels, f" {self._signs.dot} "))))
+        for label, body in totals:
             lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
         return lines if self._with_caption else [*lines, Text()]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean
 from specdec_cli.console.errors import print_error
 from specdec_cli.console.figures import seconds
-from specdec_cli.console.summary import Tally, one_line
+from specdec_cli.console.summary import Tally, classes, one_line
 from specdec_cli.errors import SpecdecError
 from specdec_cli.types import Event, EventText, Finished, Round, Started
 
@@ -74,12 +74,14 @@ class PlainView(QuietView):
         self._clip, self._tally = event, Tally()
         self._print(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}")
 
-    def event(self, event: Event, text: EventText) -> None:  # noqa: ARG002 - the protocol's name
-        """Count rounds; print the totals at the end."""
+    def event(self, event: Event, text: EventText) -> None:
+        """Count rounds; print the totals at the end, and the labels if there are any."""
         if isinstance(event, Round):
             self._tally.add(event)
         elif isinstance(event, Finished) and self._clip is not None:
             self._print(f"{self._clip.file}: {one_line(self._tally, event, self._clip.mode)}")
+            if text.labels is not None:
+                self._print(f"{self._clip.file}: {classes(text.labels, ', ')}")
 
     def finished_all(self, done: int, failed: int) -> None:
         """Say how many there were, if there were several."""

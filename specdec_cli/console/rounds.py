@@ -13,7 +13,7 @@ from itertools import zip_longest
 from rich.text import Text
 
 from specdec_cli.console.cells import fit, padded, wrap
-from specdec_cli.console.entropy import bars
+from specdec_cli.console.entropy import Figure, bars
 from specdec_cli.console.figures import milliseconds
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs
 from specdec_cli.console.tokens import render_tokens
@@ -75,7 +75,7 @@ class Layout:
         return line
 
 
-def layout_for(width: int, k: int, mode: Mode, *, link: bool = False) -> Layout:
+def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Figure = "entropy") -> Layout:
     """The layout for a terminal of `width` cells.
 
     Args:
@@ -83,10 +83,11 @@ def layout_for(width: int, k: int, mode: Mode, *, link: bool = False) -> Layout:
         k: drafted tokens of a round, for the room of the bars.
         mode: the modes of one model alone have no columns for the other.
         link: whether rounds have a time on the link.
+        figure: what the bars show.
     """
     stacked, wide = width < 76, width >= 96
     index = Column("#", 4 if wide else 3, right=True)
-    entropy = Column("entropy", max(7, min(k, 8 if stacked else MAX_BARS)))
+    entropy = Column(figure, max(7, min(k, 8 if stacked else MAX_BARS)))
     if mode in ("edge", "cloud"):
         figures = [entropy, Column("time", 7, right=True)]
     elif wide:
@@ -128,19 +129,27 @@ def accepted_text(round_: Round, signs: Signs) -> Text:
 
 
 def render_round(
-    round_: Round, text: EventText, layout: Layout, *, mode: Mode, threshold: float | None, signs: Signs
+    round_: Round,
+    text: EventText,
+    layout: Layout,
+    *,
+    mode: Mode,
+    threshold: float | None,
+    signs: Signs,
+    figure: Figure = "entropy",
 ) -> list[Text]:
     """The lines of one round, none wider than the terminal that `layout` was made for."""
     widths = {column.name: column.width for column in layout.columns}
+    values = round_.score if figure == "learned" else round_.entropy
     bar_lines = [
-        bars(round_.entropy[start : start + widths["entropy"]], threshold, signs)
-        for start in range(0, max(len(round_.entropy), 1), widths["entropy"])
+        bars(values[start : start + widths[figure]], threshold, signs)
+        for start in range(0, max(len(values), 1), widths[figure])
     ]
     verify = round_.draft_ms if mode == "cloud" and round_.verify_ms is None else round_.verify_ms
     cells = {
         "#": [Text(str(round_.index + 1), style=DIM)],
         BLOCK: wrap(render_tokens(round_, text, signs), layout.block_width, joint=signs.joint),
-        "entropy": bar_lines,
+        figure: bar_lines,
         "time": [Text(milliseconds(verify if mode == "cloud" else round_.draft_ms, signs.none))],
         "gate": [gate_text(round_, mode, full=widths.get("gate") == FULL_GATE)],
         "accepted": [accepted_text(round_, signs)],

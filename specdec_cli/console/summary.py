@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rich.text import Text
@@ -66,6 +67,12 @@ def asked(tally: Tally, mode: Mode) -> str:
     if not tally.escalated:
         return f"the cloud was asked in none of {count(tally.rounds, 'round')}"
     return f"the cloud was asked in {tally.escalated} of {count(tally.rounds, 'round')}"
+
+
+def classes(labels: Mapping[str, str | None], separator: str) -> str:
+    """The classes that a caption says: "voice male · rate slow"; attributes that it says nothing about are left out."""
+    said = [f"{attribute} {class_}" for attribute, class_ in labels.items() if class_ is not None]
+    return separator.join(said) or "none found"
 
 
 def speed(tokens: int, total_ms: float) -> str:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import torch
 
-from specdec_cli.decoding.draft import Draft, draw, entropies
+from specdec_cli.decoding.draft import Draft, draw
+from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.options import DecodingOptions
 
 

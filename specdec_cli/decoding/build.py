@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -92,10 +93,29 @@ def build_engine(
     if options.mode in ("hybrid", "lossless"):
         verifying = session(pair.cloud, cloud_inputs, "cloud")
         verifier = SessionVerifier(verifying, processors(verifying), options, generator)
-    stop_ids = _stop_ids(pair, options, drafting.model)
+    stop_ids = stop_ids_of(pair, options, drafting.model)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
-    gate = make_gate(gate_of(options), options.threshold)
+    gate = make_gate(
+        gate_of(options),
+        options.threshold,
+        stop_drafting=options.stop_drafting,
+        classifier=options.classifier,
+        generator=gate_generator(options, edge_inputs),
+    )
     return Engine(drafter, verifier, gate, StopRules(options, stop_ids, drafting.model.text), options)
+
+
+def gate_generator(options: DecodingOptions, clip: PromptInputs | None) -> torch.Generator | None:
+    """The random gate's generator, seeded by the run's seed and the clip; None for every other gate.
+
+    It is another one than the clip's, so that the gate changes no token that is drawn. The clip counts, or every clip
+    would escalate the same blocks.
+    """
+    if gate_of(options) != "random" or clip is None:
+        return None
+    heard = clip.features.values.detach().to("cpu", torch.float32).contiguous().numpy()
+    digest = hashlib.blake2b(heard.tobytes(), digest_size=8, key=options.seed.to_bytes(8, "big"))
+    return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
 
 
 def gate_of(options: DecodingOptions) -> GateName:
@@ -105,7 +125,7 @@ def gate_of(options: DecodingOptions) -> GateName:
     return "always" if options.mode == "lossless" else "never"
 
 
-def _stop_ids(pair: Pair, options: DecodingOptions, drafting: AudioLanguageModel) -> tuple[int, ...]:
+def stop_ids_of(pair: Pair, options: DecodingOptions, drafting: AudioLanguageModel) -> tuple[int, ...]:
     """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
     if options.mode == "lossless" and pair.cloud is not None:
         return pair.cloud.eos_ids

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.models.session import Session
+
+Stop = Callable[[torch.Tensor, int], bool]
+"""Asked after each drafted token, with the scores [vocab] that it was chosen by: does the block end with it?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,6 @@ class Draft:
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
         return self.scores.softmax(dim=-1)
-
-
-def entropies(probabilities: torch.Tensor) -> torch.Tensor:
-    """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
-    return nats
 
 
 class Drafter:
@@ -60,16 +57,16 @@ class Drafter:
         self._generator = generator
         self._sampling = sampling
 
-    def propose(self, text: Sequence[int], k: int) -> Draft:
-        """Up to `k` tokens that continue `text`; fewer only if one of them ends it."""
-        return self._propose(text, k, top_k=None)
+    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Draft:
+        """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
+        return self._propose(text, k, None, stop)
 
     def break_out(self, text: Sequence[int], k: int, top_k: int) -> Draft:
         """Like `propose`, but every token is drawn from the `top_k` likeliest: a way out of a loop."""
         self.session.rollback(text)
-        return self._propose(text, k, top_k)
+        return self._propose(text, k, top_k, None)
 
-    def _propose(self, text: Sequence[int], k: int, top_k: int | None) -> Draft:
+    def _propose(self, text: Sequence[int], k: int, top_k: int | None, stop: Stop | None) -> Draft:
         ids: list[int] = []
         rows: list[torch.Tensor] = []
         while len(ids) < k and not (ids and ids[-1] in self._stop_ids):
@@ -83,6 +80,8 @@ class Drafter:
                 ids.append(draw(scores[0].softmax(dim=-1), self._generator))
             else:
                 ids.append(int(scores.argmax()))
+            if stop is not None and stop(scores[0], ids[-1]):
+                break
         return Draft(tuple(ids), torch.cat(rows))
 
 

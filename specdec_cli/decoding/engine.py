@@ -101,6 +101,9 @@ class Engine:
                     draft_ids=block.draft.ids,
                     entropy=block.decision.entropy,
                     score=block.decision.score,
+                    margin=tuple(token.margin for token in block.decision.evidence),
+                    logprob=tuple(token.logprob for token in block.decision.evidence),
+                    candidates=tuple(token.candidates for token in block.decision.evidence),
                     escalated=block.reason is not None,
                     reason=block.reason,
                     accepted=block.accepted,
@@ -142,13 +145,15 @@ class Engine:
         budget = self._options.max_new_tokens - len(self._text)
         size = min(self._options.k, budget)
         started, before = time.perf_counter(), self._prefill_ms()
-        draft = self._drafter.propose(self._text, size)
+        judge = self._gate.open(len(self._text))
+        draft = self._drafter.propose(self._text, size, judge.stop)
         looping = self._loop_end([*self._text, *draft.ids]) is not None
         broken_out = False
         if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
             draft = self._drafter.break_out(self._text, size, self._options.loop_top_k)
+            judge = self._gate.open(len(self._text))
             broken_out = True
-        decision = self._gate.decide(draft)
+        decision = judge.decide(draft)
         draft_ms = _ms_since(started) - (self._prefill_ms() - before)
         reason: Reason | None = "loop" if looping and self._gate.name != "always" else decision.reason
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.

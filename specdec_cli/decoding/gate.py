@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 
-from specdec_cli.decoding.draft import Draft, entropies
-from specdec_cli.types import DEFAULT_THRESHOLDS, GateName, Reason
+from specdec_cli.decoding.draft import Draft, Stop
+from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import DecodingError
+from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, GateName, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,19 @@ class Decision:
     Attributes:
         escalate: ask the cloud.
         reason: why, None if it is not asked.
-        entropy: nats, per token.
+        evidence: what it knows of each token.
         score: the gate's own figure per token, in its own unit.
     """
 
     escalate: bool
     reason: Reason | None
-    entropy: tuple[float, ...]
+    evidence: tuple[TokenEvidence, ...]
     score: tuple[float, ...]
+
+    @property
+    def entropy(self) -> tuple[float, ...]:
+        """Nats, per token."""
+        return tuple(token.entropy for token in self.evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,45 +42,132 @@ class Gate:
     Attributes:
         name: which figure: `entropy` (nats, escalates at or above the threshold), `margin` (probability of the
             likeliest token minus that of the second, at or below), `logprob` (natural log of the drafted token's
-            probability, at or below); `always` and `never` decide without one.
+            probability, at or below), `learned` (probability that the cloud would replace a token of the block up
+            to this one, at or above); `random` escalates that share of the blocks whatever they hold, which is the
+            baseline that a gate has to beat; `always` and `never` decide without a figure.
         threshold: in the unit of the figure; unused by `always` and `never`.
+        stop_drafting: end a block with the first token that escalates it.
+        classifier: of the learned gate.
+        generator: of the random gate, apart from the one that tokens are drawn with.
     """
 
     name: GateName
     threshold: float = 0.0
+    stop_drafting: bool = False
+    classifier: Classifier | None = None
+    generator: torch.Generator | None = None
+
+    def open(self, start: int) -> Judge:
+        """Begins a block behind `start` tokens of text."""
+        draw = None
+        if self.generator is not None:
+            draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
+        return Judge(self, start, draw)
+
+    @property
+    def stops_drafting(self) -> bool:
+        """Whether a block ends with its first unsure token: only where the gate judges tokens."""
+        return self.stop_drafting and self.name in TOKEN_GATES
+
+    def score(self, block: list[TokenEvidence], t: int, start: int, before: float) -> float:
+        """The figure of token `t` of `block`; `before` is that of the token before it."""
+        if self.name == "margin":
+            return block[t].margin
+        if self.name == "logprob":
+            return block[t].logprob
+        if self.classifier is not None:
+            return self.classifier.score(block, t, start, before)
+        return block[t].entropy
+
+    def crosses(self, score: float) -> bool:
+        """Whether a token with this figure escalates its block."""
+        if self.name in ("always", "never"):
+            return self.name == "always"
+        if self.name == "random":
+            return score < self.threshold
+        return score <= self.threshold if self.name in ("margin", "logprob") else score >= self.threshold
+
+
+class Judge:
+    """The gate at work on one block: first, if drafting may stop early, on each token as it comes.
+
+    Args:
+        gate: whose judgement it is.
+        start: tokens of the text before the block.
+        draw: the random gate's figure for the whole block, uniform in [0, 1).
+    """
+
+    def __init__(self, gate: Gate, start: int, draw: float | None = None) -> None:
+        self._gate = gate
+        self._start = start
+        self._draw = draw
+        self._block: list[TokenEvidence] = []
+        self._scores: list[float] = []
+
+    @property
+    def stop(self) -> Stop | None:
+        """To be asked after each drafted token whether the block ends with it; None: draft them all."""
+        return self._stop if self._gate.stops_drafting else None
+
+    def _stop(self, scores: torch.Tensor, id_: int) -> bool:
+        (token,) = evidence_of(scores[None], (id_,))
+        return self.add(token)
+
+    def add(self, token: TokenEvidence) -> bool:
+        """Judges the block's next token; returns whether it escalates the block."""
+        self._block.append(token)
+        before = self._scores[-1] if self._scores else 0.0
+        self._scores.append(
+            self._draw
+            if self._draw is not None
+            else self._gate.score(self._block, len(self._block) - 1, self._start, before)
+        )
+        return self._gate.crosses(self._scores[-1])
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The gate's figure of each token so far."""
+        return tuple(self._scores)
+
+    @property
+    def escalates(self) -> bool:
+        """Whether one of the tokens so far escalates the block."""
+        return any(map(self._gate.crosses, self._scores))
 
     def decide(self, draft: Draft) -> Decision:
-        """Judges a block by the drafting model's own distributions."""
-        probabilities = draft.probabilities()
-        entropy = entropies(probabilities)
-        if self.name in ("always", "never"):
-            score, escalate = entropy, self.name == "always"
-        elif self.name == "entropy":
-            score = entropy
-            escalate = bool((score >= self.threshold).any())
-        else:
-            score = _FIGURES[self.name](draft, probabilities)
-            escalate = bool((score <= self.threshold).any())
-        reason: Reason | None = self.name if escalate and self.name != "never" else None
-        return Decision(escalate, reason, tuple(entropy.tolist()), tuple(score.tolist()))
+        """Judges the finished block by the drafting model's own distributions."""
+        seen = len(self._block)
+        if seen < len(draft.ids):
+            for token in evidence_of(draft.scores[seen:], draft.ids[seen:]):
+                self.add(token)
+        escalates, name = self.escalates, self._gate.name
+        reason: Reason | None = name if escalates and name != "never" else None
+        return Decision(escalates, reason, tuple(self._block), tuple(self._scores))
 
 
-def make_gate(name: GateName, threshold: float | None = None) -> Gate:
-    """A gate with its own default threshold where none is given."""
-    return Gate(name, DEFAULT_THRESHOLDS.get(name, 0.0) if threshold is None else threshold)
+def make_gate(
+    name: GateName,
+    threshold: float | None = None,
+    *,
+    stop_drafting: bool = False,
+    classifier: Classifier | None = None,
+    generator: torch.Generator | None = None,
+) -> Gate:
+    """A gate with its own default threshold where none is given.
 
-
-def _margin(_draft: Draft, probabilities: torch.Tensor) -> torch.Tensor:
-    top = probabilities.topk(2, dim=-1).values
-    return top[:, 0] - top[:, 1]
-
-
-def _logprob(draft: Draft, probabilities: torch.Tensor) -> torch.Tensor:
-    ids = torch.tensor(draft.ids, device=probabilities.device)
-    return probabilities.gather(1, ids[:, None])[:, 0].log()
-
-
-_FIGURES: Final[dict[GateName, Callable[[Draft, torch.Tensor], torch.Tensor]]] = {
-    "margin": _margin,
-    "logprob": _logprob,
-}
+    Raises:
+        DecodingError: the learned gate without a classifier, or the random one without a generator.
+    """
+    if name == "learned" and classifier is None:
+        raise DecodingError("the gate 'learned' has no weights", hint="Name their file: --set gate.file=FILE")
+    if name == "random" and generator is None:
+        raise DecodingError("the gate 'random' has no generator")
+    if threshold is None:
+        threshold = classifier.threshold if name == "learned" and classifier else DEFAULT_THRESHOLDS.get(name, 0.0)
+    return Gate(
+        name,
+        threshold,
+        stop_drafting,
+        classifier if name == "learned" else None,
+        generator if name == "random" else None,
+    )

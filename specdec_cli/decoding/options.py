@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import LOSSY_RULES, AcceptanceName, GateName, Mode
 
@@ -32,6 +33,8 @@ class DecodingOptions:
 
     gate: GateName = "entropy"
     threshold: float | None = None  # None: the gate's own default
+    stop_drafting: bool = False  # a block ends with the first token that escalates it
+    classifier: Classifier | None = None  # of the learned gate
     acceptance: AcceptanceName | None = None  # None: greedy, or sampling if temperature > 0
     rank: int = 3  # rank rule: largest rank to accept
     prob: float = 0.1  # prob rule: least probability to accept

@@ -25,23 +25,16 @@ COURSES: Final[dict[Side, tuple[Course, ...]]] = {
     SEED: (Course(8192, 0, DecoderRecipe(epochs=4)),),
     EDGE: (Course(8192, 2048, DecoderRecipe(epochs=2, balanced=True)),),
     CLOUD: (
-        Course(4096, 0, DecoderRecipe(epochs=3, rate=1e-3, stop_after=300)),
-        Course(1536, 1536, DecoderRecipe(epochs=1, rate=4e-4, warm_up=20, average=0.98, balanced=True)),
+        Course(4096, 2048, DecoderRecipe(epochs=2, rate=1e-3, balanced=True, prosody=2.0)),
         Course(
-            3072,
-            1536,
-            DecoderRecipe(
-                epochs=1,
-                rate=8e-4,
-                warm_up=10,
-                emotion=3.0,
-                balanced=True,
-                prosody=3.0,
-                noise=0.2,
-                dropout=0.05,
-                average=0.98,
-                seed=11,
-            ),
+            4096,
+            2048,
+            DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=8.0, balanced=True, prosody=2.0, average=0.99),
+        ),
+        Course(
+            4096,
+            2048,
+            DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=6.0, balanced=True, prosody=5.0, average=0.99),
         ),
     ),
 }

@@ -40,7 +40,7 @@ ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=
 
 @dataclass(frozen=True)
 class EncoderRecipe:
-    """Hyperparameters of the fine-tuning. `prosody` and `measures` weigh their losses, each a sum, against emotion's."""
+    """Hyperparameters of the fine-tuning. `prosody` and `measures`: factors on their losses; emotion's counts once."""
 
     steps: int = 900
     batch: int = 24
@@ -56,6 +56,13 @@ class EncoderRecipe:
     average: float = 0.995
     save_every: int = 50
     seed: int = 7
+
+
+TOWER_COURSES: Final = (
+    EncoderRecipe(),
+    EncoderRecipe(steps=450, prosody=0.4, measures=1.0, tower_rate=1.5e-4, head_rate=5e-4, warm_up=30),
+)
+"""The second goes on from the first, with more weight on what it had learned least: pitch and range."""
 
 
 class AttributeHead(nn.Module):
@@ -171,20 +178,25 @@ def parameter_groups(tower: Qwen2_5OmniAudioEncoder, head: nn.Module, recipe: En
     return groups
 
 
+def new_head(seed: int) -> AttributeHead:
+    """A randomly initialised head, the same for the same `seed`."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return AttributeHead()
+
+
 def fine_tune(
     tower: Qwen2_5OmniAudioEncoder,
+    head: AttributeHead,
     pool: Pool,
     read: Callable[[str], Waveform],
     recipe: EncoderRecipe,
     state_path: Path,
     report: Callable[[int, dict[str, float]], None],
     plan: Plan | None = None,
-) -> AttributeHead:
-    """Train `tower` in place and return its head, both with averaged weights. Resumes from `state_path`."""
+) -> None:
+    """Train `tower` and `head` in place, both ending with averaged weights. Resumes from `state_path`."""
     plan = plan or ENCODER_PLAN
-    with torch.random.fork_rng():
-        torch.manual_seed(recipe.seed)
-        head = AttributeHead()
     model = nn.ModuleDict({"tower": tower, "head": head})
     optimiser = torch.optim.AdamW(
         parameter_groups(tower, head, recipe), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
@@ -235,7 +247,6 @@ def fine_tune(
             )
     model.load_state_dict(average.values)
     model.eval()
-    return head
 
 
 def warm_cosine(step: int, warm_up: int, steps: int) -> float:

@@ -64,6 +64,7 @@ class Row:
     emotion: str
     duration_s: float
     text: str
+    caption: str
     heard: str
     heard_share: float
     measures: Measures
@@ -99,6 +100,7 @@ def _row(record: dict[str, str]) -> Row:
         emotion=record["emotion"],
         duration_s=float(record["dur"]),
         text=record["text"],
+        caption=record["caption"],
         heard=record["heard"],
         heard_share=_number(record["heard_share"]) or 0.0,
         measures=Measures(

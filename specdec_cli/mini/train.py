@@ -27,7 +27,7 @@ from specdec_cli.mini.checkpoint import load_checkpoint, save_checkpoint
 from specdec_cli.mini.courses import COURSES, Course
 from specdec_cli.mini.decoder_training import train_decoder
 from specdec_cli.mini.dialogue import Dialogue
-from specdec_cli.mini.encoder_training import EncoderRecipe, fine_tune
+from specdec_cli.mini.encoder_training import TOWER_COURSES, fine_tune, new_head
 from specdec_cli.mini.feature_cache import CHUNK, DECODER_PLAN, TEMPO_PLAN, Encoded, build_cache
 from specdec_cli.mini.labels import read_rows
 from specdec_cli.mini.sources import Material, training_material
@@ -89,21 +89,25 @@ def prepare(data: Path, work: Path, seed: int) -> Material:
         return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, advance)
 
 
-def train_tower(material: Material, source: str, work: Path, recipe: EncoderRecipe) -> Path:
-    """Fine-tune the cloud's tower; returns the file of its weights."""
+def train_tower(material: Material, source: str, work: Path, seed: int) -> Path:
+    """Fine-tune the cloud's tower in its courses; returns the file of its weights."""
     result = work / "tower.pt"
     if result.exists():
         return result
-    tower = build_tower(CLOUD.tower_layers)
+    tower, head = build_tower(CLOUD.tower_layers), new_head(seed)
     whisper.port(whisper.read_encoder_state(source), tower)
-    with _progress("tower", recipe.steps) as show:
+    for number, recipe in enumerate(TOWER_COURSES):
+        recipe = replace(recipe, seed=seed + number)
+        _log(work, {"stage": "tower", **asdict(recipe)})
+        with _progress(f"tower, course {number + 1}", recipe.steps) as show:
 
-        def report(step: int, losses: dict[str, float]) -> None:
-            show(step, f"emotion {losses['emotion']:.3f} prosody {losses['prosody']:.3f}")
-            if step % 20 == 0:
-                _log(work, {"stage": "tower", "step": step, **losses})
+            def report(step: int, losses: dict[str, float], show: Callable[[int, str], None] = show) -> None:
+                show(step, " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
+                if step % 20 == 0:
+                    _log(work, {"stage": "tower", "step": step, **losses})
 
-        fine_tune(tower, Pool(material.sources), material.read, recipe, work / "tower-state.pt", report)
+            state_path = work / f"tower-state-{number}.pt"
+            fine_tune(tower, head, Pool(material.sources), material.read, recipe, state_path, report)
     save_state(result, tower.state_dict())
     return result
 
@@ -119,11 +123,10 @@ def _tower_of(side: Side, source: str, tuned: Path) -> Qwen2_5OmniAudioEncoder:
 
 
 def _examples(
-    side: Side, course: Course, tower: Qwen2_5OmniAudioEncoder, material: Material, work: Path
+    side: Side, course: Course, tower: Qwen2_5OmniAudioEncoder, material: Material, work: Path, seed: int
 ) -> list[Encoded]:
     """The course's encoded examples; all sides draw the same ones."""
     found: list[Encoded] = []
-    seed = course.recipe.seed
     with _progress(f"{side.name} features", (course.plain + course.tempo) // CHUNK) as show:
         done = 0
 
@@ -156,9 +159,9 @@ def train_side(side: Side, material: Material, source: str, work: Path, output: 
     if side is CLOUD:
         grow_decoder(load_checkpoint(work / SEED.name), model)
     for number, course in enumerate(COURSES[side]):
-        course = replace(course, recipe=replace(course.recipe, seed=seed))
+        course = replace(course, recipe=replace(course.recipe, seed=seed + number))
         _log(work, {"stage": side.name, **asdict(course)})
-        examples = _examples(side, course, tower, material, work)
+        examples = _examples(side, course, tower, material, work, seed)
         with _progress(f"{side.name} decoder, course {number + 1}", None) as show:
 
             def report(
@@ -189,10 +192,8 @@ def main(
         torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
     material = prepare(data, work, seed)
-    tower_recipe = EncoderRecipe(seed=seed)
-    _log(work, {"stage": "tower", **asdict(tower_recipe)})
     if stage in (Stage.ALL, Stage.TOWER):
-        train_tower(material, whisper_source, work, tower_recipe)
+        train_tower(material, whisper_source, work, seed)
     for side in (SEED, EDGE, CLOUD):
         if stage in (Stage.ALL, Stage(side.name)):
             train_side(side, material, whisper_source, work, work if side is SEED else output, seed)

@@ -16,14 +16,14 @@ from specdec_cli.transcript.schema import (
     Transcript,
     Uplink,
 )
-from specdec_cli.types import Finished, Mode, ModelWork, Round
+from specdec_cli.types import EventText, Finished, Mode, ModelWork, Round
 
 _DRAFTED_BY_EDGE = ("edge", "accepted")
 _DIGITS = 4  # decimals kept of times and entropies
 
 
-def round_record(event: Round, draft_text: str, committed_text: str) -> RoundRecord:
-    """One round as the transcript keeps it."""
+def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
+    """One round as the transcript keeps it; `pieces` has the text of its tokens one by one."""
     return RoundRecord(
         index=event.index,
         draft_ids=list(event.draft_ids),
@@ -31,12 +31,17 @@ def round_record(event: Round, draft_text: str, committed_text: str) -> RoundRec
         entropy=_rounded(event.entropy),
         max_entropy=round(event.max_entropy, _DIGITS),
         score=_rounded(event.score),
+        margin=_rounded(event.margin) or None,
+        logprob=_rounded(event.logprob) or None,
+        candidates=[[(id_, round(p, _DIGITS)) for id_, p in token] for token in event.candidates] or None,
         escalated=event.escalated,
         reason=event.reason,
         accepted=event.accepted,
         committed_ids=list(event.committed_ids),
         committed_text=committed_text,
         source=list(event.source),
+        draft_pieces=list(pieces.draft_pieces),
+        committed_pieces=list(pieces.committed_pieces),
         draft_ms=round(event.draft_ms, _DIGITS),
         verify_ms=_round(event.verify_ms),
         network_ms=_round(event.network_ms),

@@ -48,6 +48,11 @@ class RoundRecord(_Part):
     entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
     max_entropy: float = Field(description="largest of `entropy`, nats")
     score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
+    margin: list[float] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
+    logprob: list[float] | None = Field(default=None, description="of each drafted token, nats")
+    candidates: list[list[tuple[int, float]]] | None = Field(
+        default=None, description="likeliest tokens at each drafted one, best first: [id, probability]"
+    )
     escalated: bool = Field(description="whether the cloud was asked")
     reason: Reason | None = Field(description="why it was")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
@@ -56,6 +61,10 @@ class RoundRecord(_Part):
         description="what the round added to the text, special tokens left out; half a character comes with its rest"
     )
     source: list[Source] = Field(description="origin of each committed token")
+    draft_pieces: list[Text] | None = Field(
+        default=None, description="text of each drafted token; bytes that are no character yet are U+FFFD"
+    )
+    committed_pieces: list[Text] | None = Field(default=None, description="text of each committed token, likewise")
     draft_ms: float = Field(description="time drafting, ms, prefill left out")
     verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
     network_ms: float | None = Field(description="time on the link, ms; null where there is none")
@@ -136,6 +145,10 @@ class Transcript(_Part):
     prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
     caption: Text | None = Field(description="null if there is an error")
+    labels: dict[str, str | None] | None = Field(
+        default=None,
+        description="class that the caption says per attribute, null where it says none; left out if not asked",
+    )
     finish_reason: FinishReason | None
     error: ErrorInfo | None = None
     models: Models
@@ -152,7 +165,7 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        absent = {name for name in ("error", "start_s", "end_s") if getattr(self, name) is None}
+        absent = {name for name in ("labels", "error", "start_s", "end_s") if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
 
 

@@ -16,6 +16,11 @@ _LOOKED_AT = 64  # bytes at the start of a file that tell whether it holds JSON
 
 
 def append_transcript(path: Path, transcript: Transcript) -> None:
+    """Appends a transcript as one line; see `append_line`."""
+    append_line(path, transcript.to_json())
+
+
+def append_line(path: Path, text: str) -> None:
     """Appends one line, whole or not at all; what the file held stays as it was.
 
     A file that does not end in a newline (an editor's, or a crash's) gets one first, so that its last line is not
@@ -24,7 +29,7 @@ def append_transcript(path: Path, transcript: Transcript) -> None:
     Raises:
         TranscriptError: the file cannot be written, or the disk is full.
     """
-    line = transcript.to_json().encode("utf-8") + b"\n"
+    line = text.encode("utf-8") + b"\n"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:

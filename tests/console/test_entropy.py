@@ -35,10 +35,11 @@ def test_one_bar_a_token_and_those_above_stand_out() -> None:
     [
         ({"gate": "entropy", "threshold": 1.2}, 1.2),
         ({"gate": "entropy", "threshold": 2}, 2.0),
+        ({"gate": "learned", "threshold": 0.3}, 0.3),
         ({"gate": "margin", "threshold": 0.1}, None),
         ({"gate": "entropy", "threshold": None}, None),
         ({}, None),
     ],
 )
-def test_only_an_entropy_gate_has_a_threshold_in_nats(settings: dict[str, object], threshold: float | None) -> None:
+def test_only_gates_that_the_bars_show_have_a_threshold_there(settings: dict[str, object], threshold: float | None) -> None:
     assert threshold_of(settings) == threshold

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from specdec_cli.decoding.acceptance import judge
-from specdec_cli.decoding.draft import Draft, draw, entropies
+from specdec_cli.decoding.draft import Draft, draw
+from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import make_gate
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import DecodingError
@@ -80,7 +81,7 @@ def test_entropy_with_impossible_tokens_is_not_nan() -> None:
 def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
     # p = 0.8, 0.2: entropy 0.500 nats, margin 0.6, log p = -0.223
     draft = Draft((0,), _logs([0.8, 0.2]))
-    decision = make_gate(gate, threshold).decide(draft)  # type: ignore[arg-type]
+    decision = make_gate(gate, threshold).open(0).decide(draft)  # type: ignore[arg-type]
     assert decision.escalate is escalates
     assert decision.reason == (gate if escalates else None)
     assert decision.entropy == pytest.approx((0.5004024,))
@@ -90,9 +91,9 @@ def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
 
 def test_one_unsure_token_escalates_the_block() -> None:
     draft = Draft((0, 0, 0), _logs([0.99, 0.01], [0.5, 0.5], [0.99, 0.01]))
-    assert make_gate("entropy", 0.6).decide(draft).escalate
-    assert make_gate("margin", 0.1).decide(draft).escalate
-    assert make_gate("logprob", -0.6).decide(draft).escalate
+    assert make_gate("entropy", 0.6).open(0).decide(draft).escalate
+    assert make_gate("margin", 0.1).open(0).decide(draft).escalate
+    assert make_gate("logprob", -0.6).open(0).decide(draft).escalate
 
 
 def test_entropy_is_taken_after_the_processors() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
+from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.decoding.learned import DENSE, SPARSE_KINDS, Classifier
 from specdec_cli.decoding.loops import ends_in_loop
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.models.family import PromptInputs
@@ -25,13 +27,14 @@ INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
 
 @dataclass(frozen=True)
 class Case:
-    """One pair, one clip, one set of options."""
+    """One pair, one clip, one set of options; `weights` are those of the options' classifier."""
 
     number: int
     pair: Pair
     edge_inputs: PromptInputs
     cloud_inputs: PromptInputs
     options: DecodingOptions
+    weights: LearnedWeights
 
     def run(self) -> tuple[list[Round], Finished]:
         """Decodes the clip with the engine."""
@@ -94,7 +97,7 @@ def make_case(number: int, **fixed: Any) -> Case:
         "min_new_tokens": min(rng.choice((0, 0, 0, 3, 9)), max_new_tokens),
         "repetition_penalty": rng.choice((1.0, 1.0, 1.2, 1.7, 0.8)),
         "no_repeat_ngram": rng.choice((0, 0, 1, 2, 3)),
-        "gate": rng.choice(("entropy", "margin", "logprob")),
+        "gate": rng.choice(("entropy", "margin", "logprob", "learned", "random")),
         "loop_period": rng.choice((0, 0, 8)),
         "loop_repeats": rng.choice((2, 3)),
         "seed": rng.randrange(1000),
@@ -103,13 +106,33 @@ def make_case(number: int, **fixed: Any) -> Case:
         "entropy": rng.uniform(0.5, 5.0),
         "margin": rng.uniform(0.02, 0.5),
         "logprob": rng.uniform(-4.0, -0.3),
+        "learned": rng.uniform(0.3, 0.9),
+        "random": rng.uniform(0.1, 0.9),
     }[options["gate"]]
+    options["stop_drafting"] = rng.random() < 0.5
+    weights = learned_weights(rng)
+    options["classifier"] = Classifier(weights, 0.6, "")
     return Case(
         number,
         Pair.of(edge(seed, kind), cloud(seed)),
         inputs(("edge", seed, kind), clip, instruction),
         inputs(("cloud", seed), clip, instruction),
         DecodingOptions(**{**options, **fixed}),
+        weights,
+    )
+
+
+def learned_weights(rng: random.Random) -> LearnedWeights:
+    """A classifier that nobody fitted: every dense feature, and some of the tokens'."""
+    tokens = [f"{kind}={id_}" for kind in SPARSE_KINDS for id_ in rng.sample(range(256), 60)]
+    features = (*DENSE, *tokens)
+    return LearnedWeights(
+        features=features,
+        weights=tuple(rng.gauss(0, 0.3) for _ in features),
+        bias=rng.uniform(-3, 1),
+        slope=rng.uniform(0.5, 1.5),
+        offset=rng.uniform(-0.5, 0.5),
+        combination=rng.choice(("any", "largest")),
     )
 
 

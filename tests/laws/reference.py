@@ -18,12 +18,15 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from specdec_cli.decoding.build import gate_generator
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
 from tests.laws.cases import Case
 
-THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0}
+THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
+
+OF_TOKENS = ("entropy", "margin", "logprob", "learned")
 
 
 def scores_after(
@@ -66,6 +69,7 @@ def reference_text(case: Case) -> tuple[list[int], int]:
     assert edge is not None
     assert cloud is not None
     generator = torch.Generator().manual_seed(options.seed)
+    of_gate = gate_generator(options, case.edge_inputs)
     stop_ids = {*edge.eos_ids, *cloud.eos_ids}
     text: list[int] = []
     escalations = 0
@@ -76,7 +80,13 @@ def reference_text(case: Case) -> tuple[list[int], int]:
             row = scores_after(edge, case.edge_inputs, text + draft, vocab, options)
             rows.append(row)
             draft.append(_choose(row, options, generator))
-        if _unsure(draft, rows, options):
+            if options.stop_drafting and options.gate in OF_TOKENS and _unsure(case, text, draft, rows):
+                break
+        if of_gate is not None:
+            unsure = float(torch.rand((), generator=of_gate, dtype=torch.float64)) < _threshold(options)
+        else:
+            unsure = _unsure(case, text, draft, rows)
+        if unsure:
             escalations += 1
             new = _verified(case, text, draft, rows, generator)
         else:
@@ -93,16 +103,23 @@ def _choose(row: torch.Tensor, options: DecodingOptions, generator: torch.Genera
     return int(torch.argmax(row))
 
 
-def _unsure(draft: list[int], rows: list[torch.Tensor], options: DecodingOptions) -> bool:
-    threshold = THRESHOLDS.get(options.gate, 0.0) if options.threshold is None else options.threshold
+def _threshold(options: DecodingOptions) -> float:
+    return THRESHOLDS.get(options.gate, 0.0) if options.threshold is None else options.threshold
+
+
+def _unsure(case: Case, text: list[int], draft: list[int], rows: list[torch.Tensor]) -> bool:
+    options = case.options
+    threshold = _threshold(options)
+    if options.gate == "always":
+        return True
+    if options.gate == "learned":
+        chances = [_chance(case, text, draft, rows, t) for t in range(len(draft))]
+        together = max(chances) if case.weights.combination == "largest" else 1 - math.prod(1 - p for p in chances)
+        return together >= threshold
     for token, row in zip(draft, rows, strict=True):
         probabilities = torch.softmax(row, -1)
-        if options.gate == "always":
+        if options.gate == "entropy" and _nats(probabilities) >= threshold:
             return True
-        if options.gate == "entropy":
-            nats = -sum(p * math.log(p) for p in probabilities.tolist() if p > 0)
-            if nats >= threshold:
-                return True
         if options.gate == "margin":
             best, second = sorted(probabilities.tolist())[-1:-3:-1]
             if best - second <= threshold:
@@ -110,6 +127,43 @@ def _unsure(draft: list[int], rows: list[torch.Tensor], options: DecodingOptions
         if options.gate == "logprob" and math.log(max(float(probabilities[token]), 1e-45)) <= threshold:
             return True
     return False
+
+
+def _nats(probabilities: torch.Tensor) -> float:
+    return -sum(p * math.log(p) for p in probabilities.tolist() if p > 0)
+
+
+def _chance(case: Case, text: list[int], draft: list[int], rows: list[torch.Tensor], t: int) -> float:
+    """The learned gate's probability for one token, feature by feature as its table says."""
+    probabilities = torch.softmax(rows[t], -1).tolist()
+    best = sorted(range(len(probabilities)), key=lambda id_: -probabilities[id_])[:3]
+    first, second, third = (probabilities[id_] for id_ in best)
+    own = probabilities[draft[t]]
+    entropy = [_nats(torch.softmax(row, -1)) for row in rows[: t + 1]]
+
+    def log(value: float) -> float:
+        return max(math.log(value), -7.0) if value > 0 else -7.0
+
+    values = {
+        "entropy": entropy[t],
+        "log_entropy": log(entropy[t]),
+        "margin": first - second,
+        "logprob": log(own),
+        "odds": log(second / first),
+        "third": third,
+        "place": math.log(1 + len(text) + t),
+        "in_block": t,
+        "before": max(entropy[:t], default=0.0),
+        f"id={draft[t]}": 1.0,
+        f"doubt={draft[t]}": 1.0 - own,
+    }
+    if second > 0:
+        values[f"second={best[1]}"] = 1.0
+    values |= {f"p={id_}": probabilities[id_] for id_ in best if id_ != draft[t]}
+    weights = case.weights
+    named = zip(weights.features, weights.weights, strict=True)
+    logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
+    return 1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset)))
 
 
 def _verified(
@@ -143,5 +197,5 @@ def _passes(token: int, row: torch.Tensor, options: DecodingOptions) -> bool:
         return token in torch.topk(row, options.rank).indices.tolist()
     if options.rule == "prob":
         return float(probabilities[token]) >= options.prob
-    nats = -sum(p * math.log(p) for p in probabilities.tolist() if p > 0)
-    return float(probabilities[token]) > min(options.typical_epsilon, options.typical_delta * math.exp(-nats))
+    floor = min(options.typical_epsilon, options.typical_delta * math.exp(-_nats(probabilities)))
+    return float(probabilities[token]) > floor

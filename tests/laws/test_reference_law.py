@@ -7,19 +7,20 @@ import pytest
 from tests.laws.cases import make_case
 from tests.laws.reference import reference_text
 
-GATES = ("entropy", "margin", "logprob", "always", "never")
+GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
 GREEDY_RULES = ("greedy", "rank", "prob", "typical")
 
 
+@pytest.mark.parametrize("stop", [False, True], ids=["whole blocks", "stopping"])
 @pytest.mark.parametrize("rule", GREEDY_RULES)
 @pytest.mark.parametrize("gate", GATES)
-def test_greedy_text_equals_the_reference(gate: str, rule: str) -> None:
-    base = 40_000 + 1000 * GATES.index(gate) + 100 * GREEDY_RULES.index(rule)
-    for number in range(base, base + 16):
-        fixed = {} if gate in ("entropy", "margin", "logprob") else {"gate": gate}
-        case = make_case(number, mode="hybrid", acceptance=rule, loop_period=0, k=1 + number % 8, **fixed)
-        if gate not in ("always", "never") and case.options.gate != gate:
-            case = make_case(number, mode="hybrid", acceptance=rule, loop_period=0, gate=gate, threshold=None)
+def test_greedy_text_equals_the_reference(gate: str, rule: str, stop: bool) -> None:
+    base = 40_000 + 1000 * GATES.index(gate) + 100 * GREEDY_RULES.index(rule) + 50 * stop
+    for number in range(base, base + 6):
+        fixed = {"acceptance": rule, "loop_period": 0, "k": 1 + number % 8, "stop_drafting": stop}
+        case = make_case(number, mode="hybrid", **fixed)
+        if case.options.gate != gate:
+            case = make_case(number, mode="hybrid", gate=gate, threshold=None, **fixed)
         rounds, finished = case.run()
         expected, escalations = reference_text(case)
         assert list(finished.token_ids) == expected, number
@@ -54,3 +55,18 @@ def test_thresholds_do_escalate_some_blocks_and_keep_others() -> None:
     assert len(blocks) - len(escalated) > 50
     assert len(kept_whole) > 20
     assert len(partly) > 10
+
+
+def test_stopping_does_end_blocks_early_and_only_escalated_ones() -> None:
+    """Guards against a gate that never stops a draft."""
+    cut = 0
+    for number in range(61_000, 61_060):
+        case = make_case(number, mode="hybrid", loop_period=0, stop_drafting=True, k=6, max_new_tokens=18)
+        rounds, _ = case.run()
+        for round_ in rounds[:-1]:
+            short = len(round_.draft_ids) < 6 and not set(round_.draft_ids) & set(case.pair.writer.eos_ids)
+            budget = sum(len(r.committed_ids) for r in rounds[: round_.index]) + 6 <= 18
+            if short and budget and case.options.gate != "random":
+                assert round_.escalated, number
+                cut += 1
+    assert cut > 50

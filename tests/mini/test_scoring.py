@@ -21,7 +21,7 @@ CLASSES = {
 def row(corpus: str, emotion: str, heard: str = "") -> Row:
     classes = {name: value for name, value in CLASSES.items() if name != "timbre"}
     classes["emotion"] = EMOTION_OF[emotion]
-    return Row("a.flac", corpus, "en", "s", emotion, 2.0, "", heard, 0.7, Measures(), classes)
+    return Row("a.flac", corpus, "en", "s", emotion, 2.0, "", "", heard, 0.7, Measures(), classes)
 
 
 def said(about: Row, emotion: str, style: Style = "default", **changes: str) -> Scored:

@@ -14,7 +14,7 @@ from specdec_cli.types import Finished, ModelWork, Round
 
 def _row(corpus: str, speaker: str, number: int) -> Row:
     classes = {"emotion": "happy", "voice": "female"}
-    return Row(f"{number}.flac", corpus, "en", speaker, "happiness", 1.0, "", "happiness", 1.0, Measures(), classes)
+    return Row(f"{number}.flac", corpus, "en", speaker, "happiness", 1.0, "", "", "happiness", 1.0, Measures(), classes)
 
 
 def test_corpora_come_in_equal_parts_and_only_dev_speakers() -> None:

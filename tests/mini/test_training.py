@@ -13,15 +13,16 @@ from transformers import PreTrainedTokenizerFast
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
 
 from specdec_cli.mini.architecture import EDGE, build_thinker
-from specdec_cli.mini.augment import Plan, Pool, Source
+from specdec_cli.mini.augment import Example, Plan, Pool, Source
 from specdec_cli.mini.captioning import Captioner
 from specdec_cli.mini.checkpoint import load_checkpoint, save_checkpoint
 from specdec_cli.mini.collate import PADDING, Collator, Noise, Weights, branch_mask
 from specdec_cli.mini.corpus import Waveform
 from specdec_cli.mini.decoder_training import DecoderRecipe, plan_batches, train_decoder
 from specdec_cli.mini.dialogue import Dialogue
-from specdec_cli.mini.encoder_training import EncoderRecipe, batches, fine_tune
+from specdec_cli.mini.encoder_training import EncoderRecipe, batches, fine_tune, measure_loss, new_head, scaled_measures
 from specdec_cli.mini.feature_cache import Encoded, build_cache
+from specdec_cli.mini.labels import Measures
 from specdec_cli.mini.tokenizer import train_tokenizer
 from specdec_cli.mini.tower import build_tower
 
@@ -74,6 +75,26 @@ def test_a_batch_depends_on_its_number_only(toy: Toy) -> None:
     assert all(torch.equal(a, b) for a, b in zip(third(0), third(2), strict=True))
 
 
+def _measured(**measures: float) -> Example:
+    return Example("toy", np.zeros(1, np.float32), Measures(**measures), {}, 1.0)
+
+
+def test_measures_are_scaled_and_unknown_ones_teach_nothing() -> None:
+    examples = [_measured(f0_hz=330.0, f0_range_st=11.0, level_dbfs=-34.0), _measured(rate_syl_s=6.0)]
+    target = scaled_measures(examples)
+    # an octave above 165 Hz is 12 semitones of scale 6; 11 - 8 semitones of scale 3; 6.0 - 4.8 of scale 1.2; ...
+    assert target[0, :2].tolist() == pytest.approx([2.0, 1.0], abs=1e-4)
+    assert target[0, 3] == pytest.approx(-1.0)
+    assert target[1, 2] == pytest.approx(1.0)
+    assert target.isnan().tolist() == [[False, False, True, False, True], [True, True, False, True, True]]
+    predicted = torch.zeros(2, 5, requires_grad=True)
+    loss = measure_loss(predicted, examples)
+    assert loss.item() == pytest.approx((2.0 - 0.5) + 0.5 + 0.5 + 0.5, abs=1e-4)  # Huber: linear beyond 1
+    torch.autograd.backward(loss)
+    assert predicted.grad is not None
+    assert ((predicted.grad != 0) == ~target.isnan()).all()
+
+
 def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path) -> None:
     sources, waveforms = toy
     recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, frozen_layers=0, save_every=2)
@@ -81,7 +102,7 @@ def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path) -> None:
 
     def run(path: Path, report: Callable[..., None]) -> dict[str, torch.Tensor]:
         tower = _seeded_tower()
-        fine_tune(tower, Pool(sources), waveforms.__getitem__, recipe, path, report, SHORT)
+        fine_tune(tower, new_head(0), Pool(sources), waveforms.__getitem__, recipe, path, report, SHORT)
         return tower.state_dict()
 
     whole = run(tmp_path / "whole.pt", lambda _, loss: losses.append(loss["emotion"]))

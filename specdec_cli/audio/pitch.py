@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.mini.corpus import SAMPLE_RATE, Waveform
-from specdec_cli.mini.measure import FRAME
-
+SAMPLE_RATE: Final = 16_000
+"""Rate that the tracker works at, Hz."""
+FRAME: Final = SAMPLE_RATE // 100
+"""Samples between two values: 10 ms."""
 F0_RANGE_HZ: Final = (65.0, 600.0)
 VOICING_THRESHOLD: Final = 0.45
 SILENCE_THRESHOLD: Final = 0.03
@@ -17,28 +18,50 @@ OCTAVE_COST: Final = 0.01
 OCTAVE_JUMP_COST: Final = 0.35
 VOICING_CHANGE_COST: Final = 0.14
 CANDIDATES: Final = 6
+_WIDTH: Final = int(0.046 * SAMPLE_RATE)
+_FFT_SIZE: Final = 2048
+_FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 Array = npt.NDArray[np.float64]
 
 
-def f0_track(waveform: Waveform) -> Array:
-    """F0 in Hz of the voiced frames, from 46 ms windows every 10 ms."""
-    width, size = int(0.046 * SAMPLE_RATE), 2048
-    if len(waveform) <= width:
+def f0_track(waveform: npt.NDArray[np.float32]) -> Array:
+    """F0 in Hz of the voiced frames of mono samples [n] at 16 kHz, from 46 ms windows every 10 ms."""
+    contour = f0_contour(waveform)
+    return contour[~np.isnan(contour)]
+
+
+def f0_contour(waveform: npt.NDArray[np.float32]) -> Array:
+    """F0 in Hz of every 10 ms frame, NaN where unvoiced, of mono samples [n] at 16 kHz.
+
+    Frame i is centred at 10 i + 23 ms; there is none in less than 46 ms.
+    """
+    if len(waveform) <= _WIDTH:
         return np.zeros(0)
-    window = np.hanning(width)
-    starts = np.arange(0, len(waveform) - width, FRAME)
-    frames = waveform[starts[:, None] + np.arange(width)].astype(np.float64)
-    frames = (frames - frames.mean(axis=1, keepdims=True)) * window
+    starts = np.arange(0, len(waveform) - _WIDTH, FRAME)
     lags = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]))
-    correlation = np.fft.irfft(np.square(np.abs(np.fft.rfft(frames, n=size))), n=size)
-    shape = np.fft.irfft(np.square(np.abs(np.fft.rfft(window, n=size))), n=size)
-    strength = correlation[:, lags] / np.maximum(correlation[:, :1], 1e-12) / (shape[lags] / shape[0])
-    peaks = np.abs(frames).max(axis=1)
+    parts = [
+        _strength(waveform, starts[at : at + _FRAMES_AT_ONCE], lags) for at in range(0, len(starts), _FRAMES_AT_ONCE)
+    ]
+    strength = np.concatenate([part for part, _ in parts])
+    peaks = np.concatenate([part for _, part in parts])
     return _best_path(strength, SAMPLE_RATE / lags, peaks / max(float(peaks.max()), 1e-9))
 
 
+def _strength(
+    waveform: npt.NDArray[np.float32], starts: npt.NDArray[np.intp], lags: npt.NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """Normalised autocorrelation (frames, lags), the window's own divided out, and each frame's peak amplitude."""
+    window = np.hanning(_WIDTH)
+    frames = waveform[starts[:, None] + np.arange(_WIDTH)].astype(np.float64)
+    frames = (frames - frames.mean(axis=1, keepdims=True)) * window
+    correlation = np.fft.irfft(np.square(np.abs(np.fft.rfft(frames, n=_FFT_SIZE))), n=_FFT_SIZE)
+    shape = np.fft.irfft(np.square(np.abs(np.fft.rfft(window, n=_FFT_SIZE))), n=_FFT_SIZE)
+    strength = correlation[:, lags] / np.maximum(correlation[:, :1], 1e-12) / (shape[lags] / shape[0])
+    return strength, np.abs(frames).max(axis=1)
+
+
 def _best_path(strength: Array, frequencies: Array, loudness: Array) -> Array:
-    """Viterbi over the strongest local maxima of `strength` (frames, lags) and an unvoiced state; voiced F0 in Hz."""
+    """Viterbi over the strongest local maxima of `strength` (frames, lags) and an unvoiced state; F0 in Hz or NaN."""
     inner = strength[:, 1:-1]
     is_peak = (inner >= strength[:, :-2]) & (inner > strength[:, 2:])
     octaves = np.log2(frequencies)
@@ -63,7 +86,7 @@ def _best_path(strength: Array, frequencies: Array, loudness: Array) -> Array:
         path[frame] = state
         state = int(back[frame, state])
     chosen = position[np.arange(len(path)), path]
-    return np.asarray(np.exp2(chosen[path > 0]), dtype=np.float64)
+    return np.where(path > 0, np.exp2(chosen), np.nan)
 
 
 def f0_median_and_range(track: Array) -> tuple[float, float] | None:

@@ -1,0 +1,195 @@
+"""`specdec compare`: modes side by side on the same recordings, with what each costs and how good its captions are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specdec_cli.cli import options
+from specdec_cli.errors import ConfigError
+
+_WHAT = "What is compared"
+_JUDGED = "What captions are judged by"
+_OUTPUT = "Output"
+
+
+def compare(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
+    ],
+    modes: Annotated[
+        str,
+        typer.Option("--modes", metavar="MODE,MODE", help="Modes to compare, two or more.", rich_help_panel=_WHAT),
+    ] = "edge,hybrid,lossless,cloud",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Folders inside folders too.", rich_help_panel=_WHAT)
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="The first N recordings.", rich_help_panel=_WHAT)
+    ] = None,
+    repeat: Annotated[
+        int,
+        typer.Option("--repeat", metavar="N", min=1, help="Time everything N times over.", rich_help_panel=_WHAT),
+    ] = 1,
+    config: options.Config = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    segment: options.Segment = None,
+    k: options.K = None,
+    gate: options.Gate = None,
+    threshold: options.Threshold = None,
+    stop_drafting: options.StopDrafting = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    min_new_tokens: options.MinNewTokens = None,
+    sentences: options.Sentences = None,
+    stop: options.Stop = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
+    settings: options.Settings = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            "--references",
+            metavar="TABLE",
+            help="Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    file_column: Annotated[
+        str | None,
+        typer.Option("--file-column", metavar="COLUMN", help="Names the recording.", rich_help_panel=_JUDGED),
+    ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option("--text-column", metavar="COLUMN", help="Holds a caption. Repeatable.", rich_help_panel=_JUDGED),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="ATTRIBUTE=COLUMN",
+            help="Holds the class of an attribute, e.g. emotion=mood. Repeatable.",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    lexicon: Annotated[
+        Path | None,
+        typer.Option(
+            "--lexicon",
+            metavar="FILE",
+            help="Words for classes, in place of the shipped ones.",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    bertscore: Annotated[
+        bool, typer.Option("--bertscore", help="BERTScore too (needs an extra).", rich_help_panel=_JUDGED)
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="S",
+            min=0,
+            help="Of the bootstrap; that of the sampling is --set decoding.seed=S.",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="JSONL",
+            help="Append transcripts here; run again, only what is missing is done.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Begin --output anew.", rich_help_panel=_OUTPUT)
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as one JSON object.", rich_help_panel=_OUTPUT)
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page with every clip into this file.", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    captions: Annotated[
+        int,
+        typer.Option(
+            "--captions",
+            metavar="N",
+            min=0,
+            help="Clips whose captions differ to show side by side.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = 10,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Compare modes on the same recordings: time, forwards, captions, quality.
+
+    Needs no references: without them captions are compared with those of the cloud alone.
+    """
+    from specdec_cli.cli.comparing import Comparing, Judging, Request
+    from specdec_cli.compare.plan import parse_modes, richest
+
+    wanted = parse_modes(modes)
+    resolved = options.resolve(
+        config,
+        {
+            "prompt.language": language,
+            "prompt.style": style,
+            "prompt.text": prompt,
+            "audio.segment_s": segment,
+            "decoding.mode": richest(wanted),
+            "decoding.k": k,
+            "gate.name": gate,
+            "gate.threshold": threshold,
+            "gate.stop_drafting": stop_drafting,
+            "acceptance.rule": accept,
+            "decoding.max_new_tokens": max_new_tokens,
+            "decoding.min_new_tokens": min_new_tokens,
+            "decoding.sentences": sentences,
+            "decoding.stop_strings": stop,
+            "decoding.temperature": temperature,
+            "decoding.top_p": top_p,
+            "decoding.top_k": top_k,
+            "decoding.repetition_penalty": repetition_penalty,
+            "decoding.no_repeat_ngram": no_repeat_ngram,
+        },
+        settings or [],
+        spelled={**options.FLAG_NAMES, "decoding.mode": "--modes"},
+    )
+    if resolved.config.decoding.mode != richest(wanted):
+        raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
+    request = Request(
+        config=resolved.config,
+        modes=wanted,
+        paths=tuple(paths),
+        recursive=recursive,
+        limit=limit,
+        repeats=repeat,
+        judging=Judging(
+            references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, bertscore, seed
+        ),
+        output=output,
+        overwrite=overwrite,
+        json=json,
+        html=html,
+        captions=captions,
+    )
+    code = Comparing(request, quiet=quiet, debug=debug).run()
+    if code:
+        raise typer.Exit(code)

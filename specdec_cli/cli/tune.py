@@ -1,0 +1,165 @@
+"""`specdec tune`: which gate, threshold and block size to take, by measurement on one's own recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specdec_cli.cli import options
+
+_WHAT = "What is tried"
+_JUDGED = "What captions are judged by"
+_OUTPUT = "Output"
+
+
+def tune(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
+    ],
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            "--gate",
+            metavar="GATE,GATE",
+            help="Gates that compete. [default: entropy,margin,logprob,learned]",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    ks: Annotated[
+        str, typer.Option("--ks", metavar="K,K", help="Tokens drafted per block.", rich_help_panel=_WHAT)
+    ] = "2,3,5",
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="Most blocks to escalate, 0 to 1.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = 0.3,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Folders inside folders too.", rich_help_panel=_WHAT)
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="The first N recordings.", rich_help_panel=_WHAT)
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", metavar="S", min=0, help="Of the split, the random gate, the bootstrap.", rich_help_panel=_WHAT
+        ),
+    ] = 0,
+    config: options.Config = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    settings: options.Settings = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            "--references",
+            metavar="TABLE",
+            help="Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    file_column: Annotated[
+        str | None,
+        typer.Option("--file-column", metavar="COLUMN", help="Names the recording.", rich_help_panel=_JUDGED),
+    ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option("--text-column", metavar="COLUMN", help="Holds a caption. Repeatable.", rich_help_panel=_JUDGED),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="ATTRIBUTE=COLUMN",
+            help="Holds the class of an attribute, e.g. emotion=mood. Repeatable.",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    lexicon: Annotated[
+        Path | None,
+        typer.Option(
+            "--lexicon",
+            metavar="FILE",
+            help="Words for classes, in place of the shipped ones.",
+            rich_help_panel=_JUDGED,
+        ),
+    ] = None,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            "--recordings",
+            metavar="JSONL",
+            help="Append what is recorded and run here; run again, only what is missing is done.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the recommended gate here (.json).", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw the frontier into this file (.svg).", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything found as one JSON object.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Find the gate that buys most of the cloud's quality for the fewest questions, on recordings of your own.
+
+    Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
+    them on the other half. Needs no references: without them quality is agreement with the cloud's caption.
+    """
+    from specdec_cli.cli.comparing import Judging
+    from specdec_cli.cli.tuning import Request, Tuning, parse_gates, parse_ks
+
+    gates, sizes = parse_gates(gate), parse_ks(ks)
+    resolved = options.resolve(
+        config,
+        {
+            "decoding.mode": "hybrid",
+            "prompt.language": language,
+            "prompt.style": style,
+            "prompt.text": prompt,
+            "acceptance.rule": accept,
+            "decoding.max_new_tokens": max_new_tokens,
+        },
+        settings or [],
+    )
+    request = Request(
+        config=resolved.config,
+        paths=tuple(paths),
+        recursive=recursive,
+        limit=limit,
+        gates=gates,
+        ks=sizes,
+        budget=budget,
+        seed=seed,
+        judging=Judging(references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, False, seed),
+        recordings=recordings,
+        output=output,
+        plot=plot,
+        json=json,
+    )
+    code = Tuning(request, quiet=quiet, debug=debug).run()
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,194 @@
+"""One tuning from the recordings to the gate file: what is refused, what is run, what is printed, how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from specdec_cli.cli import startup
+from specdec_cli.cli.comparing import ALL_FAILED, INTERRUPTED, SOME_FAILED, Judging
+from specdec_cli.console.output import write_line
+from specdec_cli.console.progress import choose_steps
+from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.types import GateName
+
+if TYPE_CHECKING:
+    from specdec_cli.config import Config
+    from specdec_cli.config.gate_file import GateFile
+    from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.tune.result import Tuning as Found
+
+_GATES: Final[tuple[GateName, ...]] = ("entropy", "margin", "logprob", "learned")
+
+
+def parse_gates(text: str | None) -> tuple[GateName, ...]:
+    """Gates out of `entropy,learned`, and the random one as the control; None: all that can be fitted here.
+
+    Raises:
+        ConfigError: one is unknown, or there is nothing in it to tune.
+    """
+    if text is None:
+        fitting = find_spec("sklearn") is not None
+        return (*(gate for gate in _GATES if fitting or gate != "learned"), "random")
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked or (unknown := [name for name in asked if name not in (*_GATES, "random")]):
+        named = repr(unknown[0]) if asked else "nothing"
+        raise ConfigError(f"--gate: {named} cannot be tuned.", hint=f"Gates: {', '.join(_GATES)}.")
+    return (*(gate for gate in _GATES if gate in asked), "random")
+
+
+def parse_ks(text: str) -> tuple[int, ...]:
+    """Block sizes out of `2,3,5`.
+
+    Raises:
+        ConfigError: one is no whole number from 1 to 64.
+    """
+    sizes = []
+    for word in text.split(","):
+        if not word.strip().isdecimal() or not 1 <= int(word) <= 64:
+            raise ConfigError(
+                f"--ks: {word.strip()!r} is no whole number from 1 to 64.", hint="For example: --ks 2,3,5"
+            )
+        sizes.append(int(word))
+    return tuple(sorted(set(sizes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A tuning as asked for."""
+
+    config: Config
+    paths: tuple[str, ...]
+    recursive: bool
+    limit: int | None
+    gates: tuple[GateName, ...]
+    ks: tuple[int, ...]
+    budget: float
+    seed: int
+    judging: Judging
+    recordings: Path | None
+    output: Path | None
+    plot: Path | None
+    json: bool
+
+
+class Tuning:
+    """Carries out a request.
+
+    Args:
+        request: what was asked for.
+        quiet: show no progress.
+        debug: show tracebacks.
+    """
+
+    def __init__(self, request: Request, *, quiet: bool, debug: bool) -> None:
+        self._request = request
+        self._view: QuietSteps = choose_steps(quiet=quiet, debug=debug)
+        self._failed: set[str] = set()
+
+    def run(self) -> int:
+        """The exit code: 0, 1 if no recording could be read, 3 if some could not, 130 if interrupted.
+
+        Raises:
+            ConfigError: something in the request cannot be.
+            CheckpointError: a model cannot be loaded.
+            TranscriptError: a file cannot be written or read.
+        """
+        clips = self._clips()
+        if not clips:
+            return ALL_FAILED
+        try:
+            found, file = self._tuned(clips)
+        except KeyboardInterrupt:
+            kept = self._request.recordings
+            self._view.close()
+            self._view.say(f"interrupted; run it again to go on from {kept}" if kept else "interrupted")
+            return INTERRUPTED
+        finally:
+            self._view.close()
+        self._write(found, file)
+        return SOME_FAILED if self._failed else 0
+
+    def _clips(self) -> dict[str, str]:
+        """SHA-256 -> path of everything to tune on, after what cannot succeed was refused."""
+        from specdec_cli.compare.recordings import find_recordings, identify
+
+        request = self._request
+        files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
+        self._refuse_targets(files)
+        recordings, copies = identify(files)
+        for copy, original in copies.items():
+            self._view.say(f"{copy} holds the same bytes as {original} and is left out")
+        for recording in recordings:
+            if recording.error is not None:
+                self.failed(recording.path, recording.error)
+        return {recording.sha256: recording.path for recording in recordings if recording.sha256 is not None}
+
+    def _refuse_targets(self, files: Sequence[str]) -> None:
+        request = self._request
+        if request.recordings is not None:
+            startup.refuse_output(request.recordings, files, flag="--recordings")
+        if request.output is not None:
+            startup.refuse_target("--output", request.output, ".json", files)
+        if request.plot is not None:
+            startup.refuse_target("--plot", request.plot, ".svg", files)
+
+    def _tuned(self, clips: dict[str, str]) -> tuple[Found, GateFile | None]:
+        request = self._request
+        lexicon, references = request.judging.read()
+        with startup.still_collector():
+            with self._view.loading("PyTorch"):
+                from specdec_cli.captioner import Captioner
+                from specdec_cli.tune.journal import Journal
+                from specdec_cli.tune.record import setup_of
+                from specdec_cli.tune.run import tune
+                from specdec_cli.tune.tuner import Plan
+            captioner = Captioner.load(request.config, loading=self._view.loading)
+        journal = Journal(setup_of(captioner), request.recordings)
+        plan = Plan(request.gates, request.ks, request.budget, request.seed)
+        find = references.find if references is not None else lambda _: None
+        return tune(captioner, plan, clips, find, lexicon, journal, self)
+
+    def _write(self, found: Found, file: GateFile | None) -> None:
+        request = self._request
+        if request.output is not None and file is not None:
+            _write_text(request.output, file.to_json())
+            found = found.model_copy(update={"output": str(request.output)})
+        if request.plot is not None:
+            from specdec_cli.report import frontier_svg
+
+            title = f"{found.confirmed_on} clips, {request.config.prompt.language}"
+            _write_text(request.plot, frontier_svg([*found.estimated, *found.confirmed], title=title))
+        if request.json:
+            write_line(found.model_dump_json())
+            return
+        from specdec_cli.console.tune import print_tuning
+
+        print_tuning(found)
+
+    def begin(self, steps: int) -> None:
+        """There are so many steps to take."""
+        self._view.begin(steps)
+
+    def step(self, what: str) -> None:
+        """A step is about to be taken."""
+        self._view.step(what)
+
+    def advance(self) -> None:
+        """It was taken."""
+        self._view.advance()
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording cannot be used."""
+        self._failed.add(file)
+        self._view.failed(file, error)
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be written: {error.strerror or error}") from error

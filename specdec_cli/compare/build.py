@@ -1,0 +1,170 @@
+"""From transcripts to a comparison: nothing in it comes from elsewhere, so a run that was resumed finds the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.compare.costs import costs, process
+from specdec_cli.compare.gaps import gaps
+from specdec_cli.compare.headline import headline
+from specdec_cli.compare.pairing import MODES, Failure, PairedClip, Pairing, pair
+from specdec_cli.compare.quality import Judged, quality
+from specdec_cli.compare.result import ClipComparison, ClipError, Comparison
+from specdec_cli.compare.spread import Resampler
+from specdec_cli.errors import ConfigError
+from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.types import Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.metrics import Reference, References
+
+_RICHEST: Final[tuple[Mode, ...]] = ("hybrid", "lossless", "cloud", "edge")
+"""Modes, that which uses most settings first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How intervals are drawn.
+
+    Attributes:
+        resamples: how often clips are drawn with replacement.
+        level: share of the draws within an interval.
+        seed: of the drawing.
+    """
+
+    resamples: int = 2000
+    level: float = 0.95
+    seed: int = 0
+
+
+def comparison(
+    transcripts: Sequence[Transcript],
+    lexicon: Lexicon,
+    *,
+    modes: Sequence[Mode] | None = None,
+    references: References | None = None,
+    planned: int | None = None,
+    bertscore: bool = False,
+    bootstrap: Bootstrap = Bootstrap(),
+) -> Comparison:
+    """Compares modes by what they wrote.
+
+    Args:
+        transcripts: of all modes and clips, in the order in which clips are to be listed; several of one clip and
+            mode are repeats.
+        lexicon: reads classes from captions.
+        modes: those to compare; None: those that occur.
+        references: texts and labels by file.
+        planned: how many recordings were to be compared, for a run that was interrupted.
+        bertscore: compute BERTScore too.
+        bootstrap: how intervals are drawn.
+
+    Raises:
+        ConfigError: no transcripts, or they differ in language or prompt; or BERTScore cannot be had.
+    """
+    _require_one_task(transcripts)
+    wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
+    pairing = pair(transcripts, [mode for mode in MODES if mode in wanted])
+    judged = Judged(pairing, transcripts[0].language, lexicon, _references_of(pairing, references))
+    resampler = Resampler(len(pairing.clips), resamples=bootstrap.resamples, level=bootstrap.level, seed=bootstrap.seed)
+    any_clips = bool(pairing.clips)
+    figures = costs(pairing, resampler) if any_clips else []
+    found = gaps(judged, resampler) if any_clips else []
+    runs = [run for clip in pairing.clips for runs in clip.runs.values() for run in runs]
+    return Comparison(
+        headline=headline(pairing, figures, found),
+        modes=list(pairing.modes),
+        language=transcripts[0].language,
+        prompt=transcripts[0].prompt,
+        models=_models(transcripts),
+        settings=_settings(transcripts),
+        clips=[_clip(judged, index) for index in range(len(pairing.clips))],
+        planned=planned,
+        unfinished=pairing.unfinished,
+        audio_s=round(sum(clip.about.duration_s or 0.0 for clip in pairing.clips), 4),
+        repeats=max((len(runs) for clip in pairing.clips for runs in clip.runs.values()), default=0),
+        unstable=pairing.unstable,
+        errors=[_error(failure) for failure in pairing.failures],
+        costs=figures,
+        process=process(runs),
+        quality=quality(judged, resampler, bertscore=bertscore) if any_clips else [],
+        gaps=found,
+        attributes=list(lexicon.attributes),
+        references_found=None if references is None else sum(found is not None for found in judged.references),
+        resamples=bootstrap.resamples,
+        level=bootstrap.level,
+        seed=bootstrap.seed,
+    )
+
+
+def by_mode(transcripts: Sequence[Transcript], modes: Sequence[Mode]) -> dict[Mode, list[Transcript]]:
+    """Mode -> the transcript of every compared clip, in the order of `Comparison.clips`; of repeats the first."""
+    pairing = pair(transcripts, modes)
+    return {mode: [clip.first(mode) for clip in pairing.clips] for mode in pairing.modes}
+
+
+def _require_one_task(transcripts: Sequence[Transcript]) -> None:
+    if not transcripts:
+        raise ConfigError("There is no transcript to compare.")
+    for what in ("language", "prompt"):
+        found = list(dict.fromkeys(getattr(transcript, what) for transcript in transcripts))
+        if len(found) > 1:
+            raise ConfigError(
+                f"Transcripts of one {what} are compared, and these have {len(found)}: {found[0]!r}, {found[1]!r}.",
+                hint="Compare those of each on their own.",
+            )
+
+
+def _references_of(pairing: Pairing, references: References | None) -> tuple[Reference | None, ...]:
+    return tuple(references.find(clip.about.file) if references else None for clip in pairing.clips)
+
+
+def _models(transcripts: Sequence[Transcript]) -> Models:
+    models = [transcript.models for transcript in transcripts]
+    return Models(
+        edge=next((part.edge for part in models if part.edge), None),
+        cloud=next((part.cloud for part in models if part.cloud), None),
+    )
+
+
+def _settings(transcripts: Sequence[Transcript]) -> dict[str, Any]:
+    return min(transcripts, key=lambda transcript: _RICHEST.index(transcript.mode)).settings
+
+
+def _clip(judged: Judged, index: int) -> ClipComparison:
+    clip, reference = judged.pairing.clips[index], judged.references[index]
+    about, modes = clip.about, judged.pairing.modes
+    return ClipComparison(
+        file=about.file,
+        sha256=about.sha256 or "",
+        duration_s=about.duration_s,
+        start_s=about.start_s,
+        end_s=about.end_s,
+        captions={mode: clip.caption(mode) for mode in modes},
+        labels={mode: judged.said[mode][index] for mode in modes},
+        total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in modes},
+        escalation_rate={mode: _escalation_rate(clip, mode) for mode in modes},
+        reference=reference.key if reference else None,
+        reference_texts=list(reference.texts) if reference else [],
+        reference_labels=dict(reference.labels) if reference else {},
+    )
+
+
+def _escalation_rate(clip: PairedClip, mode: Mode) -> float | None:
+    totals = clip.first(mode).totals
+    return totals.escalation_rate if totals else None
+
+
+def _error(failure: Failure) -> ClipError:
+    transcript = failure.transcript
+    assert transcript.error is not None  # that is what makes it a failure
+    return ClipError(
+        file=transcript.file,
+        start_s=transcript.start_s,
+        modes=list(failure.modes),
+        type=transcript.error.type,
+        message=transcript.error.message,
+    )

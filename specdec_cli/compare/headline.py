@@ -1,0 +1,178 @@
+"""What a comparison comes to, in sentences that claim no more than their intervals allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from specdec_cli.compare.pairing import Pairing
+from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures, Spread
+from specdec_cli.types import Mode
+
+FEWEST_CLIPS: Final = 10
+"""Below this a percentile bootstrap is too narrow to base a claim on."""
+
+_SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
+    ("references", "labels"): "Classes named right",
+    ("references", "emotion"): "Emotion named right",
+    ("references", "chrf"): "chrF with the references",
+    ("cloud", "captions"): "Captions equal to the cloud's",
+    ("cloud", "labels"): "Classes equal to the cloud's",
+    ("cloud", "chrf"): "chrF with the cloud's captions",
+}
+_WEIGHT: Final[tuple[tuple[Basis, GapMeasure], ...]] = tuple(_SUBJECTS)
+"""Measures, that which decides the verdict first."""
+
+
+def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]) -> list[str]:
+    """The sentences, most important first."""
+    clips = len(pairing.clips)
+    if not clips:
+        return ["No clip was captioned by every mode, so there is nothing to compare."]
+    echoes = _echoes(pairing)
+    sentences = list(_faults(pairing))
+    if clips < FEWEST_CLIPS:
+        noun = "clip is" if clips == 1 else "clips are"
+        sentences.append(
+            f"{clips} {noun} too few to say which mode is better: the figures are those of these clips only."
+        )
+    else:
+        told = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
+        told = [gap for gap in told if gap.mode not in echoes]
+        rates = {figures.mode: figures.escalation_rate for figures in costs}
+        sentences += [_quality(gap, rates[gap.mode]) for gap in told]
+    judged = gaps if clips >= FEWEST_CLIPS else []
+    return [*sentences, *(sentence for figures in costs if (sentence := _time(figures, judged, echoes)))]
+
+
+def _echoes(pairing: Pairing) -> set[Mode]:
+    """Modes that say what the cloud says in every clip, so that all of the cloud's quality is theirs."""
+    if "cloud" not in pairing.modes:
+        return set()
+    return {
+        mode
+        for mode in pairing.modes
+        if mode not in ("edge", "cloud") and all(clip.caption(mode) == clip.caption("cloud") for clip in pairing.clips)
+    }
+
+
+def _faults(pairing: Pairing) -> Iterator[str]:
+    """What must not happen, said first."""
+    if unstable := pairing.unstable:
+        yield (
+            f"Fault: the greedy caption of {unstable[0]}{_and_others(len(unstable))} differs between repeats. "
+            "Figures of quality are those of the first."
+        )
+    if {"lossless", "cloud"} <= set(pairing.modes):
+        greedy = [clip for clip in pairing.clips if clip.first("lossless").settings.get("acceptance") == "greedy"]
+        other = [clip for clip in greedy if clip.caption("lossless") != clip.caption("cloud")]
+        if other:
+            yield (
+                f"Lossless differs from cloud-only in {len(other)} of {len(greedy)} captions; "
+                "in 16-bit formats a near tie may fall the other way, in float32 it is a fault."
+            )
+
+
+def _and_others(count: int) -> str:
+    return "" if count == 1 else f" and of {count - 1} other clip{'s' if count > 2 else ''}"
+
+
+def _quality(gap: Gap, escalation: Spread | None) -> str:
+    subject = _SUBJECTS[gap.basis, gap.measure]
+    ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
+    if gap.edge == gap.cloud == gap.value:
+        return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
+    if gap.closed is not None and is_above(gap.closed, 0):
+        asking = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
+        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){asking}."
+    own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
+    verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
+    if gap.closed is not None:
+        return f"{subject}: {verdict}; {ends}."
+    cloud = _against_edge(gap.gap)
+    so = "there is no gap to close" if cloud == "worse" else "no share of a gap can be given"
+    return f"{subject}: cloud-only is {cloud} than edge-only ({ends}), so {so}; {verdict}."
+
+
+def _against_edge(difference: Spread) -> str:
+    if is_above(difference, 0):
+        return "better"
+    return "worse" if is_below(difference, 0) else "not measurably better"
+
+
+def _time(figures: ModeFigures, gaps: Sequence[Gap], echoes: set[Mode]) -> str | None:
+    to_edge, to_cloud = figures.total_s.to_edge, figures.total_s.to_cloud
+    takes = [_takes(to_edge, "edge-only")] if to_edge else []
+    if to_cloud and figures.mode != "edge":
+        takes.append(_takes(to_cloud, "cloud-only"))
+    if not takes:
+        return None
+    if figures.mode in echoes:
+        return f"{_called(figures.mode)} takes {' and '.join(takes)}, whose captions it gives word for word."
+    verdict = _verdict(figures.mode, gaps) if to_edge else None
+    if verdict is None:
+        return f"{_called(figures.mode)} takes {' and '.join(takes)}."
+    return f"{_called(figures.mode)} takes {', '.join(takes)}, and is {verdict}."
+
+
+def _takes(spread: Spread, other: str) -> str:
+    if is_above(spread, 1) or is_below(spread, 1) or spread.low is None:
+        return f"{times(spread)} the time of {other}"
+    return f"about the time of {other}, {times(spread)}"
+
+
+def _verdict(mode: Mode, gaps: Sequence[Gap]) -> str | None:
+    """What the time buys, by the measure that weighs most."""
+    first = min(gaps, key=lambda gap: _WEIGHT.index((gap.basis, gap.measure)), default=None)
+    if first is None or (mode == "cloud" and first.basis == "cloud"):
+        return None
+    if mode == "cloud":
+        return f"{_against_edge(first.gap)} than edge-only"
+    own = next(gap for gap in gaps if (gap.mode, gap.basis, gap.measure) == (mode, first.basis, first.measure))
+    verdict = _against_edge(own.gain)
+    if first.basis == "references":
+        return f"{verdict} than edge-only"
+    nearer = {"better": "nearer", "worse": "less near", "not measurably better": "not measurably nearer"}
+    return f"{nearer[verdict]} to the cloud's captions than edge-only"
+
+
+def _called(mode: Mode) -> str:
+    return {"edge": "Edge-only", "cloud": "Cloud-only"}.get(mode, mode.capitalize())
+
+
+def is_above(spread: Spread, bound: float) -> bool:
+    """Whether all of the interval lies above `bound`."""
+    return spread.low is not None and spread.low > bound
+
+
+def is_below(spread: Spread, bound: float) -> bool:
+    """Whether all of the interval lies below `bound`."""
+    return spread.high is not None and spread.high < bound
+
+
+def percent(share: float) -> str:
+    """`84.0%`."""
+    return f"{100 * share:.1f}%"
+
+
+def percent_spread(spread: Spread) -> str:
+    """`84% (62% to 103%)`."""
+    if spread.low is None or spread.high is None:
+        return f"{100 * spread.value:.0f}%"
+    return f"{100 * spread.value:.0f}% ({100 * spread.low:.0f}% to {100 * spread.high:.0f}%)"
+
+
+def points(spread: Spread) -> str:
+    """`+0.8 points (-0.5 to +2.1)`."""
+    value = f"{100 * spread.value:+.1f} points"
+    if spread.low is None or spread.high is None:
+        return value
+    return f"{value} ({100 * spread.low:+.1f} to {100 * spread.high:+.1f})"
+
+
+def times(spread: Spread) -> str:
+    """`2.6 times (2.4 to 2.9)`; three figures are enough."""
+    value = f"{spread.value:.3g} times"
+    if spread.low is None or spread.high is None:
+        return value
+    return f"{value} ({spread.low:.3g} to {spread.high:.3g})"

@@ -1,0 +1,117 @@
+"""From transcripts in any order to clips that every compared mode captioned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Mode
+
+MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")
+"""All modes, in the order of tables."""
+
+Place = tuple[str, float | None]
+"""What one clip is: the SHA-256 of its recording, and where in it the clip begins, s; None for the whole of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedClip:
+    """One clip in all modes.
+
+    Attributes:
+        runs: at least one transcript a mode; several are repeats, in the order in which they were made.
+    """
+
+    runs: dict[Mode, tuple[Transcript, ...]]
+
+    @property
+    def about(self) -> Transcript:
+        """Any of its transcripts: file, length and place are the same in all."""
+        return next(iter(self.runs.values()))[0]
+
+    def first(self, mode: Mode) -> Transcript:
+        """The transcript of a mode that counts for everything but times."""
+        return self.runs[mode][0]
+
+    def caption(self, mode: Mode) -> str:
+        """What a mode says of it."""
+        return self.first(mode).caption or ""
+
+    def middle(self, mode: Mode, figure: Callable[[Transcript], float | None]) -> float:
+        """The median of a figure over repeats; NaN where none was measured."""
+        measured = [value for run in self.runs[mode] if (value := figure(run)) is not None]
+        return median(measured) if measured else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A recording, or a segment of one, without a caption in some modes."""
+
+    transcript: Transcript
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Transcripts sorted out.
+
+    Attributes:
+        modes: the compared ones.
+        clips: those that every mode captioned.
+        failures: those that some mode could not caption.
+        unfinished: clips that some mode has yet to caption.
+    """
+
+    modes: tuple[Mode, ...]
+    clips: tuple[PairedClip, ...]
+    failures: tuple[Failure, ...]
+    unfinished: int
+
+    @property
+    def unstable(self) -> list[str]:
+        """Files whose caption is not the same in every repeat though nothing was drawn at random."""
+        return [
+            clip.about.file
+            for clip in self.clips
+            if any(len({run.caption for run in runs}) > 1 and _greedy(runs[0]) for runs in clip.runs.values())
+        ]
+
+
+def place(transcript: Transcript) -> Place:
+    """Which clip a transcript is of; a recording that could not be read is known by its path."""
+    return transcript.sha256 or transcript.file, transcript.start_s
+
+
+def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> Pairing:
+    """Sorts transcripts by clip and mode, in the order in which clips appear.
+
+    A mode that failed and later succeeded, as after a memory that ran out, has succeeded. Modes other than `modes`
+    are left out.
+    """
+    done: dict[Place, dict[Mode, list[Transcript]]] = {}
+    failed: dict[Place, dict[Mode, Transcript]] = {}
+    for transcript in transcripts:
+        if transcript.mode not in modes:
+            continue
+        runs = done.setdefault(place(transcript), {})
+        if transcript.error is None:
+            runs.setdefault(transcript.mode, []).append(transcript)
+        else:
+            failed.setdefault(place(transcript), {})[transcript.mode] = transcript
+    clips, failures, unfinished = [], [], 0
+    for key, runs in done.items():
+        errors = {mode: error for mode, error in failed.get(key, {}).items() if mode not in runs}
+        if all(mode in runs for mode in modes):
+            clips.append(PairedClip({mode: tuple(runs[mode]) for mode in modes}))
+        elif errors:
+            failures.append(Failure(next(iter(errors.values())), tuple(mode for mode in modes if mode in errors)))
+        else:
+            unfinished += 1
+    return Pairing(tuple(modes), tuple(clips), tuple(failures), unfinished)
+
+
+def _greedy(transcript: Transcript) -> bool:
+    return not transcript.settings.get("temperature")

@@ -1,0 +1,65 @@
+"""Which modes are compared, and with which settings each of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from specdec_cli.compare.journal import Terms
+from specdec_cli.compare.pairing import MODES
+from specdec_cli.config import Config
+from specdec_cli.errors import ConfigError
+from specdec_cli.types import LOSSY_RULES, Mode
+
+_EDGE: Final[frozenset[Mode]] = frozenset({"edge", "hybrid", "lossless"})
+_CLOUD: Final[frozenset[Mode]] = frozenset({"cloud", "hybrid", "lossless"})
+
+
+def parse_modes(text: str) -> tuple[Mode, ...]:
+    """Modes out of `edge,hybrid`, in the order of tables.
+
+    Raises:
+        ConfigError: one is unknown, or there are fewer than two.
+    """
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if unknown := [name for name in asked if name not in MODES]:
+        raise ConfigError(f"--modes: there is no mode {unknown[0]!r}.", hint=f"Modes: {', '.join(MODES)}.")
+    modes = tuple(mode for mode in MODES if mode in asked)
+    if len(modes) < 2:
+        raise ConfigError(f"--modes {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
+    return modes
+
+
+def richest(modes: tuple[Mode, ...]) -> Mode:
+    """The mode that uses most settings: whatever a user sets must make sense in this one.
+
+    Where edge-only and cloud-only alone are compared it is cloud-only, which uses neither a gate nor a rule.
+    """
+    return next(mode for mode in ("hybrid", "lossless", "cloud") if mode in modes)
+
+
+def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
+    """What the transcripts of each mode must have been made with."""
+    from specdec_cli.captioner import recorded_settings
+
+    return {
+        mode: Terms(
+            language=config.prompt.language,
+            prompt=config.prompt.instruction,
+            settings=recorded_settings(config),
+            edge=config.edge.model if mode in _EDGE else None,
+            cloud=config.cloud.model if mode in _CLOUD and config.cloud else None,
+        )
+        for mode, config in configured.items()
+    }
+
+
+def in_mode(config: Config, mode: Mode) -> Config:
+    """`config` for one of the modes: nothing else in it changes, with one exception.
+
+    A lossy acceptance rule is for hybrid: lossless takes the lossless rule that the temperature asks for.
+    """
+    changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
+    if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
+        changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})
+    return config.model_copy(update=changed)

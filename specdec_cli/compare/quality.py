@@ -1,0 +1,162 @@
+"""How good each mode's captions are: against references where there are some, and against the cloud's in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specdec_cli.compare.pairing import Pairing
+from specdec_cli.compare.result import CloudAgreement, LabelQuality, ModeQuality, Spread, TextQuality
+from specdec_cli.compare.spread import Resampler, Values, average, mean
+from specdec_cli.metrics import agreement, label_hits, label_scores, text_scores
+from specdec_cli.prompts import Language
+from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.metrics import Reference
+
+Said = Sequence[Mapping[str, str | None]]
+"""Per clip, attribute -> class that a caption names."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The captions with what they are judged by.
+
+    Attributes:
+        pairing: the clips, at least one.
+        language: of the captions.
+        lexicon: reads classes from captions.
+        references: one per clip, None where there is none.
+    """
+
+    pairing: Pairing
+    language: Language
+    lexicon: Lexicon
+    references: tuple[Reference | None, ...]
+
+    @cached_property
+    def captions(self) -> dict[Mode, list[str]]:
+        """Mode -> captions [clips]."""
+        return {mode: [clip.caption(mode) for clip in self.pairing.clips] for mode in self.pairing.modes}
+
+    @cached_property
+    def said(self) -> dict[Mode, list[dict[str, str | None]]]:
+        """Mode -> classes that each caption names [clips]."""
+        return {
+            mode: [self.lexicon.labels(text, self.language) for text in texts] for mode, texts in self.captions.items()
+        }
+
+    @cached_property
+    def truth(self) -> list[Mapping[str, str]]:
+        """Classes that the references give [clips]."""
+        return [reference.labels if reference else {} for reference in self.references]
+
+    @cached_property
+    def texts(self) -> dict[int, tuple[str, ...]]:
+        """Index of each clip that has reference texts -> these texts."""
+        return {
+            index: reference.texts
+            for index, reference in enumerate(self.references)
+            if reference is not None and reference.texts
+        }
+
+    def right(self, mode: Mode) -> dict[str, Values]:
+        """Attribute -> 1 or 0 per clip [clips], NaN where no reference knows; attributes that none knows left out."""
+        hits = label_hits(self.said[mode], self.truth, self.lexicon)
+        return {attribute: values for attribute, values in hits.items() if np.isfinite(values).any()}
+
+    def like_cloud(self, mode: Mode) -> dict[str, Values]:
+        """Attribute -> 1 or 0 per clip [clips] for the cloud's class or another; NaN where neither names one."""
+        pairs = list(zip(self.said[mode], self.said["cloud"], strict=True))
+        return {
+            attribute: np.array([_alike(ours.get(attribute), theirs.get(attribute)) for ours, theirs in pairs])
+            for attribute in self.lexicon.attributes
+        }
+
+
+def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) -> list[ModeQuality]:
+    """One entry a mode, in their order.
+
+    Raises:
+        ConfigError: BERTScore is asked for and cannot be had.
+    """
+    return [
+        ModeQuality(
+            mode=mode,
+            agreement=_agreement(judged, mode, resampler),
+            text=_text(judged, mode, bertscore),
+            labels=_labels(judged, mode, resampler),
+            label_mean=_mean_of(judged.right(mode), resampler),
+        )
+        for mode in judged.pairing.modes
+    ]
+
+
+def token_ids(transcript: Transcript) -> list[int]:
+    """The committed tokens of a caption."""
+    return [id_ for record in transcript.rounds for id_ in record.committed_ids]
+
+
+def _alike(ours: str | None, theirs: str | None) -> float:
+    return float("nan") if ours is None and theirs is None else float(ours == theirs)
+
+
+def _agreement(judged: Judged, mode: Mode, resampler: Resampler) -> CloudAgreement | None:
+    if mode == "cloud" or "cloud" not in judged.pairing.modes:
+        return None
+    ids = {name: [token_ids(clip.first(name)) for clip in judged.pairing.clips] for name in (mode, "cloud")}
+    found = agreement(judged.captions[mode], judged.captions["cloud"], ids[mode], ids["cloud"])
+    same = judged.like_cloud(mode)
+    return CloudAgreement(
+        exact=found.exact,
+        chrf=found.chrf,
+        edit_tokens=found.edit_distance,
+        edit_share=found.edit_distance_normalised,
+        labels={attribute: resampler.value(mean(values)) for attribute, values in same.items()},
+        label_mean=_mean_of(same, resampler),
+    )
+
+
+def _text(judged: Judged, mode: Mode, bertscore: bool) -> TextQuality | None:
+    if not judged.texts:
+        return None
+    captions = [judged.captions[mode][index] for index in judged.texts]
+    scores = text_scores(captions, list(judged.texts.values()), judged.language, bertscore=bertscore)
+    return TextQuality(
+        clips=scores.clips,
+        bleu_1=scores.bleu_1,
+        bleu_2=scores.bleu_2,
+        bleu_3=scores.bleu_3,
+        bleu_4=scores.bleu_4,
+        chrf=scores.chrf,
+        rouge_l=scores.rouge_l,
+        bertscore=scores.bertscore,
+    )
+
+
+def _labels(judged: Judged, mode: Mode, resampler: Resampler) -> dict[str, LabelQuality]:
+    right = judged.right(mode)
+    scores = label_scores(judged.said[mode], judged.truth, judged.lexicon)
+    return {
+        attribute: LabelQuality(
+            clips=found.clips,
+            accuracy=spread,
+            macro_f1=found.macro_f1,
+            majority=found.majority,
+            confusion={name: dict(row) for name, row in found.confusion.items()},
+        )
+        for attribute, found in scores.items()
+        if (spread := resampler.interval(mean(right[attribute])))
+    }
+
+
+def _mean_of(hits: Mapping[str, Values], resampler: Resampler) -> Spread | None:
+    known = [mean(values) for values in hits.values() if np.isfinite(values).any()]
+    return resampler.interval(average(known)) if known else None

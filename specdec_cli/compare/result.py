@@ -1,0 +1,214 @@
+"""What a comparison found: the object that `specdec compare --json` prints.
+
+Every figure is over the clips that all compared modes captioned, so that modes are paired clip by clip. Units are in
+the descriptions; a figure that was not measured, or means nothing for its mode, is null, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from specdec_cli.transcript.schema import Models, Text
+from specdec_cli.types import Mode
+
+Basis = Literal["references", "cloud"]
+"""What a quality figure is measured against: what people wrote, or what the cloud alone says."""
+
+GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
+"""What of two captions is compared.
+
+labels: share of attributes that name the right class, the mean over attributes of the share of clips; emotion: the
+same of emotion alone; chrf: mean over clips of their chrF, 0 to 1; captions: share of captions that equal the cloud's
+character by character (basis cloud only).
+"""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _from_figure(value: object) -> object:
+    """An interval of the metrics package as this model takes it."""
+    if isinstance(value, BaseModel | dict) or not hasattr(value, "low"):
+        return value
+    return {name: getattr(value, name) for name in ("value", "low", "high")}
+
+
+class Spread(_Part):
+    """A figure and its bootstrap interval over clips."""
+
+    value: float = Field(description="over all clips")
+    low: float | None = Field(description="lower end of the interval; null: a single clip has no spread")
+    high: float | None = Field(description="upper end of the interval; null alike")
+
+
+Interval = Annotated[Spread, BeforeValidator(_from_figure)]
+
+
+class Figure(_Part):
+    """One figure of one mode, and how it compares on the same clips."""
+
+    value: float | None = Field(description="in the unit that the field's name ends in; null: not measured")
+    to_edge: Interval | None = Field(
+        default=None, description="ratio to edge-only, paired by clip; null: edge-only itself, absent, or 0 there"
+    )
+    to_cloud: Interval | None = Field(default=None, description="ratio to cloud-only, paired by clip; null alike")
+
+
+class ModeFigures(_Part):
+    """What one mode cost. Sums are over clips; of repeats of one clip the median counts."""
+
+    mode: Mode
+    total_s: Figure = Field(description="time decoding, s: prefill and audio towers included, reading files left out")
+    ttft_ms: Figure = Field(description="median over clips of the time to the first committed token, ms")
+    tokens_per_s: Figure = Field(description="committed tokens / time decoding")
+    input_tokens_per_s: Figure = Field(description="prompt tokens read / prefill time, both models together")
+    tokens: Figure = Field(description="committed tokens, eos included")
+    forwards_edge: Figure = Field(description="runs of the edge's language model, prefill included")
+    forwards_cloud: Figure = Field(description="runs of the cloud's language model, prefill included")
+    cloud_calls: int | None = Field(description="verifications: rounds in which the cloud was asked; null: cloud-only")
+    clips_asked: int | None = Field(description="clips in which the cloud was asked at least once; null: cloud-only")
+    rounds: int = Field(description="blocks drafted")
+    escalation_rate: Interval | None = Field(description="cloud_calls / rounds; null where one model works alone")
+    edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
+    acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
+    uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
+    cpu_s: Figure = Field(description="CPU time while decoding, s")
+    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
+
+
+class Process(_Part):
+    """What the process as a whole held: both models at once, so it is no figure of any one mode."""
+
+    peak_rss_mb: float | None = Field(description="largest resident memory, MiB")
+    gpu_mb: float | None = Field(description="largest GPU memory allocated, MiB; null: no GPU")
+    load_s: float | None = Field(description="loading both models, s")
+
+
+class CloudAgreement(_Part):
+    """How near a mode's captions are to those of the cloud alone."""
+
+    exact: float = Field(description="share of captions equal character by character")
+    chrf: float = Field(description="corpus chrF with the cloud's captions as references, 0 to 100")
+    edit_tokens: float = Field(description="mean token edit distance, tokens a caption")
+    edit_share: float = Field(description="the same, each divided by the longer of the two captions, 0 to 1")
+    labels: dict[str, float | None] = Field(
+        description="attribute -> share of the clips in which either caption names its class where both name the same"
+    )
+    label_mean: Interval | None = Field(description="mean of `labels` over attributes")
+
+
+class TextQuality(_Part):
+    """Captions against reference texts; corpus figures, 0 to 100."""
+
+    clips: int = Field(description="clips with at least one reference text")
+    bleu_1: float
+    bleu_2: float
+    bleu_3: float
+    bleu_4: float
+    chrf: float
+    rouge_l: float = Field(description="ROUGE-L F measure; characters in Chinese, words in English")
+    bertscore: float | None = Field(description="F1; null: not asked for")
+
+
+class LabelQuality(_Part):
+    """One attribute against reference labels."""
+
+    clips: int = Field(description="clips whose reference has a class for it")
+    accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
+    macro_f1: float = Field(description="mean over classes of F1, 0 to 1")
+    majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
+    confusion: dict[str, dict[str, int]] = Field(
+        description="class by the reference -> class in the caption (none: no class named) -> clips"
+    )
+
+
+class ModeQuality(_Part):
+    """How good one mode's captions are."""
+
+    mode: Mode
+    agreement: CloudAgreement | None = Field(description="null: cloud-only itself, or cloud-only was not run")
+    text: TextQuality | None = Field(description="null: no reference texts")
+    labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
+    label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
+
+
+class Gap(_Part):
+    """How much of what the cloud is better by than the edge a mode gains."""
+
+    mode: Mode
+    basis: Basis
+    measure: GapMeasure
+    clips: int = Field(description="clips that could be judged")
+    edge: float = Field(description="of edge-only, 0 to 1")
+    value: float = Field(description="of this mode, 0 to 1")
+    cloud: float = Field(description="of cloud-only, 0 to 1; with basis cloud it is 1")
+    gap: Interval = Field(description="cloud - edge, paired by clip")
+    gain: Interval = Field(description="value - edge, paired by clip")
+    closed: Interval | None = Field(description="gain / gap; null: the interval of the gap holds 0, or it is below")
+
+
+class ClipComparison(_Part):
+    """One clip in all modes."""
+
+    file: Text = Field(description="path as given")
+    sha256: str
+    duration_s: float | None
+    start_s: float | None = Field(description="start of the segment in the recording, s; null: the whole recording")
+    end_s: float | None
+    captions: dict[Mode, Text]
+    labels: dict[Mode, dict[str, str | None]] = Field(description="attribute -> class that the caption names")
+    total_ms: dict[Mode, float] = Field(description="time decoding, ms, median over repeats")
+    escalation_rate: dict[Mode, float | None]
+    reference: str | None = Field(description="key of the clip's reference; null: none was found")
+    reference_texts: list[Text]
+    reference_labels: dict[str, str]
+
+
+class ClipError(_Part):
+    """A recording that is left out."""
+
+    file: Text
+    start_s: float | None
+    modes: list[Mode] = Field(description="modes that failed; all of them if the recording itself is broken")
+    type: str = Field(description="class of the error")
+    message: Text
+
+
+class Comparison(_Part):
+    """Modes side by side on the same clips, prompts and settings."""
+
+    kind: Literal["specdec comparison"] = "specdec comparison"
+    version: Literal[1] = Field(default=1, description="of this layout")
+    headline: list[str] = Field(description="what it comes to, in sentences; none claims what its interval denies")
+    modes: list[Mode]
+    language: Literal["zh", "en"]
+    prompt: Text
+    models: Models
+    settings: dict[str, Any] = Field(description="settings of the mode that uses most of them (hybrid, if compared)")
+    clips: list[ClipComparison] = Field(description="those that every mode captioned, in the order given")
+    planned: int | None = Field(description="recordings that were asked for; null: not known")
+    unfinished: int = Field(description="clips that some mode did not get to; not among `clips`")
+    audio_s: float = Field(description="length of all clips together, s")
+    repeats: int = Field(description="most times that any clip was captioned by one mode")
+    unstable: list[Text] = Field(description="clips whose greedy caption differs between repeats: a fault")
+    errors: list[ClipError]
+    costs: list[ModeFigures] = Field(description="one for each mode, in the order of `modes`")
+    process: Process
+    quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
+    gaps: list[Gap]
+    attributes: list[str] = Field(description="attributes of the lexicon, in its order")
+    references_found: int | None = Field(description="clips with a reference; null: no references were given")
+    resamples: int = Field(description="bootstrap resamples behind every interval")
+    level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")
+    seed: int = Field(description="of the bootstrap")
+
+    def costs_of(self, mode: Mode) -> ModeFigures:
+        """The costs of one of `modes`."""
+        return self.costs[self.modes.index(mode)]
+
+    def quality_of(self, mode: Mode) -> ModeQuality:
+        """The quality of one of `modes`."""
+        return self.quality[self.modes.index(mode)]

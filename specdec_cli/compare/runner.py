@@ -1,0 +1,148 @@
+"""Runs what is not captioned yet, mode by mode on one clip after the other, and keeps what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from specdec_cli.compare.journal import Journal, Terms
+from specdec_cli.compare.pairing import Place
+from specdec_cli.compare.recordings import Recording
+from specdec_cli.compare.schedule import turns
+from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, UnexpectedError
+from specdec_cli.transcript.build import error_transcript
+from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.types import Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One recording in one mode.
+
+    Attributes:
+        recording: which.
+        mode: how.
+        repeat: 0-based.
+    """
+
+    recording: Recording
+    mode: Mode
+    repeat: int
+
+
+class Watch(Protocol):
+    """Told how far it is."""
+
+    def begins(self, step: Step) -> None:
+        """A step is about to be taken."""
+        ...
+
+    def done(self, step: Step) -> None:
+        """It was taken, or it turned out that it cannot be."""
+        ...
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording could not be captioned."""
+        ...
+
+
+class Runner:
+    """Takes steps and keeps their transcripts.
+
+    Args:
+        terms: mode -> what transcripts are made with.
+        journal: keeps them.
+        watch: told how far it is.
+    """
+
+    def __init__(self, terms: Mapping[Mode, Terms], journal: Journal, watch: Watch) -> None:
+        self._terms = terms
+        self._journal = journal
+        self._watch = watch
+        self._broken: set[str] = set()
+
+    def refuse_unreadable(self, recordings: Sequence[Recording]) -> None:
+        """Keeps the error of every recording that could not even be read."""
+        for recording in recordings:
+            if recording.error is not None:
+                self._refuse(recording, recording.error)
+
+    def steps(self, recordings: Sequence[Recording], repeats: int) -> list[Step]:
+        """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
+        readable = [recording for recording in recordings if recording.sha256 is not None]
+        return [
+            Step(turn.recording, mode, turn.repeat)
+            for turn in turns(readable, list(self._terms), repeats)
+            for mode in turn.modes
+            if self._is_missing((turn.recording.sha256 or "", None), mode, turn.repeat)
+        ]
+
+    def _is_missing(self, whole: Place, mode: Mode, repeat: int) -> bool:
+        return self._journal.repeats(whole, mode) <= repeat and not self._journal.refused(whole, mode)
+
+    def warm_up(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
+        """Captions the first recording that can be once in every mode, and keeps nothing of it.
+
+        A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
+        """
+        for recording in dict.fromkeys(step.recording for step in steps):
+            with suppress(SpecdecError):
+                for captioner in captioners.values():
+                    next(captioner.captions(recording.path))
+                return
+
+    def run(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
+        """Takes all steps. What is wrong with one recording is kept and never costs the next one.
+
+        Raises:
+            TranscriptError: a transcript cannot be written, which the next one would not change.
+        """
+        for step in steps:
+            if step.recording.path not in self._broken:
+                self._watch.begins(step)
+                self._take(step, captioners[step.mode])
+            self._watch.done(step)
+
+    def _take(self, step: Step, captioner: Captioner) -> None:
+        try:
+            for transcript in self._transcripts(step, captioner):
+                self._journal.add(transcript)
+        except TranscriptError:
+            raise
+        except AudioError as error:
+            self._refuse(step.recording, error)
+        except Exception as error:
+            known = error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)
+            self._watch.failed(f"{step.recording.path} ({step.mode})", known)
+            self._journal.add(self._error_line(step.recording, step.mode, known, captioner.setup.models))
+
+    def _transcripts(self, step: Step, captioner: Captioner) -> Iterator[Transcript]:
+        """One transcript for each segment of a recording that is not captioned yet."""
+        for run in captioner.runs(step.recording.path):
+            if self._journal.repeats((run.clip.sha256, run.clip.start_s), step.mode) <= step.repeat:
+                yield run.finish()
+
+    def _refuse(self, recording: Recording, error: AudioError) -> None:
+        """A recording that is broken is so in every mode."""
+        self._broken.add(recording.path)
+        self._watch.failed(recording.path, error)
+        for mode in self._terms:
+            self._journal.add(self._error_line(recording, mode, error, Models(edge=None, cloud=None)))
+
+    def _error_line(self, recording: Recording, mode: Mode, error: SpecdecError, models: Models) -> Transcript:
+        terms = self._terms[mode]
+        return error_transcript(
+            recording.path,
+            error,
+            language=terms.language,
+            prompt=terms.prompt,
+            mode=mode,
+            models=models,
+            settings=dict(terms.settings),
+            sha256=recording.sha256,
+        )

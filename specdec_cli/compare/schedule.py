@@ -1,0 +1,36 @@
+"""In which order recordings and modes take their turns, so that none has the better place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from specdec_cli.compare.recordings import Recording
+from specdec_cli.types import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One recording, in all modes one after the other.
+
+    Attributes:
+        recording: whose turn it is.
+        modes: in the order in which they run.
+        repeat: 0-based.
+    """
+
+    recording: Recording
+    modes: tuple[Mode, ...]
+    repeat: int
+
+
+def turns(recordings: Sequence[Recording], modes: Sequence[Mode], repeats: int) -> Iterator[Turn]:
+    """Every recording once, then every one again for each further repeat.
+
+    The modes take their turns clip by clip rather than one after the whole of the other, so that a machine that grows
+    hot or busy slows all of them; their order rotates, so that each comes first, second and so on equally often.
+    """
+    for repeat in range(repeats):
+        for index, recording in enumerate(recordings):
+            first = (index + repeat) % len(modes)
+            yield Turn(recording, (*modes[first:], *modes[:first]), repeat)

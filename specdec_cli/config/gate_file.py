@@ -1,0 +1,142 @@
+"""Gate files: a gate with its threshold and block size, and its weights if it is a learned one.
+
+`specdec tune` writes them; `gate.name` in any layer of the configuration takes the path of one, and `gate.file` names
+the weights of the gate `learned`. They are JSON, so that nothing in one can be executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from specdec_cli.config.layers import Given, Layer, Origin
+from specdec_cli.config.locate import absolute_gate, gate_path
+from specdec_cli.config.problems import Problem
+from specdec_cli.errors import ConfigError
+from specdec_cli.types import GateName
+
+SUFFIX: Final = ".json"
+_MAX_BYTES: Final = 5_000_000
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class LearnedWeights(_Part):
+    """A logistic regression on what the edge knows of a drafted token; see `decoding.learned` for the features."""
+
+    features: tuple[str, ...] = Field(min_length=1, description="names of the features, in the order of the weights")
+    weights: tuple[float, ...] = Field(description="one a feature, for its raw value")
+    bias: float
+    slope: float = Field(default=1.0, description="calibration: the logit is multiplied by this")
+    offset: float = Field(default=0.0, description="calibration: and this is added")
+    combination: Literal["any", "largest"] = Field(
+        description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
+    )
+
+    @model_validator(mode="after")
+    def _as_many_weights_as_features(self) -> LearnedWeights:
+        if len(self.weights) != len(self.features):
+            raise ValueError(f"{len(self.features)} features, but {len(self.weights)} weights")
+        if len(set(self.features)) != len(self.features):
+            raise ValueError("a feature is named twice")
+        return self
+
+
+class GateFile(_Part):
+    """What a gate file says."""
+
+    format: Literal["specdec gate"] = "specdec gate"
+    version: Literal[1] = 1
+    gate: Literal["entropy", "margin", "logprob", "learned", "random"]
+    threshold: float = Field(description="in the unit of the gate")
+    k: int = Field(ge=1, le=64, description="tokens drafted per block")
+    stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
+    tokenizer: str = Field(description="fingerprint of the tokenizer whose ids it was fitted with")
+    fitted_on: dict[str, Any] = Field(description="models, clips, blocks and measured figures, for people")
+    learned: LearnedWeights | None = Field(default=None, description="weights of the gate `learned`")
+
+    @model_validator(mode="after")
+    def _weights_where_learned(self) -> GateFile:
+        if (self.gate == "learned") != (self.learned is not None):
+            raise ValueError("the gate `learned`, and no other, has weights")
+        return self
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return self.model_dump_json(indent=1, exclude_none=True) + "\n"
+
+
+def tokenizer_fingerprint(vocabulary: Mapping[str, int]) -> str:
+    """Hash of a tokenizer's pieces and their ids: two tokenizers with the same one mean the same by an id."""
+    digest = hashlib.sha256()
+    for piece, id_ in sorted(vocabulary.items(), key=lambda item: item[1]):
+        digest.update(f"{id_}\t{piece}\n".encode("utf-8", "surrogatepass"))
+    return f"sha256:{digest.hexdigest()[:32]}"
+
+
+def read_gate_file(path: Path, label: str | None = None) -> GateFile:
+    """The gate file at `path`.
+
+    Raises:
+        ConfigError: it is not there, or not a gate file of this version.
+    """
+    label = label or str(path)
+    hint = "specdec tune --output FILE writes one."
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"The gate file {label} cannot be read: {reason}.", hint=hint) from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"The gate file {label} is larger than {_MAX_BYTES // 1_000_000} MB.", hint=hint)
+    try:
+        return GateFile.model_validate_json(data)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, detail["loc"])) or "the whole"
+        raise ConfigError(f"{label} is not a gate file: {place}: {detail['msg']}.", hint=hint) from error
+
+
+def names_gate_file(value: object) -> bool:
+    """Whether a `gate.name` is the path of a gate file, rather than the name of a gate."""
+    return isinstance(value, str) and value.lower().endswith(SUFFIX)
+
+
+def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
+    """The layer with a gate file, named where a gate is, replaced by what it says.
+
+    What the layer itself gives for one of the settings wins over the file, except null.
+
+    Args:
+        layer: one layer, not checked yet.
+        base: folder that a relative path starts from.
+        problems: gets what is wrong with the file.
+    """
+    given = layer.get("gate.name")
+    if given is None or not names_gate_file(given.value):
+        return layer
+    name = absolute_gate(str(given.value), base)
+    try:
+        file = read_gate_file(gate_path(name), str(given.value))
+    except ConfigError as error:
+        problems.append(Problem(f"{given.origin.label}: {error.message}", error.hint))
+        return {key: value for key, value in layer.items() if key != "gate.name"}
+    origin = Origin(given.origin.rank, f"{given.origin.label}, {Path(name).name}")
+    gate: GateName = file.gate
+    said: dict[str, object] = {
+        "gate.name": gate,
+        "gate.threshold": file.threshold,
+        "gate.stop_drafting": file.stop_drafting,
+        "decoding.k": file.k,
+    }
+    if file.learned is not None:
+        said["gate.file"] = name
+    own = {key: value for key, value in layer.items() if key != "gate.name" and value.value is not None}
+    return {**{key: Given(value, origin) for key, value in said.items()}, **own}

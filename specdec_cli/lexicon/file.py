@@ -1,0 +1,183 @@
+"""Reading a lexicon file: YAML with the line of every mistake, and nearest names for slips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
+from specdec_cli.config.yaml_file import read_tree
+from specdec_cli.errors import ConfigError, LexiconError
+from specdec_cli.lexicon.layout import Attribute, LanguageWords, LexiconFile, Markers, MarkersByLanguage, Near, Words
+
+SHIPPED: Final = Path(__file__).with_name("default.yaml")
+_HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
+_REASONS: Final = {
+    "extra_forbidden": "is not a part of a lexicon",
+    "missing": "is missing",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping of names",
+    "model_type": "must be a mapping of names",
+    "string_too_short": "must not be empty",
+    "string_too_long": "is too long",
+    "too_long": "is too long",
+    "too_short": "must not be empty",
+    "string_pattern_mismatch": "must be a plain name: lower-case letters, digits and underscores",
+}
+_Place = tuple[str | int, ...]
+
+
+def read_lexicon(path: Path | None) -> list[LexiconFile]:
+    """The files that make a lexicon, the shipped one first where it is extended.
+
+    Args:
+        path: a lexicon file, or None for the shipped one.
+
+    Raises:
+        LexiconError: it cannot be read, is malformed, or contradicts itself; names the line, all problems at once.
+    """
+    if path is None:
+        return [_shipped()]
+    try:
+        own = _read(path)
+    except LexiconError:
+        raise
+    except ConfigError as error:
+        hint = error.hint and error.hint.replace("config file", "lexicon")
+        raise LexiconError(error.message, hint=hint) from error
+    return [_shipped(), own] if own.extends else [own]
+
+
+@cache
+def _shipped() -> LexiconFile:
+    return _read(SHIPPED)
+
+
+def _read(path: Path) -> LexiconFile:
+    label = str(path)
+    tree, lines = read_tree(path, label)
+    if not isinstance(tree, dict):
+        raise LexiconError(f"{label} is no lexicon: it holds {show(tree)}.", hint=_HELP)
+    try:
+        file = LexiconFile.model_validate(tree)
+    except ValidationError as error:
+        # a slip in a name is often also a name that is missing: the slip explains it, so it comes first
+        found = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
+        _raise([_problem(details, label, lines) for details in found])
+        raise  # never reached: there was at least one problem
+    below = [_shipped()] if file.extends else []
+    _raise(
+        [Problem(f"{label}:{_line(lines, place)}: {what}", hint) for place, what, hint in _contradictions(file, below)]
+    )
+    if not file.attributes and not file.extends:
+        raise LexiconError(f"{label} has no attributes.", hint=_HELP)
+    return file
+
+
+def _raise(problems: Sequence[Problem]) -> None:
+    try:
+        raise_if_any(problems)
+    except ConfigError as error:
+        raise LexiconError(error.message, hint=error.hint) from None
+
+
+def _line(lines: dict[_Place, int], place: _Place) -> int:
+    """The line of `place`, or of the nearest part around it."""
+    while place not in lines and place:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+def _problem(details: ErrorDetails, label: str, lines: dict[_Place, int]) -> Problem:
+    """One of pydantic's findings in our words."""
+    place = tuple(part for part in details["loc"] if part != "[key]")
+    where = f"{label}:{_line(lines, place)}"
+    name = ".".join(str(part) for part in place)
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        close = nearest(str(place[-1]), _names_at(place[:-1]))
+        hint = f"Did you mean {close}? " if close else ""
+        hint += f"Possible here: {', '.join(_names_at(place[:-1]))}."
+        return Problem(f"{where}: {show_name(name)} is not a part of a lexicon.", hint)
+    reason = _REASONS.get(kind) or details["msg"].removeprefix("Value error, ")
+    if kind == "literal_error":
+        reason = f"must be {details['ctx']['expected']}, not {show(details['input'])}"
+    elif kind in ("string_type", "list_type", "dict_type", "model_type"):
+        reason += f", not {show(details['input'])}"
+    return Problem(f"{where}: {show_name(name)}: {reason}.", _HELP)
+
+
+def _names_at(place: _Place) -> list[str]:
+    """Names that a file may use at `place`."""
+    model: type[BaseModel] = LexiconFile
+    steps: dict[str, type[BaseModel]] = {"near": Near}
+    if len(place) >= 2 and place[0] == "attributes":
+        model = Attribute if len(place) == 2 else LanguageWords
+        model = steps["near"] if "near" in place else model
+    elif place[:1] == ("markers",):
+        model = MarkersByLanguage if len(place) == 1 else Markers
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator[tuple[_Place, str, str]]:
+    """Place, message and hint of classes that do not exist, and of words that would mean two classes at once."""
+    for name, attribute in file.attributes.items():
+        inherited = [one for other in below if (one := other.attributes.get(name))]
+        classes = list(dict.fromkeys(known for part in (*inherited, attribute) for known in part.classes))
+        place = ("attributes", name)
+        if not classes:
+            close = nearest(name, [known for other in below for known in other.attributes])
+            hint = f"Did you mean {close}? " if close else ""
+            yield (*place, "classes"), f"attribute {name} has no classes.", hint + "List them: classes: [low, high]."
+            continue
+        for where, used in _classes_used(attribute):
+            if used not in classes:
+                close = nearest(used, classes)
+                hint = f"Did you mean {close}? " if close else ""
+                yield (*place, *where), f"{name} has no class {used}.", hint + f"Its classes: {', '.join(classes)}."
+        for where, words in _word_lists(attribute):
+            yield from _doubles((*place, *where), words)
+
+
+def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
+    for name in attribute.aliases:
+        yield ("aliases", name), name
+    for name, other in attribute.negated.items():
+        yield ("negated", name), name
+        yield ("negated", name), other
+    if attribute.absent is not None:
+        yield ("absent",), attribute.absent
+    for index, name in enumerate(attribute.yields):
+        yield ("yields", index), name
+    for where, words in _word_lists(attribute):
+        for name in words:
+            yield (*where, name), name
+
+
+def _word_lists(attribute: Attribute) -> Iterator[tuple[_Place, Words]]:
+    for language in ("zh", "en"):
+        words: LanguageWords = getattr(attribute, language)
+        yield (language, "alone"), words.alone
+        yield (language, "weak"), words.weak
+        for index, group in enumerate(words.near):
+            yield (language, "near", index, "words"), group.words
+
+
+def _doubles(place: _Place, words: Words) -> Iterator[tuple[_Place, str, str]]:
+    """Phrases that one list gives to two classes."""
+    first: dict[str, str] = {}
+    for name, phrases in words.items():
+        for index, phrase in enumerate(phrases):
+            if first.setdefault(phrase.casefold(), name) != name:
+                other = first[phrase.casefold()]
+                yield (
+                    (*place, name, index),
+                    f"{show(phrase)} stands under {other} and under {name}.",
+                    "Keep one of them.",
+                )

@@ -1,0 +1,96 @@
+"""What a lexicon file may hold; the shipped one, default.yaml, explains every part at its head."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from specdec_cli.lexicon.units import GAP, units
+
+LONGEST_PHRASE: Final = 60  # characters
+
+
+def _spelled(value: object) -> object:
+    """Numbers and truth values are words too where words are listed."""
+    return value if isinstance(value, (str, list, dict)) or value is None else str(value)
+
+
+def _phrase(text: str) -> str:
+    """The phrase with its parts apart: 提高...音量 and "raises … voice" are written without or with spaces."""
+    parts = text.replace("…", GAP).replace(GAP, f" {GAP} ").split()
+    if not any(unit.isalnum() for unit in units(text)):
+        raise ValueError("a phrase needs a letter or a character")
+    if GAP in parts and (parts.count(GAP) > 1 or GAP in (parts[0], parts[-1])):
+        raise ValueError(f"a phrase may hold one {GAP}, between two words")
+    if any("*" in part[:-1] for part in parts):
+        raise ValueError("a * stands at the end of a word")
+    return " ".join(parts)
+
+
+Phrase = Annotated[
+    str, BeforeValidator(_spelled), StringConstraints(max_length=LONGEST_PHRASE), AfterValidator(_phrase)
+]
+Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1, max_length=LONGEST_PHRASE)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Words = dict[Name, list[Phrase]]
+"""Class -> phrases."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Near(_Part):
+    """Words that mean a class only beside one of the nouns in `about`."""
+
+    about: list[Phrase] = Field(min_length=1)
+    words: Words
+
+
+class LanguageWords(_Part):
+    """How one language says the classes of one attribute."""
+
+    near: list[Near] = []
+    alone: Words = {}
+    weak: Words = {}
+
+
+class Attribute(_Part):
+    """One attribute: its classes, and what says them."""
+
+    classes: list[Name] = []
+    aliases: dict[Name, list[Word]] = {}
+    ignored: list[Word] = []
+    negated: dict[Name, Name] = {}
+    absent: Name | None = None
+    yields: list[Name] = []
+    zh: LanguageWords = LanguageWords()
+    en: LanguageWords = LanguageWords()
+
+
+class Markers(_Part):
+    """Words that say how other words are meant."""
+
+    negation: list[Phrase] = []
+    not_negation: list[Phrase] = []
+    likeliest: list[Phrase] = []
+    slight: list[Phrase] = []
+    breaks: list[Phrase] = []
+    nothing: list[Phrase] = []
+
+
+class MarkersByLanguage(_Part):
+    """The markers of each language."""
+
+    zh: Markers = Markers()
+    en: Markers = Markers()
+
+
+class LexiconFile(_Part):
+    """A whole file."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    extends: Literal["default"] | None = None
+    attributes: dict[Name, Attribute] = {}
+    markers: MarkersByLanguage = MarkersByLanguage()

@@ -1,0 +1,107 @@
+"""The lexicon: from what a caption says, or from a table's own word, to a class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from specdec_cli.lexicon.decide import decide
+from specdec_cli.lexicon.file import read_lexicon
+from specdec_cli.lexicon.layout import LexiconFile
+from specdec_cli.lexicon.reading import Reader, Rules
+from specdec_cli.lexicon.units import normalise
+from specdec_cli.lexicon.vocabulary import Vocabulary
+from specdec_cli.prompts import Language
+
+_LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
+NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown", "unk"})
+"""What tables write where a label is not known."""
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Which words say which class, in Chinese and English. It does not change once it is made.
+
+    Attributes:
+        attributes: attribute -> its classes, both in the lexicon's order.
+    """
+
+    attributes: Mapping[str, tuple[str, ...]]
+    _rules: Rules
+    _readers: Mapping[Language, Reader]
+    _names: Mapping[str, Mapping[str, str | None]]
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Lexicon:
+        """Reads a lexicon file, or the shipped one.
+
+        Raises:
+            LexiconError: the file cannot be read, is malformed, or contradicts itself; names the line and the key.
+        """
+        files = read_lexicon(path)
+        attributes: dict[str, tuple[str, ...]] = {}
+        for file in files:
+            for name, attribute in file.attributes.items():
+                attributes[name] = tuple(dict.fromkeys((*attributes.get(name, ()), *attribute.classes)))
+        rules = Rules.of(files)
+        readers = {language: Reader(Vocabulary(files, language), rules, language) for language in _LANGUAGES}
+        return cls(MappingProxyType(attributes), rules, readers, _table_words(files))
+
+    def labels(self, text: str, language: Language) -> dict[str, str | None]:
+        """The class that a caption says for every attribute; None where it says nothing, or contradicts itself.
+
+        Some 2000 words are read, more than any caption has.
+
+        A word counts where nothing negates it. Where words of several classes are left for one attribute, the first
+        of these rules that leaves exactly one class decides, and None is the answer where none does:
+
+        1. what is called likeliest ("最可能", "mainly") stands above the rest;
+        2. a class that yields (calm delivery, which is read as neutral) gives way to any other;
+        3. what is said plainly stands above what is said weakly ("一丝", "a hint of", or only "he" for a man's voice).
+        """
+        readings = self._readers[language].read(text)
+        return {
+            name: decide([reading for reading in readings if reading.attribute == name], self._rules.yields[name])
+            for name in self.attributes
+        }
+
+    def canonical(self, attribute: str, value: str) -> str | None:
+        """The class that a table's own word stands for ("calm", "anger", "愤怒"), or None if it is not known.
+
+        Raises:
+            KeyError: the lexicon has no such attribute.
+        """
+        return self._names[attribute].get(_folded(value))
+
+    def ignores(self, attribute: str, value: str) -> bool:
+        """Whether a table's word means on purpose that there is no class: empty, "unknown", boredom.
+
+        Raises:
+            KeyError: the lexicon has no such attribute.
+        """
+        known = self._names[attribute]
+        word = _folded(value)
+        return known.get(word) is None and (word in known or word in NOT_GIVEN)
+
+
+def _folded(value: str) -> str:
+    return " ".join(normalise(value).replace("_", " ").replace("-", " ").split())
+
+
+def _table_words(files: list[LexiconFile]) -> dict[str, dict[str, str | None]]:
+    """Attribute -> word as a table may write it -> class, or None for one that is ignored."""
+    found: dict[str, dict[str, str | None]] = {}
+    for file in files:
+        for name, attribute in file.attributes.items():
+            known = found.setdefault(name, {})
+            for language in _LANGUAGES:
+                words = getattr(attribute, language)
+                for spoken in (words.weak, *(group.words for group in words.near), words.alone):
+                    known.update({_folded(word): class_ for class_, phrases in spoken.items() for word in phrases})
+            known.update({_folded(word): class_ for class_, words in attribute.aliases.items() for word in words})
+            known.update({_folded(word): None for word in attribute.ignored})
+            known.update({_folded(class_): class_ for class_ in attribute.classes})
+    return found

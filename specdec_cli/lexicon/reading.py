@@ -1,0 +1,193 @@
+"""What a caption says, word by word: the classes that are not negated, and how strongly each is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from specdec_cli.lexicon.binding import bind
+from specdec_cli.lexicon.layout import LexiconFile
+from specdec_cli.lexicon.mentions import Mention, mentions_in
+from specdec_cli.lexicon.units import COMMA, units
+from specdec_cli.lexicon.vocabulary import Vocabulary
+from specdec_cli.prompts import Language
+
+Strength = Literal["likeliest", "plain", "slight"]
+
+LONGEST: Final = 2000
+"""Units of a text that are read; a caption has a few dozen."""
+REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
+"""How many units may stand between a negation and the word that it negates."""
+_ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
+_LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"、和与及以者也"])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a lexicon says about its classes besides their words.
+
+    Attributes:
+        negated: attribute -> class -> class that its negation says; other negated classes say nothing.
+        absent: attribute -> class that "no ..." says with the attribute's own noun ("no pauses").
+        yields: attribute -> classes that give way to any other.
+    """
+
+    negated: Mapping[str, Mapping[str, str]]
+    absent: Mapping[str, str]
+    yields: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, files: Sequence[LexiconFile]) -> Rules:
+        """The rules of lexicon files, later ones over earlier ones."""
+        negated: dict[str, Mapping[str, str]] = {}
+        absent: dict[str, str] = {}
+        yields: dict[str, frozenset[str]] = {}
+        for file in files:
+            for name, attribute in file.attributes.items():
+                negated[name] = {**negated.get(name, {}), **attribute.negated}
+                yields[name] = yields.get(name, frozenset()) | frozenset(attribute.yields)
+                if attribute.absent is not None:
+                    absent[name] = attribute.absent
+        return cls(negated, absent, yields)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A word that says a class.
+
+    Attributes:
+        attribute, class_: what it says.
+        strength: how strongly.
+        start, end: place of the word, in units.
+        clause: number of its clause.
+    """
+
+    attribute: str
+    class_: str
+    strength: Strength
+    start: int
+    end: int
+    clause: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Caption:
+    """A caption's units, the known phrases in it, and everything that they say, denied or not."""
+
+    row: Sequence[str]
+    mentions: Sequence[Mention]
+    said: Sequence[Reading]
+
+
+class Reader:
+    """Reads captions of one language."""
+
+    def __init__(self, vocabulary: Vocabulary, rules: Rules, language: Language) -> None:
+        self._vocabulary = vocabulary
+        self._rules = rules
+        self._language: Language = language
+
+    def read(self, text: str) -> list[Reading]:
+        """All that the caption says, negated words left out or turned round."""
+        row = units(text)[:LONGEST]
+        mentions = mentions_in(row, self._vocabulary)
+        caption = _Caption(row, mentions, _said(mentions, bind(row, mentions, self._language)))
+        denied = self._denied(caption)
+        kept = []
+        for reading in caption.said:
+            strength = reading.strength if reading.strength == "slight" else _strength(reading, caption)
+            if reading not in denied:
+                kept.append(replace(reading, strength=strength))
+            elif opposite := self._rules.negated[reading.attribute].get(reading.class_):
+                kept.append(replace(reading, strength=strength, class_=opposite))
+        return kept + self._missing(caption)
+
+    def _denied(self, caption: _Caption) -> set[Reading]:
+        """Readings that a negation reaches, with the rest of the list that they begin ("no anger, fear or joy")."""
+        denied: set[Reading] = set()
+        for reading in caption.said:
+            if reading.strength == "plain" and self._negated(reading.attribute, reading.start, reading.clause, caption):
+                denied.update(_listed_with(reading, caption))
+        return denied
+
+    def _missing(self, caption: _Caption) -> list[Reading]:
+        """What "no pauses" says: a negated noun with no word about it in its clause."""
+        found = []
+        for mention in caption.mentions:
+            for name in mention.meaning.deniable:
+                spoken = any(one.attribute == name and one.clause == mention.clause for one in caption.said)
+                if not spoken and self._negated(name, mention.start, mention.clause, caption):
+                    place = (mention.start, mention.end, mention.clause)
+                    found.append(Reading(name, self._rules.absent[name], "plain", *place))
+        return found
+
+    def _negated(self, attribute: str, start: int, clause: int, caption: _Caption) -> bool:
+        """Whether a negation of the same clause reaches what is said of `attribute` at `start`.
+
+        It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
+        of another attribute that "no" makes sense with ("no pauses in her fast speech"), unless the two are listed
+        ("no pauses or emotion").
+        """
+        plain = [one for one in caption.said if one.strength == "plain"]
+        # "little" in "little inflection" has said its class, and denies nothing more
+        spent = {one.start for one in plain}
+        taken = [(one.start, one.end) for one in plain]
+        taken += [
+            (one.start, one.end)
+            for one in caption.mentions
+            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(caption.row[one.end : start])
+        ]
+        return any(
+            mention.marks("negation")
+            and mention.start not in spent
+            and mention.clause == clause
+            and 0 <= start - mention.end <= REACH[self._language]
+            and not any(mention.end <= first and last <= start for first, last in taken)
+            for mention in caption.mentions
+        )
+
+
+def _said(mentions: Sequence[Mention], bound: Sequence[tuple[int, int, dict[str, str]]]) -> list[Reading]:
+    """Everything that words say, beside their noun or, where that gives nothing, by themselves; in order."""
+    beside: dict[int, dict[str, str]] = {}
+    for word, _, classes in bound:
+        beside[word] = {**beside.get(word, {}), **classes}
+    found = []
+    for index, mention in enumerate(mentions):
+        place = (mention.start, mention.end, mention.clause)
+        if index in beside:
+            found += [Reading(name, class_, "plain", *place) for name, class_ in beside[index].items()]
+            continue
+        found += [Reading(name, class_, "plain", *place) for name, class_ in mention.meaning.alone.items()]
+        found += [Reading(name, class_, "slight", *place) for name, class_ in mention.meaning.weak.items()]
+    return found
+
+
+def _strength(reading: Reading, caption: _Caption) -> Strength:
+    """What the last marker before the word makes of it, if nothing else about the attribute stands between."""
+    sentence = next(mention.sentence for mention in caption.mentions if mention.start == reading.start)
+    earlier = [one.end for one in caption.said if one.attribute == reading.attribute and one.end <= reading.start]
+    since = max(earlier, default=0)
+    before = [mention for mention in caption.mentions if since <= mention.start and mention.end <= reading.start]
+    if any(mention.marks("likeliest") and mention.sentence == sentence for mention in before):
+        return "likeliest"
+    slight = any(mention.marks("slight") and mention.clause == reading.clause for mention in before)
+    return "slight" if slight else "plain"
+
+
+def _listed_with(reading: Reading, caption: _Caption) -> list[Reading]:
+    """The reading and those listed after it; commas alone make a list only where an "or" follows."""
+    listed, gaps = [reading], []
+    for other in caption.said:
+        if other.start < listed[-1].end:
+            continue
+        gap = caption.row[listed[-1].end : other.start]
+        if other.attribute != reading.attribute or not gap or not _LISTING.issuperset(gap):
+            break
+        gaps.append(gap)
+        listed.append(other)
+    while gaps and any(COMMA in gap for gap in gaps) and not any(_ALTERNATIVE.intersection(gap) for gap in gaps):
+        gaps.pop()
+        listed.pop()
+    return listed

@@ -1,0 +1,27 @@
+"""How good captions are: against reference texts, against another model's captions, and against labels.
+
+Shares (accuracy, F1, exact) are between 0 and 1; text scores (BLEU, chrF, ROUGE-L, BERTScore) between 0 and 100, as
+their field prints them.
+"""
+
+from specdec_cli.metrics.agreement import Agreement, agreement
+from specdec_cli.metrics.bootstrap import Interval, bootstrap, gap_closed
+from specdec_cli.metrics.labels import LabelScores, label_hits, label_scores
+from specdec_cli.metrics.references import Reference, References
+from specdec_cli.metrics.text import TextScores, clip_chrf, text_scores
+
+__all__ = [
+    "Agreement",
+    "Interval",
+    "LabelScores",
+    "Reference",
+    "References",
+    "TextScores",
+    "agreement",
+    "bootstrap",
+    "clip_chrf",
+    "gap_closed",
+    "label_hits",
+    "label_scores",
+    "text_scores",
+]

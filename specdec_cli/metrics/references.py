@@ -1,0 +1,181 @@
+"""What clips should be captioned as: texts by people, and classes, from a table with one row per clip."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from specdec_cli.config.problems import nearest, show, show_name
+from specdec_cli.errors import ReferencesError
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics.columns import Columns, find_columns
+from specdec_cli.metrics.tables import Row, Table, read_table
+
+_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What one clip should be captioned as.
+
+    Attributes:
+        key: the clip's name in the table.
+        texts: reference captions; empty where the table has none for this clip.
+        labels: attribute -> class, only those that are known.
+        speaker: who speaks, if the table says so.
+    """
+
+    key: str
+    texts: tuple[str, ...]
+    labels: Mapping[str, str]
+    speaker: str | None = None
+
+
+class References:
+    """The references of a set of clips, found by the clips' paths.
+
+    Args:
+        entries: one per clip.
+        columns: the table's columns that they come from.
+    """
+
+    def __init__(self, entries: Sequence[Reference], columns: Columns) -> None:
+        self.entries = tuple(entries)
+        self.columns = columns
+        self._by_key = {_parts(entry.key): entry for entry in entries}
+        self._by_name: dict[str, list[tuple[tuple[str, ...], Reference]]] = defaultdict(list)
+        self._by_stem: dict[str, list[Reference]] = defaultdict(list)
+        for parts, entry in self._by_key.items():
+            self._by_name[parts[-1]].append((parts, entry))
+            for name in {parts[-1], PurePosixPath(parts[-1]).stem}:  # an id may have a dot in it
+                self._by_stem[name].append(entry)
+
+    @classmethod
+    def read(
+        cls,
+        path: Path,
+        *,
+        file_column: str | None = None,
+        text_columns: Sequence[str] = (),
+        label_columns: Mapping[str, str] | None = None,
+        lexicon: Lexicon,
+    ) -> References:
+        """Reads a table (.tsv, .csv, .json or .jsonl).
+
+        Columns that are not named are looked for: `file`, `path`, `audio`, `id` and the like for the clip; `caption`,
+        `reference`, `description`, else `text` for texts, also numbered; `c_<attribute>`, `label_<attribute>`, else
+        `<attribute>` for classes. A column that is merely called like an attribute, and of whose words the lexicon
+        knows none, is left alone: it may hold measurements.
+
+        Args:
+            path: the table.
+            file_column: column with the clip's path, name or id.
+            text_columns: columns with reference captions.
+            label_columns: attribute -> column with its class, in the lexicon's words or their aliases.
+            lexicon: knows attributes, classes and words.
+
+        Raises:
+            ReferencesError: the table cannot be read or is malformed; a column is missing; a clip has no name or two
+                rows; a word for a class is not known. Names row and column.
+        """
+        table = read_table(path)
+        columns = find_columns(table, path, file_column, text_columns, label_columns or {}, lexicon)
+        _require_known_words(table, columns, path, lexicon)
+        return cls(list(_entries(table, columns, path, lexicon)), columns)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def find(self, file: str) -> Reference | None:
+        """The reference of a recording, or None.
+
+        Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
+        at least, if no other shares as many; the file's name without its ending, if only one entry is called so.
+        """
+        parts = _parts(file)
+        if parts in self._by_key:
+            return self._by_key[parts]
+        shared = [(_trailing(parts, other), entry) for other, entry in self._by_name.get(parts[-1], [])]
+        if shared:
+            most = max(count for count, _ in shared)
+            best = [entry for count, entry in shared if count == most]
+            return best[0] if len(best) == 1 else None
+        same = self._by_stem.get(PurePosixPath(parts[-1]).stem, [])
+        return same[0] if len(same) == 1 else None
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    text = unicodedata.normalize("NFC", path).replace("\\", "/")
+    return PurePosixPath(text).parts or ("",)
+
+
+def _trailing(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many parts two paths share at their ends."""
+    count = 0
+    for ours, theirs in zip(reversed(one), reversed(other), strict=False):
+        if ours != theirs:
+            break
+        count += 1
+    return count
+
+
+def _entries(table: Table, columns: Columns, path: Path, lexicon: Lexicon) -> Iterator[Reference]:
+    first: dict[tuple[str, ...], str] = {}
+    for row in table.rows:
+        key = _single(row, columns.file, path)
+        if key is None:
+            raise ReferencesError(
+                f"{path}, {row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
+                hint="Name the clip, or delete the row.",
+            )
+        if (known := first.setdefault(_parts(key), row.place)) != row.place:
+            raise ReferencesError(
+                f"{path}, {row.place}: {show(key)} has a row already, {known}.",
+                hint="Keep one row per clip; several reference texts go into several columns.",
+            )
+        labels = {
+            attribute: class_
+            for attribute, column in columns.labels.items()
+            if (word := _single(row, column, path)) and (class_ := lexicon.canonical(attribute, word))
+        }
+        texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
+        speaker = _single(row, columns.speaker, path) if columns.speaker else None
+        yield Reference(key, texts, labels, speaker)
+
+
+def _single(row: Row, column: str, path: Path) -> str | None:
+    """The one text in a cell, None if it is empty."""
+    cell = row.cells.get(column, ())
+    if len(cell) > 1:
+        raise ReferencesError(
+            f"{path}, {row.place}, column {show_name(column)}: one value was expected, not {show(list(cell))}.",
+            hint="Only reference texts may come as a list.",
+        )
+    return cell[0] if cell else None
+
+
+def _require_known_words(table: Table, columns: Columns, path: Path, lexicon: Lexicon) -> None:
+    """Refuses words for classes that the lexicon does not know, all of them at once."""
+    unknown: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    for row in table.rows:
+        for attribute, column in columns.labels.items():
+            word = _single(row, column, path)
+            if word and not lexicon.canonical(attribute, word) and not lexicon.ignores(attribute, word):
+                unknown[attribute, word] += 1
+                first.setdefault((attribute, word), f"{row.place}, column {show_name(column)}")
+    if not unknown:
+        return
+    (attribute, word), _ = unknown.most_common(1)[0]
+    close = nearest(word, lexicon.attributes[attribute])
+    listed = [f"{show(word)} ({attribute}, {count} times)" for (attribute, word), count in unknown.most_common(_LISTED)]
+    more = f" and {len(unknown) - _LISTED} more" if len(unknown) > _LISTED else ""
+    raise ReferencesError(
+        f"{path}, {first[attribute, word]}: {attribute} has no class or word {show(word)}.",
+        hint=(f"Did you mean {close}? " if close else "")
+        + f"Words that are not known: {', '.join(listed)}{more}. Add them to a lexicon file that extends the default "
+        "one, under aliases or, to leave such rows out, under ignored; or name another column.",
+    )

@@ -1,0 +1,159 @@
+"""Captions against reference texts: BLEU, chrF, ROUGE-L, and BERTScore where it is installed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.prompts import Language
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.chrf import CHRF
+
+_TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}
+"""Name of sacrebleu's tokenizer: characters for Chinese, mteval-v13a for English."""
+
+_WORDS: Final[dict[Language, re.Pattern[str]]] = {
+    "zh": re.compile(r"[a-z0-9]+|[^\W_]"),
+    "en": re.compile(r"[a-z0-9]+"),
+}
+"""What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextScores:
+    """Captions against their references, each from 0 to 100.
+
+    Attributes:
+        bleu_1, bleu_2, bleu_3, bleu_4: of the whole corpus, with n-grams up to that order.
+        chrf: character F-score of the whole corpus (order 6, beta 2).
+        rouge_l: mean over clips of the F1 of the longest common subsequence, with the best of a clip's references.
+        bertscore: mean F1; None if it was not asked for.
+        clips: how many captions were scored.
+    """
+
+    bleu_1: float
+    bleu_2: float
+    bleu_3: float
+    bleu_4: float
+    chrf: float
+    rouge_l: float
+    bertscore: float | None
+    clips: int
+
+
+def text_scores(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, *, bertscore: bool = False
+) -> TextScores:
+    """Scores captions [n] against the references [n][one or more] of the same clips.
+
+    Raises:
+        ValueError: no clips, lists of different length, or a clip without a reference.
+        ConfigError: BERTScore is asked for and not installed, or its model cannot be loaded.
+    """
+    _require(hypotheses, references)
+    bleu = [_bleu(hypotheses, references, language, order) for order in (1, 2, 3, 4)]
+    return TextScores(
+        bleu_1=bleu[0],
+        bleu_2=bleu[1],
+        bleu_3=bleu[2],
+        bleu_4=bleu[3],
+        chrf=chrf(hypotheses, references),
+        rouge_l=float(np.mean(clip_rouge_l(hypotheses, references, language))),
+        bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
+        clips=len(hypotheses),
+    )
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """chrF of a corpus, 0 to 100 (Popović 2015, as sacrebleu computes it). Errors as in `text_scores`."""
+    _require(hypotheses, references)
+    return float(_chrf_metric().corpus_score(hypotheses, _streams(references)).score)
+
+
+def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> npt.NDArray[np.float64]:
+    """chrF of each clip [n], 0 to 100, for intervals over clips; its mean is not the corpus's chrF."""
+    _require(hypotheses, references)
+    metric = _chrf_metric()
+    scores = [metric.sentence_score(text, list(wanted)) for text, wanted in zip(hypotheses, references, strict=True)]
+    return np.array([score.score for score in scores])
+
+
+def clip_rouge_l(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language
+) -> npt.NDArray[np.float64]:
+    """ROUGE-L F1 of each clip [n], 0 to 100, with the best of its references (Lin 2004)."""
+    _require(hypotheses, references)
+    return np.array(
+        [
+            max(_rouge_l(_words(text, language), _words(reference, language)) for reference in wanted)
+            for text, wanted in zip(hypotheses, references, strict=True)
+        ]
+    )
+
+
+def _require(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not hypotheses or len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} captions and the references of {len(references)} clips do not pair up")
+    if not all(references):
+        raise ValueError("a clip has no reference text")
+
+
+def _streams(references: Sequence[Sequence[str]]) -> Any:
+    """First references of all clips, second references of all clips, and so on; None where a clip has fewer.
+
+    sacrebleu leaves None out, though its annotations do not say so.
+    """
+    most = max(len(wanted) for wanted in references)
+    return [[wanted[turn] if turn < len(wanted) else None for wanted in references] for turn in range(most)]
+
+
+def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, order: int) -> float:
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=_TOKENIZERS[language], max_ngram_order=order)
+    return float(metric.corpus_score(hypotheses, _streams(references)).score)
+
+
+def _chrf_metric() -> CHRF:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF()
+
+
+def _words(text: str, language: Language) -> list[str]:
+    return _WORDS[language].findall(unicodedata.normalize("NFKC", text).lower())
+
+
+def _rouge_l(ours: list[str], reference: list[str]) -> float:
+    from rapidfuzz.distance import LCSseq
+
+    common = LCSseq.similarity(ours, reference)
+    # F1 of precision common/len(ours) and recall common/len(reference)
+    return 200.0 * common / (len(ours) + len(reference)) if common else 0.0
+
+
+def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> float:
+    try:
+        bert_score = import_module("bert_score")
+    except ImportError as error:
+        raise ConfigError(
+            "BERTScore is asked for, but the package bert-score is not installed.",
+            hint="Install it with: pip install 'specdec-cli[bertscore]'",
+        ) from error
+    try:
+        _, _, f1 = bert_score.score(list(hypotheses), [list(wanted) for wanted in references], lang=language)
+    except OSError as error:  # what transformers raises for a model that it can neither find nor download
+        raise ConfigError(
+            f"BERTScore's model cannot be loaded: {' '.join(str(error).split())[:200]}",
+            hint="Connect to the internet once, so that it is downloaded, or leave BERTScore out.",
+        ) from error
+    return 100.0 * float(f1.mean())

@@ -1,0 +1,56 @@
+// The list of clips: search and order.
+
+const ORDERS = {
+  order: () => 0,
+  disagreement: (a, b) => b.clip.disagreement - a.clip.disagreement,
+  escalation: (a, b) => escalated(b.clip) - escalated(a.clip),
+  seconds: (a, b) => (b.clip.seconds ?? 0) - (a.clip.seconds ?? 0),
+  name: (a, b) => a.clip.name.localeCompare(b.clip.name, undefined, { numeric: true }),
+};
+
+// Of the hybrid where it took part, else of whatever mode asks at all.
+function escalated(clip) {
+  return clip.escalation.hybrid ?? Math.max(-1, ...Object.values(clip.escalation).filter((rate) => rate !== null));
+}
+
+// Clips that hold all words of `query` in their path, captions, references or classes, in the order asked for.
+function arranged(data, query, order) {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = data.clips
+    .map((clip, index) => ({ clip, number: index + 1 }))
+    .filter(({ clip }) => {
+      const text = [clip.file, ...Object.values(clip.captions), ...clip.texts, ...Object.values(clip.truth)].join("\n").toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+  return found.sort(ORDERS[order]);
+}
+
+// Attributes that not all modes name alike.
+function differing(data, clip) {
+  return data.attributes.filter((attribute) => new Set(data.modes.map((mode) => clip.labels[mode][attribute] ?? null)).size > 1);
+}
+
+function listItem(data, { clip, number }) {
+  const facts = [clock(clip.seconds)];
+  if (escalated(clip) >= 0) facts.push(`${percent(escalated(clip))} escalated`);
+  const apart = differing(data, clip);
+  if (apart.length) facts.push(`modes differ in ${apart.join(", ")}`);
+  else facts.push(clip.disagreement === 0 ? "all modes say the same" : "same classes, other words");
+  const level = html("span", { class: "level" });
+  level.style.width = percent(clip.disagreement);
+  const shownMode = data.modes.includes("hybrid") ? "hybrid" : data.modes[0];
+  return html(
+    "li",
+    { value: number },
+    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start === null ? null : ` from ${fixed(clip.start, 1)} s`),
+    html("span", { class: "gauge", title: "disagreement" }, html("span", { class: "rail" }, level), ` ${percent(clip.disagreement)}`),
+    html("span", { class: "small" }, facts.join(" · ")),
+    html("span", { class: "first", lang: data.language }, clip.captions[shownMode]),
+  );
+}
+
+function showList(list, status, data, items) {
+  list.replaceChildren(...items.map((item) => listItem(data, item)));
+  const all = data.clips.length;
+  status.textContent = items.length === all ? `${all} clip${all === 1 ? "" : "s"}` : `${items.length} of ${all} clips`;
+}

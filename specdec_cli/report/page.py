@@ -1,0 +1,159 @@
+"""The report: one HTML file that fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from specdec_cli.compare.result import Comparison
+from specdec_cli.errors import ReportError
+from specdec_cli.report import figures, frontier, summary
+from specdec_cli.report.clips import clip_views
+from specdec_cli.report.sound import SoundReader
+from specdec_cli.transcript import Transcript
+from specdec_cli.types import Mode
+
+_ASSETS: Final = files("specdec_cli.report") / "assets"
+_SCRIPTS: Final = ("dom.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js", "app.js")
+"""Joined in this order into one module."""
+
+
+def write_report(
+    path: Path,
+    comparison: Comparison,
+    transcripts: Mapping[Mode, Sequence[Transcript]],
+    *,
+    embed_audio: bool = True,
+) -> None:
+    """Writes `comparison` as a page that works offline, with a view for every clip.
+
+    Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
+
+    Args:
+        path: the file, written whole or not at all.
+        comparison: what was found.
+        transcripts: mode -> its transcripts; those of one clip are found by file, digest and start.
+        embed_audio: whether the page plays the clips: 8 kB a second.
+
+    Raises:
+        ReportError: the file cannot be written.
+    """
+    page = render(comparison, transcripts, embed_audio=embed_audio)
+    try:
+        _write_whole(path, page)
+    except OSError as error:
+        raise ReportError(
+            f"The report {path} cannot be written: {error.strerror or error}.",
+            hint="Check the folder, its permissions and the free space.",
+        ) from error
+
+
+def render(
+    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], *, embed_audio: bool = True
+) -> str:
+    """The page itself; see `write_report`."""
+    clips = list(clip_views(comparison, transcripts, SoundReader(embed_audio)))
+    data = {
+        "modes": comparison.modes,
+        "language": comparison.language,
+        "attributes": comparison.attributes,
+        "clips": [clip.values for clip in clips],
+    }
+    picture = summary.frontier_points(comparison)
+    style, script = _asset("report.css"), "\n".join(map(_asset, _SCRIPTS))
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            policy=_policy(styles=(style, frontier.STYLE), scripts=(script,)),
+            style=Markup(style),
+            script=Markup(script),
+            frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
+            comparison=comparison,
+            tables=_tables(comparison),
+            data=data,
+            audio=[(number, clip.audio) for number, clip in enumerate(clips, 1) if clip.audio is not None],
+        )
+    )
+
+
+def _tables(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "costs": summary.costs_table(comparison),
+        "gaps": summary.gaps_table(comparison),
+        "labels": summary.labels_table(comparison),
+        "confusions": summary.confusions(comparison),
+        "text": summary.text_table(comparison),
+        "agreement": summary.agreement_table(comparison),
+    }
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("specdec_cli.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.filters |= {
+        "number": figures.number,
+        "percent": figures.percent,
+        "count": figures.count,
+        "length_of": figures.length,
+    }
+    return environment
+
+
+def _policy(*, styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {_hashes(scripts)}",
+            f"style-src {_hashes(styles)}",
+            "media-src blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _hashes(sources: Iterable[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(source.encode("utf-8")).digest()).decode("ascii") for source in sources)
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Through a neighbour that takes its place, so that no half-written page is ever found."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".html", delete=False) as file:
+        neighbour = Path(file.name)
+        try:
+            file.write(text)
+            file.close()
+            neighbour.chmod(0o666 & ~_umask())  # temporary files are private; a page is as open as any new file
+            neighbour.replace(path)
+        except OSError:
+            neighbour.unlink()
+            raise
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

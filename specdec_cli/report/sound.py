@@ -1,0 +1,131 @@
+"""What a page plays and draws of a recording: compressed audio, the envelope of its waveform, its pitch curve."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.audio import Recording, load_audio
+from specdec_cli.audio.pitch import FRAME, SAMPLE_RATE, f0_contour
+from specdec_cli.errors import AudioError
+
+COLUMNS: Final = 400
+"""Most points of an envelope and of a pitch curve."""
+BIT_RATE: Final = 48_000
+"""Of the MP3, bit/s: 6 kB a second, 8 kB in a page. MP3 because there is no browser that does not play it."""
+_FULL = 127  # largest step of an envelope
+_CENTRE = 0.023  # s from the start of a pitch frame's window to its middle
+
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A clip to see and hear.
+
+    Attributes:
+        envelope: lowest and highest sample in turn, of each column; the clip's peak is 127.
+        peak_dbfs: level of the peak, dB relative to full scale.
+        pitch_hz: median F0 of each column, Hz; None where less than half of it is voiced.
+        median_hz: of all voiced frames; None without any.
+        seconds: length.
+        mp3: mono, 16 kHz; None if it was not wanted.
+    """
+
+    envelope: tuple[int, ...]
+    peak_dbfs: float
+    pitch_hz: tuple[float | None, ...]
+    median_hz: float | None
+    seconds: float
+    mp3: bytes | None
+
+
+class SoundUnavailable(Exception):
+    """The recording cannot be shown; the message says why."""
+
+
+class SoundReader:
+    """Reads clips for a page; segments that follow each other share one reading of their recording.
+
+    Args:
+        encode: whether the audio itself is wanted.
+    """
+
+    def __init__(self, encode: bool) -> None:
+        self._encode = encode
+        self._last: Recording | None = None
+
+    def read(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
+        """The clip as it was captioned.
+
+        Raises:
+            SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
+        """
+        samples = self._recording(file, sha256).samples
+        first = round((start_s or 0.0) * SAMPLE_RATE)
+        last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
+        samples = samples[first:last]
+        if not len(samples):
+            raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
+        contour = f0_contour(samples)
+        voiced = contour[~np.isnan(contour)]
+        return Sound(
+            envelope=envelope(samples),
+            peak_dbfs=round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
+            pitch_hz=pitch_columns(contour, len(samples)),
+            median_hz=round(float(np.median(voiced)), 1) if len(voiced) else None,
+            seconds=round(len(samples) / SAMPLE_RATE, 3),
+            mp3=mp3(samples) if self._encode else None,
+        )
+
+    def _recording(self, file: str, sha256: str) -> Recording:
+        last = self._last
+        if last is None or (last.path, last.sha256) != (file, sha256):
+            try:
+                last = load_audio(file, SAMPLE_RATE)
+            except AudioError as error:
+                raise SoundUnavailable(error.message) from error
+            self._last = last
+        if last.sha256 != sha256:
+            raise SoundUnavailable("The file has changed since it was captioned.")
+        return last
+
+
+def envelope(samples: Samples) -> tuple[int, ...]:
+    """Lowest and highest of the samples in each of at most `COLUMNS` columns, in turn, the peak scaled to 127."""
+    columns = min(COLUMNS, len(samples))
+    edges = np.linspace(0, len(samples), columns + 1).astype(np.intp)[:-1]
+    lows, highs = np.minimum.reduceat(samples, edges), np.maximum.reduceat(samples, edges)
+    peak = max(float(np.abs(samples).max()), 1e-9)
+    return tuple(int(step) for step in np.round(np.stack([lows, highs], axis=1).ravel() / peak * _FULL))
+
+
+def pitch_columns(contour: npt.NDArray[np.float64], length: int) -> tuple[float | None, ...]:
+    """A contour of 10 ms frames as at most `COLUMNS` columns over `length` samples."""
+    columns = min(COLUMNS, max(1, length // FRAME))
+    times = np.arange(len(contour)) * FRAME / SAMPLE_RATE + _CENTRE
+    column = np.minimum((times * SAMPLE_RATE / length * columns).astype(np.intp), columns - 1)
+    curve: list[float | None] = []
+    for index in range(columns):
+        frames = contour[column == index]
+        voiced = frames[~np.isnan(frames)]
+        curve.append(round(float(np.median(voiced)), 1) if len(voiced) and 2 * len(voiced) >= len(frames) else None)
+    return tuple(curve)
+
+
+def mp3(samples: Samples) -> bytes:
+    """Mono samples at 16 kHz as MP3."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp3") as container:
+        stream: Any = container.add_stream("libmp3lame", rate=SAMPLE_RATE, layout="mono", bit_rate=BIT_RATE)
+        frame = av.AudioFrame.from_ndarray(np.clip(samples, -1.0, 1.0)[None, :], format="fltp", layout="mono")
+        frame.sample_rate, frame.time_base = SAMPLE_RATE, Fraction(1, SAMPLE_RATE)
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            container.mux(packet)
+    return buffer.getvalue()

@@ -1,0 +1,240 @@
+"""Fitting the learned gate: a logistic regression from recorded evidence to "the cloud says otherwise"."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.config.gate_file import LearnedWeights
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
+from specdec_cli.errors import ConfigError
+from specdec_cli.tune.recording import Recording, Track
+
+PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
+"""Strengths of the L2 penalty on the weights of standardised features that are tried (scikit-learn's 1 / C)."""
+
+LEAST_EVENTS: Final = 8
+"""Times that a token must occur among uncertain ones to get weights of its own; the rest share the bias."""
+
+MOST_TOKENS: Final = 256
+FOLDS: Final = 5
+_UNCERTAIN_NATS: Final = 0.05
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One drafted token and whether the cloud says otherwise.
+
+    Attributes:
+        block: evidence of its block up to it.
+        start: tokens of the text before the block.
+        changed: the cloud's likeliest token is another one.
+        group: index of the clip; clips are kept together when data is split.
+        text: index of the recorded text among all of them.
+    """
+
+    block: list[TokenEvidence]
+    start: int
+    changed: bool
+    group: int
+    text: int
+
+
+def examples(recordings: Sequence[Recording], groups: Sequence[int], k: int) -> list[Example]:
+    """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them."""
+    found: list[Example] = []
+    texts = count()
+    for recording, group in zip(recordings, groups, strict=True):
+        parting = _parting(recording.edge, recording.cloud)
+        for track, first in ((recording.edge, 0), (recording.cloud, parting)):
+            text = next(texts)
+            for position in range(first, len(track.ids)):
+                start = position - (position - first) % k
+                block = [track.evidence(place) for place in range(start, position + 1)]
+                found.append(Example(block, start, track.chosen[position] != track.target[position], group, text))
+    return found
+
+
+def _parting(edge: Track, cloud: Track) -> int:
+    """First position at which the two texts have a history of their own."""
+    for position, (one, other) in enumerate(zip(edge.ids, cloud.ids, strict=False)):
+        if one != other:
+            return position + 1
+    return max(len(edge.ids), len(cloud.ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted classifier.
+
+    Attributes:
+        weights: what a gate file holds.
+        figures: how it was fitted and how well it separates, for people: counts, penalty, log loss, ROC area.
+    """
+
+    weights: LearnedWeights
+    figures: dict[str, Any]
+
+
+def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
+    """Fits and calibrates the classifier.
+
+    What is chosen is chosen by log loss on folds that keep clips together: the penalty, whether the features of the
+    block pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
+
+    Raises:
+        ConfigError: scikit-learn is missing, or the cloud changed too little to learn from.
+    """
+    metrics = _sklearn("metrics")
+    changed = np.array([example.changed for example in found])
+    splits = _splits(found, changed, seed)
+    tokens = list(_token_features(found))
+    best: _Trial | None = None
+    for dense in (tuple(OF_TOKEN), tuple(DENSE)):
+        names = (*dense, *tokens)
+        values = _matrix(found, names)
+        for penalty in PENALTIES:
+            logits = _held_out(values, changed, splits, penalty)
+            trial = _Trial(names, penalty, logits, float(metrics.log_loss(changed, _sigmoid(logits))))
+            if best is None or trial.loss < best.loss:
+                best = trial
+    assert best is not None  # there are penalties
+    values = _matrix(found, best.names)
+    weights, bias = _regression(values, changed, best.penalty)
+    # Platt (1999): a logistic regression of the outcome on the held-out logit
+    platt = _sklearn("linear_model").LogisticRegression(C=1e6).fit(best.logits[:, None], changed)
+    slope, offset = float(platt.coef_[0, 0]), float(platt.intercept_[0])
+    calibrated = _sigmoid(slope * best.logits + offset)
+    losses = {name: _block_loss(found, calibrated, name) for name in ("any", "largest")}
+    combination: Literal["any", "largest"] = "any" if losses["any"] <= losses["largest"] else "largest"
+    return Fitted(
+        LearnedWeights(
+            features=best.names,
+            weights=tuple(round(float(weight), 6) for weight in weights),
+            bias=round(bias, 6),
+            slope=round(slope, 4),
+            offset=round(offset, 4),
+            combination=combination,
+        ),
+        {
+            "clips": len({example.group for example in found}),
+            "tokens": len(found),
+            "changed": int(changed.sum()),
+            "penalty": best.penalty,
+            "features_of_the_block": "in_block" in best.names,
+            "log_loss": round(best.loss, 5),
+            "log_loss_of_a_constant": round(float(metrics.log_loss(changed, np.full(len(found), changed.mean()))), 5),
+            "log_loss_of_blocks": {name: round(loss, 5) for name, loss in losses.items()},
+            "roc_area": round(float(metrics.roc_auc_score(changed, best.logits)), 4),
+            "roc_area_of_entropy": round(
+                float(metrics.roc_auc_score(changed, [example.block[-1].entropy for example in found])), 4
+            ),
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One choice of features and penalty, with the logits of every example when its clip was held out."""
+
+    names: tuple[str, ...]
+    penalty: float
+    logits: Array
+    loss: float
+
+
+def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int) -> list[tuple[Any, Any]]:
+    """Folds of clips, (train, test) indices each."""
+    groups = np.array([example.group for example in found])
+    folds = min(FOLDS, len(set(groups[changed].tolist())))
+    if folds < 2:
+        raise ConfigError(
+            f"the cloud changes a token in {folds} of the clips, which is too little to fit a gate to",
+            hint="Tune with more clips, or leave the gate `learned` out: --gate entropy,margin,logprob",
+        )
+    chooser = _sklearn("model_selection").StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    return list(chooser.split(np.zeros(len(found)), changed, groups))
+
+
+def _held_out(
+    values: Array, changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]], penalty: float
+) -> Array:
+    """Logit of every example by the model that did not see its clip."""
+    logits = np.zeros(len(values))
+    for train, test in splits:
+        weights, bias = _regression(values[train], changed[train], penalty)
+        logits[test] = values[test] @ weights + bias
+    return logits
+
+
+def _regression(values: Array, changed: npt.NDArray[np.bool_], penalty: float) -> tuple[Array, float]:
+    """A logistic regression on standardised features, as weights and bias for raw ones."""
+    means, scales = values.mean(axis=0), values.std(axis=0)
+    scales[scales == 0] = 1.0
+    model = _sklearn("linear_model").LogisticRegression(C=1.0 / penalty, solver="newton-cholesky", max_iter=200)
+    model.fit((values - means) / scales, changed)
+    weights: Array = model.coef_[0] / scales
+    return weights, float(model.intercept_[0] - means @ weights)
+
+
+def _block_loss(found: Sequence[Example], probabilities: Array, combination: str) -> float:
+    """Log loss of the probability that a block is changed, over the blocks as they were cut."""
+    blocks: dict[tuple[int, int, int], list[tuple[float, bool]]] = defaultdict(list)
+    for example, p in zip(found, probabilities.tolist(), strict=True):
+        blocks[example.group, example.text, example.start].append((p, example.changed))
+    chances, outcomes = [], []
+    for tokens in blocks.values():
+        ps = np.array([p for p, _ in tokens])
+        chances.append(1.0 - np.prod(1.0 - ps) if combination == "any" else ps.max())
+        outcomes.append(any(changed for _, changed in tokens))
+    return float(_sklearn("metrics").log_loss(outcomes, chances, labels=[False, True]))
+
+
+def _token_features(found: Sequence[Example]) -> Iterator[str]:
+    """Names of the features about single tokens: those that occur often enough where the edge is not certain."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for example in found:
+        if example.block[-1].entropy >= _UNCERTAIN_NATS:
+            counts.update((kind, id_) for kind, id_, _ in sparse_features(example.block[-1]))
+    for kind in SPARSE_KINDS:
+        ids = [(number, id_) for (of, id_), number in counts.items() if of == kind and number >= LEAST_EVENTS]
+        yield from (f"{kind}={id_}" for _, id_ in sorted(ids, reverse=True)[:MOST_TOKENS])
+
+
+def _matrix(found: Sequence[Example], names: Sequence[str]) -> Array:
+    """[examples, features]"""
+    columns = {name: column for column, name in enumerate(names)}
+    values = np.zeros((len(found), len(names)))
+    for row, example in enumerate(found):
+        for name, feature in DENSE.items():
+            if name in columns:
+                values[row, columns[name]] = feature(example.block, len(example.block) - 1, example.start)
+        for kind, id_, value in sparse_features(example.block[-1]):
+            column = columns.get(f"{kind}={id_}")
+            if column is not None:
+                values[row, column] = value
+    return values
+
+
+def _sigmoid(logits: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-logits)))
+
+
+def _sklearn(module: str) -> Any:
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise ConfigError(
+            "the learned gate is fitted with scikit-learn, which is not installed",
+            hint="pip install 'specdec-cli[tune]', or leave it out: --gate entropy,margin,logprob",
+        ) from error

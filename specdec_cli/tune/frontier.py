@@ -1,0 +1,139 @@
+"""The frontier: what a gate buys, how often it asks for it, and which setting to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specdec_cli.metrics import Interval, gap_closed
+from specdec_cli.tune.candidates import Candidate
+from specdec_cli.types import GateName
+
+Figures = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """One setting of one gate, measured.
+
+    Attributes:
+        label: short name for a plot or a table.
+        gate: its kind.
+        threshold: in the unit of the gate.
+        k: tokens drafted per block.
+        escalation_rate: escalated / all blocks, 0 to 1.
+        gap_closed: share of the distance from edge to cloud that it covers, with its interval: 0 is the edge, 1 the
+            cloud; None where the two are not measurably apart.
+        quality: mean of the figure that the gap is taken in, 0 to 1.
+        confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
+        stop_drafting: whether a block ends with its first unsure token.
+        asks_per_clip: how often the cloud was asked about a clip, mean. Unlike the escalation rate it does not
+            change merely because the same text is cut into smaller blocks.
+    """
+
+    label: str
+    gate: GateName
+    threshold: float
+    k: int
+    escalation_rate: float
+    gap_closed: Interval | None
+    quality: float
+    confirmed: bool
+    stop_drafting: bool
+    asks_per_clip: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a setting did with each of n clips.
+
+    Attributes:
+        candidate: the setting.
+        quality: figure per clip [n], NaN where the reference does not tell.
+        rounds, escalations: blocks per clip [n], and those that were escalated.
+        confirmed: by real runs.
+    """
+
+    candidate: Candidate
+    quality: Figures
+    rounds: Figures
+    escalations: Figures
+    confirmed: bool
+
+    @property
+    def rate(self) -> float:
+        """Escalated / all blocks."""
+        return float(self.escalations.sum() / self.rounds.sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean quality over the clips that have a figure."""
+        return float(np.nanmean(self.quality))
+
+    def point(self, edge: Figures, cloud: Figures, seed: int) -> FrontierPoint:
+        """The setting as a point; `edge` and `cloud` are the two models' figures of the same clips [n]."""
+        candidate = self.candidate
+        return FrontierPoint(
+            label=candidate.label,
+            gate=candidate.gate,
+            threshold=candidate.threshold,
+            k=candidate.k,
+            escalation_rate=self.rate,
+            gap_closed=gap_closed(edge, self.quality, cloud, seed=seed),
+            quality=self.mean,
+            confirmed=self.confirmed,
+            stop_drafting=candidate.stop_drafting,
+            asks_per_clip=float(self.escalations.mean()),
+        )
+
+
+def worth_confirming(outcomes: Sequence[Outcome], budget: float) -> list[Candidate]:
+    """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget."""
+    found: list[Candidate] = []
+    for gate in dict.fromkeys(outcome.candidate.gate for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.candidate.gate == gate]
+        for share in (1 / 3, 2 / 3, 1.0):
+            within = [outcome for outcome in mine if outcome.rate <= budget * share]
+            if within:
+                found.append(max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.rate)).candidate)
+    return list(dict.fromkeys(found))
+
+
+def recommended(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
+    """The setting to take: the least escalation within one standard error of the best quality within the budget.
+
+    The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
+    "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
+    few clips excuse any setting. Only confirmed settings count, and never the random gate.
+
+    Args:
+        outcomes: over the same clips.
+        budget: largest escalation rate, 0 to 1.
+
+    Returns:
+        None if nothing keeps to the budget.
+    """
+    within = [o for o in outcomes if o.confirmed and o.candidate.gate != "random" and o.rate <= budget]
+    if not within:
+        return None
+    best = max(within, key=lambda outcome: (outcome.mean, -outcome.rate))
+    return min((o for o in within if best.mean - o.mean <= _standard_error(best, o)), key=lambda o: (o.rate, -o.mean))
+
+
+def _standard_error(best: Outcome, other: Outcome) -> float:
+    """Of the mean difference in quality, paired by clip."""
+    differences = best.quality - other.quality
+    differences = differences[np.isfinite(differences)]
+    return float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else 0.0
+
+
+def front(points: Sequence[FrontierPoint]) -> Iterator[FrontierPoint]:
+    """The points that no other beats in both quality and escalation, the least escalation first."""
+    best = float("-inf")
+    for point in sorted(points, key=lambda point: (point.escalation_rate, -point.quality)):
+        if point.quality > best:
+            best = point.quality
+            yield point

@@ -1,0 +1,105 @@
+"""What was recorded and run already: kept in memory, and in a file from which a later run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from specdec_cli.errors import TranscriptError
+from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.writer import append_line
+from specdec_cli.tune.recording import Recording
+
+
+class Journal:
+    """Recordings, and transcripts of the runs that confirmed a setting, by clip.
+
+    Lines that were made with other models, prompts or settings are left alone: one file may serve several tunings.
+
+    Args:
+        setup: what recordings depend on; others do not count.
+        path: file that they are read from and appended to, or None.
+
+    Raises:
+        TranscriptError: the file cannot be read, or a line is neither. A last line without its end is what an
+            interruption left, and is passed over.
+    """
+
+    def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
+        self.recordings: dict[str, Recording] = {}
+        self._setup = json.loads(json.dumps(setup))
+        self._runs: dict[tuple[str, str], Transcript] = {}
+        self._path = path
+        self._torn_from: int | None = None
+        if path is not None and path.exists():
+            self._read(path)
+
+    def add(self, line: Recording | Transcript) -> None:
+        """Keeps a line, and appends it to the file.
+
+        Raises:
+            TranscriptError: the file cannot be written.
+        """
+        if self._path is not None:
+            self._mend(self._path)
+            append_line(self._path, line.to_json())
+        self._take(line)
+
+    def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
+        """The transcript of a clip under these settings, if there is one."""
+        return self._runs.get((sha256, _key(settings)))
+
+    def _mend(self, path: Path) -> None:
+        """Cuts off half a line that an interruption left: behind it nothing could be read."""
+        if self._torn_from is None:
+            return
+        try:
+            os.truncate(path, self._torn_from)
+        except OSError as error:
+            raise TranscriptError(f"{path} cannot be written: {error.strerror or error}.") from error
+        self._torn_from = None
+
+    def _take(self, line: Recording | Transcript) -> None:
+        if isinstance(line, Recording):
+            if line.setup == self._setup:
+                self.recordings[line.sha256] = line
+        elif line.sha256 is not None and line.error is None:
+            made_with = line.models.model_dump(), line.language, line.prompt
+            if made_with == (self._setup["models"], self._setup["language"], self._setup["prompt"]):
+                self._runs[line.sha256, _key(line.settings)] = line
+
+    def _read(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise TranscriptError(f"{path} cannot be read: {reason}.", hint="Name another --recordings.") from error
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                self._take(_parsed(line))
+            except ValidationError as error:
+                if number == len(lines):
+                    self._torn_from = len(text[: len(text) - len(line)].encode("utf-8"))
+                    return
+                detail = error.errors(include_url=False, include_input=False)[0]
+                where = ".".join(map(str, detail["loc"])) or "line"
+                raise TranscriptError(
+                    f"{path}:{number} is neither a recording nor a transcript: {where}: {detail['msg']}.",
+                    hint="Name another file in --recordings.",
+                ) from error
+
+
+def _parsed(line: str) -> Recording | Transcript:
+    if line.startswith('{"recording"'):
+        return Recording.model_validate_json(line)
+    return Transcript.model_validate_json(line)
+
+
+def _key(settings: dict[str, object]) -> str:
+    return json.dumps(settings, sort_keys=True)

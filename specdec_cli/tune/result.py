@@ -1,0 +1,33 @@
+"""What a tuning found, as `specdec tune --json` prints it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from specdec_cli.metrics import Interval
+from specdec_cli.tune.frontier import FrontierPoint
+from specdec_cli.tune.quality import Measure
+
+
+class Tuning(BaseModel):
+    """Gates against each other on one set of clips. Shares are between 0 and 1."""
+
+    model_config = ConfigDict(frozen=True)
+
+    measure: Measure = Field(description="what quality is: classes of references, their texts, or the cloud's caption")
+    clips: int = Field(description="clips that were recorded")
+    fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
+    confirmed_on: int = Field(description="other clips, on which settings were run")
+    split_by: str = Field(description="what keeps the two apart: speaker or clip")
+    budget: float = Field(description="largest escalation rate that was to be recommended")
+    edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
+    cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
+    gap: Interval = Field(description="their difference")
+    replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
+    estimated: tuple[FrontierPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
+    confirmed: tuple[FrontierPoint, ...] = Field(description="the settings that were run")
+    recommended: FrontierPoint | None = Field(description="the setting to take; null where asking buys nothing sure")
+    learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
+    output: str | None = Field(default=None, description="gate file that was written")

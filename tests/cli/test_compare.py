@@ -1,0 +1,229 @@
+"""`specdec compare` on the mini pair: what it runs, what it goes on from, what it prints, how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.compare.result import Comparison
+from specdec_cli.transcript import read_transcripts
+from tests.cli.conftest import Specdec
+from tests.mini_pair import RATE, captioner, voice, write_voice
+
+MODES = ("edge", "hybrid", "lossless", "cloud")
+ASKING = ("--threshold", "0.05")
+"""At this threshold the hybrid of untrained-on sounds asks now and then."""
+
+
+def compared(outcome_text: str) -> Comparison:
+    return Comparison.model_validate_json(outcome_text)
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Path:
+    """A table that knows the mood of two recordings, and what was said of one."""
+    path = tmp_path_factory.mktemp("truth") / "truth.tsv"
+    names = [Path(recording).name for recording in recordings]
+    path.write_text(f"clip\tmood\tnote\n{names[0]}\tsad\tHe is sad.\n{names[1]}\thappy\t\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("to compare")
+    return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_every_mode_says_what_it_says_alone(specdec: Specdec, recordings: list[str], language: str) -> None:
+    outcome = specdec("compare", *recordings, "--json", "-l", language, *ASKING)
+    assert outcome.code == 0, outcome.err
+    found = compared(outcome.out)
+    assert (found.language, tuple(found.modes)) == (language, MODES)
+    assert [clip.file for clip in found.clips] == recordings
+    for mode in MODES:
+        settings = {"gate__threshold": 0.05} if mode == "hybrid" else {}
+        alone = captioner(decoding__mode=mode, prompt__language=language, **settings)
+        assert [clip.captions[mode] for clip in found.clips] == [alone.caption(path).caption for path in recordings]
+    assert found.quality_of("lossless").agreement is not None
+    assert found.quality_of("lossless").agreement.exact == 1  # type: ignore[union-attr]
+    edge, cloud = found.costs_of("edge"), found.costs_of("cloud")
+    assert (edge.forwards_cloud.value, cloud.forwards_edge.value) == (None, None)
+    assert cloud.total_s.to_edge is not None
+    assert found.costs_of("lossless").escalation_rate is not None
+    assert found.costs_of("lossless").escalation_rate.value == 1  # type: ignore[union-attr]
+
+
+def test_the_page_has_the_table_and_the_captions(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("compare", str(Path(recordings[0]).parent), *ASKING)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("3 clips · 3.00 s · zh\n")
+    assert "3 clips are too few to say which mode is better" in outcome.out
+    assert "Against the cloud's captions" in outcome.out
+    assert "\x1b" not in outcome.out + outcome.err
+    assert "12 of 12, 100%" in outcome.err
+
+
+def test_a_second_run_does_only_what_is_missing(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "t.jsonl"
+    arguments = ("compare", "--json", "-o", output, *ASKING)
+    first = specdec(*arguments, *recordings[:2])
+    assert first.code == 0, first.err
+    held = output.read_bytes()
+    assert held.count(b"\n") == 8
+    again = specdec(*arguments, *recordings[:2])
+    assert (again.code, again.out) == (0, first.out)
+    assert "loading edge" not in again.err  # nothing to do, so nothing is loaded
+    assert output.read_bytes() == held
+    more = specdec(*arguments, *recordings)
+    assert "4 of 4, 100%" in more.err
+    assert len(compared(more.out).clips) == 3
+    twice = specdec(*arguments, *recordings, "--repeat", "2")
+    assert "12 of 12, 100%" in twice.err
+    assert output.read_bytes().startswith(held)
+    assert output.read_bytes().count(b"\n") == 24
+    found = compared(twice.out)
+    assert (found.repeats, found.unstable) == (2, [])
+
+
+def test_modes_that_were_not_asked_for_stay_out(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "t.jsonl"
+    specdec("compare", "-o", output, recordings[0], "--modes", "edge,cloud")
+    outcome = specdec("compare", "-o", output, recordings[0], "--modes", "edge,lossless", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "1 of 1, 100%" in outcome.err
+    assert compared(outcome.out).modes == ["edge", "lossless"]
+
+
+def test_changed_settings_are_named_and_refused_unless_overwritten(
+    specdec: Specdec, recordings: list[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "t.jsonl"
+    specdec("compare", "-o", output, recordings[0], "-k", "3")
+    held = output.read_bytes()
+    for changed, named in (
+        (["-k", "4"], "k was 3 and is 4"),
+        (["-k", "3", "-l", "en"], 'language was "zh" and is "en"'),
+    ):
+        outcome = specdec("compare", "-o", output, recordings[0], *changed)
+        assert outcome.code == 2
+        assert named in outcome.err
+        assert output.read_bytes() == held
+    outcome = specdec("compare", "-o", output, recordings[0], "-k", "4", "--overwrite", "--json")
+    assert outcome.code == 0, outcome.err
+    assert {run.settings["k"] for run in read_transcripts(output)} == {4}
+    assert compared(outcome.out).settings["k"] == 4
+
+
+def test_a_broken_recording_is_one_error_and_costs_no_other(
+    specdec: Specdec, recordings: list[str], tmp_path: Path
+) -> None:
+    broken, output = tmp_path / "broken.wav", tmp_path / "t.jsonl"
+    broken.write_bytes(b"RIFF nothing that sounds")
+    arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output)
+    outcome = specdec(*arguments)
+    assert outcome.code == 3
+    assert outcome.err.count("error:") == 2
+    assert "2 recordings left out" in outcome.out
+    assert outcome.out.count("broken.wav") == 1
+    again = specdec(*arguments, "--json")
+    assert again.code == 3
+    assert "loading edge" not in again.err  # its bytes are the same: it would be broken again
+    errors = compared(again.out).errors
+    assert {Path(error.file).name for error in errors} == {"broken.wav", "none.wav"}
+    assert all(error.modes == list(MODES) for error in errors)
+    only = specdec("compare", broken, "--json")
+    assert (only.code, compared(only.out).clips) == (1, [])
+
+
+def test_references_bring_accuracy_and_texts(specdec: Specdec, recordings: list[str], truth: Path) -> None:
+    flags = ("--file-column", "clip", "--label", "emotion=mood", "--text-column", "note")
+    outcome = specdec("compare", *recordings, "--references", truth, *flags, "-l", "en", "--json")
+    assert outcome.code == 0, outcome.err
+    found = compared(outcome.out)
+    assert found.references_found == 2
+    assert [clip.reference_labels.get("emotion") for clip in found.clips] == ["sad", "happy", None]
+    for quality in found.quality:
+        said = [clip.labels[quality.mode]["emotion"] for clip in found.clips[:2]]
+        expected = sum(one == other for one, other in zip(said, ("sad", "happy"), strict=True)) / 2
+        assert quality.labels["emotion"].accuracy.value == expected
+        assert quality.text is not None
+        assert quality.text.clips == 1
+    shown = specdec("compare", *recordings, "--references", truth, *flags, "-l", "en").out
+    assert "Against the references of 2 clips" in shown
+    assert "BLEU-4" in shown
+
+
+def test_segments_are_clips(specdec: Specdec, tmp_path: Path) -> None:
+    sound = np.concatenate([voice(1, 1.0), np.zeros(RATE, np.float32), voice(2, 1.0)])
+    soundfile.write(tmp_path / "long.wav", sound, RATE)
+    arguments = ("compare", tmp_path / "long.wav", "--segment", "1", "--modes", "edge,cloud", "--json")
+    outcome = specdec(*arguments, "-o", tmp_path / "t.jsonl")
+    found = compared(outcome.out)
+    assert outcome.code == 3
+    assert [clip.start_s for clip in found.clips] == [0.0, 2.0]
+    assert [(error.start_s, error.type) for error in found.errors] == [(1.0, "AudioContentError")]
+    held = (tmp_path / "t.jsonl").read_bytes()
+    assert specdec(*arguments, "-o", tmp_path / "t.jsonl").out == outcome.out
+    assert (tmp_path / "t.jsonl").read_bytes() == held
+
+
+def test_a_page_is_written(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    outcome = specdec("compare", recordings[0], recordings[1], "--html", html, "-q")
+    assert outcome.code == 0, outcome.err
+    text = html.read_text(encoding="utf-8")
+    assert "<html" in text
+    assert "voice 0.wav" in text
+    assert outcome.err == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--modes", "edge"], "leaves nothing to compare"),
+        (["--modes", "edge,clout"], "no mode 'clout'"),
+        (["--set", "decoding.mode=edge"], "--modes"),
+        (["--modes", "edge,cloud", "--threshold", "0.5"], "--modes"),
+        (["--overwrite"], "--output"),
+        (["--label", "emotion=mood"], "--references"),
+        (["--references", "none.tsv"], "none.tsv"),
+        (["--lexicon", "none.yaml"], "none.yaml"),
+        (["--html", "report.pdf"], ".html"),
+        (["--repeat", "0"], "--repeat"),
+        (["-k", "0"], "-k"),
+        (["--accept", "sampling"], "temperature"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_loaded(
+    specdec: Specdec, recordings: list[str], flags: list[str], named: str
+) -> None:
+    outcome = specdec("compare", recordings[0], *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert named in outcome.err
+    assert "loading" not in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_label_of_no_attribute_and_an_empty_folder_are_refused(
+    specdec: Specdec, recordings: list[str], truth: Path, tmp_path: Path
+) -> None:
+    outcome = specdec("compare", recordings[0], "--references", truth, "--label", "mood=mood")
+    assert outcome.code == 2
+    assert "emotion" in outcome.err
+    outcome = specdec("compare", tmp_path)
+    assert outcome.code == 2
+    assert "holds no recording" in outcome.err
+
+
+def test_an_output_of_another_kind_is_left_alone(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes\n")
+    for flags in ([], ["--overwrite"]):
+        assert specdec("compare", recordings[0], "-o", notes, *flags).code != 0
+        assert notes.read_text() == "my notes\n"
+    assert specdec("compare", *recordings, "-o", recordings[1]).code == 2

@@ -1,0 +1,70 @@
+"""`--labels` and `--lexicon`: classes in transcripts and totals, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from specdec_cli.captioner import Captioner
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.transcript import json_schema, read_transcripts
+from tests.cli.conftest import Specdec
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, language: str
+) -> None:
+    output = tmp_path / "out.jsonl"
+    outcome = specdec("caption", "--labels", "--json", "-o", output, "-l", language, recordings[0])
+    assert outcome.code == 0
+    value = json.loads(outcome.out)
+    jsonschema.Draft202012Validator(json_schema()).validate(value)
+    assert value["labels"] == Lexicon.load().labels(value["caption"], language)
+    assert value["labels"]["voice"] in ("male", "female")
+    assert next(read_transcripts(output)).labels == value["labels"]
+
+
+def test_without_the_flag_there_are_none(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "--json", recordings[0])
+    assert "labels" not in json.loads(outcome.out)
+
+
+def test_stdout_stays_the_caption_alone_and_the_log_has_the_classes(specdec: Specdec, recordings: list[str]) -> None:
+    plain = specdec("caption", recordings[0])
+    labelled = specdec("caption", recordings[0], "--labels")
+    assert labelled.out == plain.out
+    assert ": voice " in labelled.err
+    assert ": voice " not in plain.err
+
+
+def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text("schema: 1\nattributes: {kind: {classes: [speech], en: {alone: {speech: [speaker]}}}}\n")
+    outcome = specdec("caption", "--json", "-l", "en", "--lexicon", words, recordings[0])
+    assert json.loads(outcome.out)["labels"] == {"kind": "speech"}
+
+
+def test_what_cannot_work_is_refused_before_loading(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
+    words = tmp_path / "words.yaml"
+    words.write_text("schema: 1\nextends: default\nattributes: {emotoin: {}}\n")
+    for arguments, said in (
+        (("--labels", "--quiet"), "--json or --output"),
+        (("--lexicon", words), "Did you mean emotion?"),
+        (("--lexicon", tmp_path / "missing.yaml"), "cannot be read"),
+    ):
+        outcome = specdec("caption", *arguments, recordings[0])
+        assert outcome.code == 2
+        assert said in outcome.err
+
+
+def test_an_error_line_has_no_labels(specdec: Specdec) -> None:
+    outcome = specdec("caption", "--json", "--labels", "-q", "missing.wav")
+    assert outcome.code == 1
+    assert "labels" not in json.loads(outcome.out)

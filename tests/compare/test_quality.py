@@ -1,0 +1,190 @@
+"""Quality against references, and what may be claimed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdec_cli.compare.build import comparison
+from specdec_cli.compare.result import Comparison
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics import References, gap_closed
+from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Mode
+from tests.compare.fabricate import made
+
+EMOTIONS = ("sad", "happy", "angry", "fearful")
+
+
+@pytest.fixture(scope="module")
+def lexicon() -> Lexicon:
+    return Lexicon.load()
+
+
+def said(emotion: str) -> str:
+    return f"The emotion sounds {emotion}."
+
+
+def corpus(right: dict[Mode, list[bool]], ms: dict[Mode, float] | None = None) -> tuple[list[Transcript], str]:
+    """Transcripts whose mode names the right emotion of clip i where right[mode][i], and the table of what is right."""
+    runs, rows = [], ["file\temotion"]
+    for index in range(len(next(iter(right.values())))):
+        truth, wrong = EMOTIONS[index % 4], EMOTIONS[(index + 1) % 4]
+        rows.append(f"clip{index}.wav\t{truth}")
+        for mode, hits in right.items():
+            took = (ms or {}).get(mode, 100.0) * (1 + 0.01 * (index % 7))
+            text = said(truth if hits[index] else wrong)
+            asked = 1 if mode in ("hybrid", "lossless") else 0
+            runs.append(made(f"/data/clip{index}.wav", mode, text, ms=took, escalations=asked, drafted=5 * asked))
+    return runs, "\n".join(rows) + "\n"
+
+
+def judged(tmp_path: Path, lexicon: Lexicon, right: dict[Mode, list[bool]], **ms: float) -> Comparison:
+    runs, table = corpus(right, ms)  # type: ignore[arg-type]
+    path = tmp_path / "truth.tsv"
+    path.write_text(table, encoding="utf-8")
+    return comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+
+
+def hits(count: int, of: int, start: int = 0) -> list[bool]:
+    """`count` right ones among `of`, spread out the same way every time."""
+    order = np.random.default_rng(3).permutation(of)
+    right = set(order[start : start + count].tolist())
+    return [index in right for index in range(of)]
+
+
+def test_accuracy_f1_and_confusion_by_hand(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": [True, False, True, False], "cloud": [True] * 4}
+    found = judged(tmp_path, lexicon, right)
+    edge = found.quality_of("edge").labels["emotion"]
+    assert (edge.clips, edge.accuracy.value, edge.majority) == (4, 0.5, 0.25)
+    # sad right, happy taken for angry, angry right, fearful taken for sad: F1 2/3, 0, 2/3, 0
+    assert edge.macro_f1 == pytest.approx((2 / 3 + 2 / 3) / 4)
+    assert {name: count for name, count in edge.confusion["happy"].items() if count} == {"angry": 1}
+    assert found.quality_of("cloud").labels["emotion"].accuracy.value == 1
+    assert list(found.quality_of("edge").labels) == ["emotion"]
+    assert found.references_found == 4
+    assert found.clips[1].reference_labels == {"emotion": "happy"}
+    assert found.clips[1].labels["edge"]["emotion"] == "angry"
+
+
+def test_the_share_of_the_gap_is_that_of_the_metrics_package(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
+    found = judged(tmp_path, lexicon, right)
+    gap = next(gap for gap in found.gaps if gap.measure == "emotion" and gap.basis == "references")
+    assert (gap.edge, gap.value, gap.cloud) == pytest.approx((0.4, 0.7, 52 / 60))
+    expected = gap_closed(*(np.array(right[mode], dtype=float) for mode in ("edge", "hybrid", "cloud")))
+    assert gap.closed is not None
+    assert expected is not None
+    assert (gap.closed.value, gap.closed.low, gap.closed.high) == pytest.approx(
+        (expected.value, expected.low, expected.high)
+    )
+
+
+def test_a_gap_that_is_closed_is_claimed_with_its_price(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
+    found = judged(tmp_path, lexicon, right, edge=100, hybrid=260, cloud=500)
+    first = found.headline[0]
+    assert first.startswith("Emotion named right: hybrid closes 64% (")
+    assert "(edge-only 40.0%, cloud-only 86.7%)" in first
+    assert "with 25% (25% to 25%) of its blocks escalated" in first
+    assert any(
+        line.startswith("Hybrid takes 2.6 times (2.6 to 2.6) the time of edge-only, 0.52 times")
+        and line.endswith("and is better than edge-only.")
+        for line in found.headline
+    )
+
+
+def test_a_slower_mode_that_is_no_better_is_called_so(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hits(31, 60), "cloud": hits(55, 60)}
+    found = judged(tmp_path, lexicon, right, edge=100, hybrid=260, cloud=500)
+    assert not any("closes" in line for line in found.headline)
+    assert "hybrid is not measurably better than edge-only" in found.headline[0]
+    assert any(
+        line.startswith("Hybrid takes 2.6 times") and line.endswith("and is not measurably better than edge-only.")
+        for line in found.headline
+    )
+
+
+def test_a_mode_that_is_worse_is_called_so(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(40, 60), "hybrid": hits(20, 60), "cloud": hits(55, 60)}
+    found = judged(tmp_path, lexicon, right)
+    assert "hybrid is worse than edge-only" in found.headline[0]
+
+
+def test_a_cloud_that_is_no_better_leaves_no_share_to_claim(tmp_path: Path, lexicon: Lexicon) -> None:
+    for cloud, word in (
+        (hits(30, 60, start=5), "no share of a gap can be given"),
+        (hits(10, 60), "there is no gap to close"),
+    ):
+        right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hits(33, 60, start=2), "cloud": cloud}
+        found = judged(tmp_path, lexicon, right)
+        assert found.gaps[0].closed is None
+        assert word in found.headline[0]
+        assert not any("closes" in line for line in found.headline)
+
+
+def test_few_clips_are_no_ground_for_claims(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": [False] * 9, "hybrid": [True] * 9, "cloud": [True] * 9}
+    found = judged(tmp_path, lexicon, right)
+    assert found.headline[0].startswith("9 clips are too few")
+    assert not any("better than" in line or "closes" in line for line in found.headline)
+    ten: dict[Mode, list[bool]] = {mode: [*values, values[0]] for mode, values in right.items()}
+    assert any("closes" in line or "better" in line for line in judged(tmp_path, lexicon, ten).headline)
+
+
+def test_shuffled_references_leave_no_claim(tmp_path: Path, lexicon: Lexicon) -> None:
+    """A control: against labels of other clips nothing is better than anything."""
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 80), "hybrid": hits(50, 80), "cloud": hits(70, 80)}
+    runs, table = corpus(right)
+    head, *rows = table.splitlines()
+    names, truths = zip(*(row.split("\t") for row in rows), strict=True)
+    shuffled = np.random.default_rng(0).permutation(np.array(truths))
+    path = tmp_path / "shuffled.tsv"
+    path.write_text("\n".join([head, *map("\t".join, zip(names, shuffled, strict=True))]) + "\n")
+    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    for mode in found.quality:
+        accuracy = mode.labels["emotion"].accuracy
+        assert accuracy.low is not None
+        assert accuracy.high is not None
+        assert accuracy.low <= 0.25 <= accuracy.high
+    assert not any("closes" in line for line in found.headline)
+
+
+def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+    runs = [
+        made(f"{name}.wav", mode, text)
+        for name, edge in (("a", "a man speaks slowly"), ("b", "a dog barks at the moon"))
+        for mode, text in (("edge", edge), ("cloud", "a man speaks slowly in a low voice"))
+    ]
+    path = tmp_path / "truth.csv"
+    path.write_text(
+        "file,caption\na.wav,a man speaks slowly in a low voice\nb.wav,a man speaks slowly in a low voice\n"
+    )
+    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    cloud, edge = found.quality_of("cloud").text, found.quality_of("edge").text
+    assert cloud is not None
+    assert edge is not None
+    assert (cloud.clips, cloud.bleu_4, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
+    assert cloud.bertscore is None
+    assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
+    assert found.quality_of("edge").labels == {}
+
+
+def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:
+    runs = [made(f"c{i}", mode, said("sad")) for i in range(12) for mode in ("lossless", "cloud")]
+    assert "whose captions it gives word for word" in comparison(runs, lexicon).headline[-1]
+    runs[2] = made("c1", "lossless", said("happy"))
+    assert comparison(runs, lexicon).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
+
+
+def test_greedy_repeats_that_differ_are_a_fault_and_said_first(lexicon: Lexicon) -> None:
+    runs = [made("a", mode, said("sad")) for mode in ("edge", "cloud")]
+    again = made("a", "edge", said("happy"))
+    found = comparison([*runs, again], lexicon)
+    assert found.unstable == ["a"]
+    assert found.headline[0].startswith("Fault: the greedy caption of a differs between repeats.")
+    sampled = [run.model_copy(update={"settings": {"temperature": 0.7}}) for run in (*runs, again)]
+    assert comparison(sampled, lexicon).unstable == []

@@ -1,0 +1,182 @@
+"""Which recordings, in which order, and what a later run goes on from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.compare.journal import Journal, Terms, read_journal
+from specdec_cli.compare.pairing import MODES
+from specdec_cli.compare.plan import in_mode, parse_modes, richest
+from specdec_cli.compare.recordings import Recording, find_recordings, identify
+from specdec_cli.compare.schedule import turns
+from specdec_cli.config import load_config
+from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.transcript import append_transcript, read_transcripts
+from tests.compare.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def terms(**settings: object) -> dict[str, Terms]:
+    names = {"edge": (EDGE["name"], None), "hybrid": (EDGE["name"], CLOUD["name"]), "cloud": (None, CLOUD["name"])}
+    return {mode: Terms("en", "Describe the voice.", SETTINGS | settings, *pair) for mode, pair in names.items()}
+
+
+def test_folders_give_their_recordings_sorted_and_files_are_taken_as_named(tmp_path: Path) -> None:
+    touch(tmp_path, "b.WAV", "a.flac", "notes.txt", "deep/c.mp3", "strange.name")
+    found = find_recordings([str(tmp_path / "strange.name"), str(tmp_path), str(tmp_path / "a.flac")])
+    assert [Path(path).name for path in found] == ["strange.name", "a.flac", "b.WAV"]
+    deep = find_recordings([str(tmp_path)], recursive=True)
+    assert [Path(path).name for path in deep] == ["a.flac", "b.WAV", "c.mp3"]
+    assert find_recordings([str(tmp_path)], recursive=True, limit=2) == deep[:2]
+    touch(tmp_path, "empty/readme.txt")
+    with pytest.raises(ConfigError, match="holds no recording") as refused:
+        find_recordings([str(tmp_path / "empty")])
+    assert "--recursive" in str(refused.value.hint)
+
+
+def test_the_same_bytes_are_compared_once_and_an_unreadable_file_is_kept_as_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"one")
+    (tmp_path / "b.wav").write_bytes(b"one")
+    (tmp_path / "empty.wav").write_bytes(b"")
+    paths = [str(tmp_path / name) for name in ("a.wav", "b.wav", "empty.wav", "none.wav")]
+    recordings, copies = identify(paths)
+    assert [recording.path for recording in recordings] == [paths[0], paths[2], paths[3]]
+    assert [recording.error is None for recording in recordings] == [True, False, False]
+    assert copies == {paths[1]: paths[0]}
+
+
+def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
+    recordings = [Recording(f"{index}.wav", digest(str(index))) for index in range(8)]
+    order = list(turns(recordings, MODES, 2))
+    assert [turn.recording for turn in order] == recordings * 2
+    assert all(sorted(turn.modes) == sorted(MODES) for turn in order)
+    assert Counter(turn.modes[0] for turn in order) == dict.fromkeys(MODES, 4)
+    for place in range(4):
+        assert Counter(turn.modes[place] for turn in order[:8]) == dict.fromkeys(MODES, 2)
+    assert order[0].modes[0] != order[8].modes[0]  # the same clip begins with another mode the second time
+
+
+@pytest.mark.parametrize(
+    ("text", "modes", "used"),
+    [
+        ("cloud,edge", ("edge", "cloud"), "cloud"),
+        ("edge, hybrid", ("edge", "hybrid"), "hybrid"),
+        ("lossless,cloud,cloud", ("lossless", "cloud"), "lossless"),
+    ],
+)
+def test_modes_are_parsed_into_the_order_of_tables(text: str, modes: tuple[str, ...], used: str) -> None:
+    assert parse_modes(text) == modes
+    assert richest(parse_modes(text)) == used
+
+
+@pytest.mark.parametrize("text", ["", "edge", "edge,edge", "edge,clout", "hybrid,,"])
+def test_fewer_than_two_modes_and_unknown_ones_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--modes"):
+        parse_modes(text)
+
+
+def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise() -> None:
+    config = load_config("mini", flags={"acceptance.rule": "rank"}, environ={}).config
+    assert in_mode(config, "hybrid") == config
+    lossless = in_mode(config, "lossless")
+    assert (lossless.acceptance_rule, lossless.decoding.mode) == ("greedy", "lossless")
+    assert lossless.decoding.k == config.decoding.k
+
+
+def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    journal = Journal(path)
+    for run in (made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")):
+        journal.add(run)
+    kept = read_journal(path, terms())  # type: ignore[arg-type]
+    assert [run.file for run in kept] == ["b", "a", "b", "c"]  # the same failure stands there once
+    again = Journal(path, kept)
+    for known in (journal, again):
+        assert known.repeats((digest("b"), None), "edge") == 2
+        assert known.repeats((digest("b"), None), "cloud") == 0
+        assert known.refused((digest("c"), None), "edge")
+        assert not known.refused((digest("b"), None), "edge")
+    order = [Recording(name, digest(name)) for name in "ab"]
+    assert [run.file for run in again.of(order)] == ["a", "b", "b"]
+
+
+def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
+    journal = Journal(None, [made("a", "edge", start_s=2.0), made("a", "edge", start_s=0.0)])
+    assert journal.repeats((digest("a"), 2.0), "edge") == 1
+    assert journal.repeats((digest("a"), None), "edge") == 0
+    assert [run.start_s for run in journal.of([Recording("a", digest("a"))])] == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"settings": SETTINGS | {"threshold": 0.6}}, "threshold was 0.6 and is 1.0"),
+        ({"settings": SETTINGS | {"k": 3}}, "k was 3 and is 5"),
+        ({"prompt": "Describe it."}, 'prompt was "Describe it." and is "Describe the voice."'),
+        ({"language": "zh"}, 'language was "zh" and is "en"'),
+        ({"settings": {"k": 5}}, "gate was null and is"),
+        ({"models": {"edge": EDGE | {"name": "other"}, "cloud": CLOUD}}, 'edge.model was "other"'),
+    ],
+)
+def test_changed_settings_are_named_and_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
+    path = tmp_path / "t.jsonl"
+    run = made("a", "hybrid")
+    append_transcript(path, type(run).model_validate(run.model_dump(by_alias=True) | changed))
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="made otherwise") as refused:
+        read_journal(path, terms())  # type: ignore[arg-type]
+    assert message in refused.value.message
+    assert "--overwrite" in str(refused.value.hint)
+    assert path.read_bytes() == before
+
+
+def test_other_modes_and_failures_under_other_settings_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    append_transcript(path, made("a", "lossless", settings={"k": 9}))
+    append_transcript(path, failed("a", "edge"))
+    assert [run.file for run in read_journal(path, terms())] == ["a"]  # type: ignore[arg-type]
+    assert read_journal(path, terms(k=3)) == []  # type: ignore[arg-type]
+    assert read_journal(tmp_path / "none.jsonl", terms()) == []  # type: ignore[arg-type]
+
+
+def test_captions_of_another_device_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    journal = Journal(tmp_path / "t.jsonl", [run])
+    journal.require_models({"edge": run.models})
+    here = type(run.models).model_validate({"edge": EDGE | {"device": "cuda:0"}, "cloud": None})
+    with pytest.raises(ConfigError, match="cuda:0"):
+        journal.require_models({"edge": here})
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
+def test_half_a_last_line_is_cut_off_and_nothing_else(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "t.jsonl"
+    for name in ("a", "b"):
+        append_transcript(path, made(name, "edge"))
+    whole = path.read_bytes()
+    line = whole.split(b"\n")[1]
+    path.write_bytes(whole + line[: int(len(line) * share)])
+    assert [run.file for run in read_journal(path, terms())] == ["a", "b"]  # type: ignore[arg-type]
+    assert path.read_bytes() == whole
+    path.write_bytes(whole.rstrip(b"\n"))  # whole, only not ended: it stays
+    assert len(read_journal(path, terms())) == 2  # type: ignore[arg-type]
+    Journal(path).add(made("c", "edge"))
+    assert [run.file for run in read_transcripts(path)] == ["a", "b", "c"]
+
+
+def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    append_transcript(path, made("a", "edge"))
+    path.write_bytes(path.read_bytes() + b'{"schema":1\n')
+    append_transcript(path, made("b", "edge"))
+    with pytest.raises(TranscriptError, match=":2 is no transcript"):
+        read_journal(path, terms())  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""The learned gate against values worked out by hand, the random one against its share, and stopping a draft."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_cli.config.gate_file import LearnedWeights
+from specdec_cli.decoding.build import gate_generator
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.evidence import evidence_of
+from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.models.family import AudioFeatures, PromptInputs
+from tests.laws.cases import collect, make_case
+from tests.table import certain, spelled, table_engine
+
+# Two drafted tokens: 2 with p = 0.7 (then 1: 0.2, 0: 0.1), and 0 with p = 0.5 where 1 was as likely.
+ROWS = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.5, 0.0, 0.0]]).log()
+IDS = (2, 0)
+
+
+def _classifier(combination: str = "any", **weights: float) -> Classifier:
+    named = {name.replace("__", "="): weight for name, weight in weights.items()}
+    fitted = LearnedWeights(
+        features=tuple(named), weights=tuple(named.values()), bias=-1.0, slope=2.0, offset=0.5, combination=combination
+    )
+    return Classifier(fitted, 0.4, "")
+
+
+def _chance(logit: float) -> float:
+    return 1 / (1 + math.exp(-(2 * (logit - 1) + 0.5)))
+
+
+def test_evidence_by_hand() -> None:
+    first, second = evidence_of(ROWS, IDS)
+    assert first.entropy == pytest.approx(-0.1 * math.log(0.1) - 0.2 * math.log(0.2) - 0.7 * math.log(0.7))
+    assert first.margin == pytest.approx(0.5)
+    assert first.logprob == pytest.approx(math.log(0.7))
+    assert first.candidates == ((2, pytest.approx(0.7)), (1, pytest.approx(0.2)), (0, pytest.approx(0.1)))
+    assert second.margin == pytest.approx(0.0)
+    assert len(second.candidates) == 2  # what is impossible is no candidate
+
+
+@pytest.mark.parametrize(
+    ("feature", "values"),
+    [
+        ("entropy", (0.801819, 0.693147)),
+        ("log_entropy", (math.log(0.801819), math.log(0.693147))),
+        ("margin", (0.5, 0.0)),
+        ("logprob", (math.log(0.7), math.log(0.5))),
+        ("odds", (math.log(0.2 / 0.7), 0.0)),
+        ("third", (0.1, 0.0)),
+        ("place", (math.log(11), math.log(12))),
+        ("in_block", (0.0, 1.0)),
+        ("before", (0.0, 0.801819)),
+        ("id__2", (1.0, 0.0)),
+        ("doubt__2", (0.3, 0.0)),
+        ("second__1", (1.0, None)),
+        ("p__1", (0.2, 0.5)),
+        ("p__2", (0.0, 0.0)),
+        ("id__3", (0.0, 0.0)),
+    ],
+)
+def test_every_feature_is_what_its_name_says(feature: str, values: tuple[float | None, ...]) -> None:
+    classifier = _classifier(**{feature: 1.0})
+    block = evidence_of(ROWS, IDS)
+    for t, value in enumerate(values):
+        if value is not None:  # of two equally likely tokens either may come second
+            assert classifier.token_probability(block, t, 10) == pytest.approx(_chance(value), abs=1e-5)
+
+
+def test_a_block_is_as_doubtful_as_any_of_its_tokens_together() -> None:
+    draft = Draft(IDS, ROWS)
+    one, two = _chance(0.3), _chance(0.0)
+    together = make_gate("learned", classifier=_classifier(doubt__2=1.0)).open(0).decide(draft)
+    assert together.score == pytest.approx((one, 1 - (1 - one) * (1 - two)))
+    largest = make_gate("learned", classifier=_classifier("largest", doubt__2=1.0)).open(0).decide(draft)
+    assert largest.score == pytest.approx((one, max(one, two)))
+    assert (together.escalate, together.reason) == (together.score[-1] >= 0.4, "learned")
+
+
+def test_its_own_threshold_holds_unless_another_is_given() -> None:
+    classifier = _classifier(entropy=1.0)
+    assert make_gate("learned", classifier=classifier).threshold == 0.4
+    assert make_gate("learned", 0.9, classifier=classifier).threshold == 0.9
+
+
+def test_a_feature_of_a_later_version_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'colour=3'"):
+        _classifier(colour__3=1.0)
+
+
+@pytest.mark.parametrize("gate", ["learned", "random"])
+def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
+    with pytest.raises(DecodingError, match=gate):
+        make_gate(gate)  # type: ignore[arg-type]
+
+
+def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
+    gate = make_gate("random", 0.3, generator=torch.Generator().manual_seed(0))
+    decisions = [gate.open(0).decide(Draft(IDS, ROWS)) for _ in range(2000)]
+    assert sum(decision.escalate for decision in decisions) / 2000 == pytest.approx(0.3, abs=0.04)
+    assert all(decision.escalate == (decision.score[0] < 0.3) for decision in decisions)
+    ends = [(make_gate("random", end, generator=torch.Generator()), end == 1.0) for end in (0.0, 1.0)]
+    assert all(gate.open(0).decide(Draft(IDS, ROWS)).escalate is always for gate, always in ends for _ in range(50))
+
+
+def test_its_draws_depend_on_the_seed_and_on_the_clip_and_on_nothing_else() -> None:
+    def draws(seed: int, clip: float, threshold: float = 0.5) -> float:
+        options = DecodingOptions(gate="random", threshold=threshold, seed=seed)
+        generator = gate_generator(options, PromptInputs((0,), AudioFeatures(torch.full((2, 3), clip), 3)))
+        assert generator is not None
+        return float(torch.rand((), generator=generator))
+
+    assert draws(1, 0.5) == draws(1, 0.5, threshold=0.1)
+    assert len({draws(1, 0.5), draws(2, 0.5), draws(1, 0.25)}) == 3
+
+
+def test_asking_at_random_draws_no_token_differently() -> None:
+    """With nothing escalated, a sampled text is the one that it would have been under any other gate."""
+    for number in range(75_000, 75_010):
+        case = make_case(number, mode="hybrid", temperature=1.0, loop_period=0, gate="never", acceptance=None)
+        asked = replace(case, options=replace(case.options, gate="random", threshold=0.0))
+        assert case.run()[1].token_ids == asked.run()[1].token_ids
+
+
+def test_a_draft_stops_at_the_first_unsure_token_and_goes_to_the_cloud_at_once() -> None:
+    edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""}, size=8)
+    edge.table[4] = torch.tensor([0.0, 0, 0, 0, 0, 0.2, 0, 0])  # behind "c" it hardly knows
+    cloud = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""}, size=8)
+    for k, lengths in ((8, (4, 1)), (2, (2, 2, 1))):
+        engine = table_engine(edge, cloud, gate="entropy", threshold=1.0, k=k, stop_drafting=True, max_new_tokens=9)
+        rounds, finished = collect(engine.run())
+        assert spelled(edge, finished.token_ids) == "abcde"
+        assert tuple(len(round_.draft_ids) for round_ in rounds) == lengths
+        (asked,) = [round_ for round_ in rounds if round_.escalated]
+        assert asked.score[-1] >= 1.0 > max((0.0, *asked.score[:-1]))
+        assert asked.committed_ids[-1] == cloud.tokenizer.get_vocab()["e"]

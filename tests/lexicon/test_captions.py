@@ -1,0 +1,46 @@
+"""Captions say the classes that a person would read in them, and no others."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.mini.captions import TEMPLATES, attributes_of, compose, parse
+from specdec_cli.mini.labels import CLASSES
+from specdec_cli.prompts import Language, Style
+from tests.lexicon import captions_en, captions_zh
+
+LEXICON = Lexicon.load()
+WRITTEN = [("zh", *case) for case in captions_zh.CAPTIONS] + [("en", *case) for case in captions_en.CAPTIONS]
+
+
+def said(text: str, language: Language) -> dict[str, str]:
+    return {name: class_ for name, class_ in LEXICON.labels(text, language).items() if class_ is not None}
+
+
+@pytest.mark.parametrize(("language", "text", "classes"), WRITTEN)
+def test_a_caption_in_free_prose(language: Language, text: str, classes: dict[str, str]) -> None:
+    assert said(text, language) == classes
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(captions_zh.CAPTIONS) >= 60
+    assert len(captions_en.CAPTIONS) >= 60
+
+
+@pytest.mark.parametrize(("language", "style"), list(TEMPLATES))
+def test_every_caption_of_the_mini_pair(language: Language, style: Style) -> None:
+    names = attributes_of(language, style)
+    every = list(itertools.product(*(CLASSES[name] for name in names)))
+    for classes in random.Random(0).sample(every, min(300, len(every))):
+        text = compose(dict(zip(names, classes, strict=True)), language, style).text
+        assert said(text, language) == dict(zip(names, classes, strict=True)) == parse(text, language)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_every_attribute_is_answered(language: Language) -> None:
+    assert LEXICON.labels("", language) == dict.fromkeys(CLASSES)
+    assert dict(LEXICON.attributes) == CLASSES

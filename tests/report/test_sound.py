@@ -1,0 +1,82 @@
+"""What is played and drawn is the recording that was captioned."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.audio.pitch import f0_contour
+from specdec_cli.report.sound import COLUMNS, SoundReader, SoundUnavailable, envelope, mp3, pitch_columns
+from tests.mini_pair import RATE, voice, write_voice
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tone(hertz: float, seconds: float) -> np.ndarray:
+    t = np.arange(round(seconds * RATE)) / RATE
+    return sum(0.1 * np.sin(2 * np.pi * hertz * n * t) / n for n in range(1, 6)).astype(np.float32)
+
+
+def test_an_envelope_holds_the_extremes_of_every_column() -> None:
+    samples = np.zeros(4 * COLUMNS, np.float32)
+    samples[0:4] = [0.1, -0.25, 0.5, 0.0]
+    samples[-1] = -0.5
+    steps = envelope(samples)
+    assert len(steps) == 2 * COLUMNS
+    assert steps[:4] == (-64, 127, 0, 0)
+    assert steps[-2:] == (-127, 0)
+
+
+def test_few_samples_make_few_columns() -> None:
+    assert envelope(np.array([0.5, -1.0], np.float32)) == (64, 64, -127, -127)
+
+
+def test_the_pitch_curve_is_where_the_tone_is() -> None:
+    samples = np.concatenate([np.zeros(RATE, np.float32), tone(200, 1.0), np.zeros(RATE, np.float32), tone(300, 1.0)])
+    curve = pitch_columns(f0_contour(samples), len(samples))
+    quarter = len(curve) // 4
+    assert len(curve) == COLUMNS
+    assert set(curve[5 : quarter - 5]) == {None}
+    for start, hertz in ((quarter, 200), (3 * quarter, 300)):
+        inner = curve[start + 6 : start + quarter - 6]
+        assert [value for value in inner if value is not None] == pytest.approx([hertz] * len(inner), rel=0.02)
+
+
+def test_the_mp3_sounds_like_the_samples() -> None:
+    samples = voice(3, 2.0)
+    encoded = mp3(samples)
+    decoded, rate = soundfile.read(io.BytesIO(encoded), dtype="float32")
+    assert rate == RATE
+    assert abs(len(decoded) - len(samples)) < 0.1 * RATE
+    assert len(encoded) < 9000 * 2.0
+    spectra = [np.abs(np.fft.rfft(part[: 2 * RATE - 2000])) for part in (samples, decoded)]
+    assert np.corrcoef(*spectra)[0, 1] > 0.95
+
+
+def test_a_segment_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
+    path = tmp_path / "two.wav"
+    soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
+    reader = SoundReader(encode=False)
+    second = reader.read(str(path), digest(path), 1.0, 3.0)
+    assert second.seconds == 2.0
+    assert second.median_hz == pytest.approx(250, rel=0.02)
+    assert second.mp3 is None
+    assert reader.read(str(path), digest(path), 0.0, 1.0).median_hz == pytest.approx(150, rel=0.02)
+
+
+def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:
+    path = write_voice(tmp_path / "voice.wav", 1)
+    before = digest(path)
+    write_voice(path, 2)
+    with pytest.raises(SoundUnavailable, match="changed"):
+        SoundReader(encode=True).read(str(path), before, None, None)
+    path.unlink()
+    with pytest.raises(SoundUnavailable, match="voice"):
+        SoundReader(encode=True).read(str(path), before, None, None)

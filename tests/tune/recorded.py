@@ -1,0 +1,41 @@
+"""Recordings of lookup-table models: exact, and made in milliseconds."""
+
+from __future__ import annotations
+
+import torch
+
+from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.models.family import AudioFeatures
+from specdec_cli.tune.record import record_tracks
+from specdec_cli.tune.recording import Recording
+from tests.table import TableModel, random_table
+
+LENGTH = 24
+SILENCE = AudioFeatures(torch.zeros(1, 4), 4)
+
+
+def table_pair(seed: int) -> tuple[TableModel, TableModel]:
+    """An edge and a cloud that agree on most tokens."""
+    cloud = random_table(seed, size=14, spread=1.5)
+    noise = torch.randn(cloud.table.shape, generator=torch.Generator().manual_seed(seed))
+    return TableModel(cloud.table + 0.9 * noise, "edge"), cloud
+
+
+def recording_of(seed: int) -> Recording:
+    """The recording of `table_pair(seed)`, with its number for a hash."""
+    edge, cloud = table_pair(seed)
+    options = DecodingOptions(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
+    tracks = record_tracks(
+        Pair.of(edge, cloud), options, edge.build_prompt("", SILENCE), cloud.build_prompt("", SILENCE)
+    )
+    return Recording(
+        file=f"{seed}.wav",
+        sha256=f"{seed:064x}",
+        duration_s=1.0,
+        setup={"prompt": "p", "language": "en", "models": {}},
+        edge=tracks[0],
+        cloud=tracks[1],
+        edge_caption=edge.tokenizer.decode(tracks[0].ids),
+        cloud_caption=edge.tokenizer.decode(tracks[1].ids),
+    )

@@ -1,0 +1,71 @@
+"""The fit: it finds what is there, is calibrated, and survives the way into a gate file and back."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from specdec_cli.config.gate_file import GateFile, LearnedWeights
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import ConfigError
+from specdec_cli.tune.fit import Example, examples, fit
+from tests.tune.recorded import recording_of
+
+pytest.importorskip("sklearn", reason="needs the extra [tune]")
+
+
+def _example(rng: random.Random, group: int) -> Example:
+    """Token 7 is changed with the probability of its rival, token 5 never."""
+    id_, second = rng.choice((5, 7)), rng.uniform(0.02, 0.48)
+    entropy = -second * math.log(second) - (1 - second) * math.log(1 - second)
+    candidates = ((id_, 1 - second), (9, second))
+    token = TokenEvidence(id_, entropy, 1 - 2 * second, math.log(1 - second), candidates)
+    return Example([token], rng.randrange(20), id_ == 7 and rng.random() < second, group, group)
+
+
+def test_it_learns_which_tokens_are_changed_and_how_likely() -> None:
+    rng = random.Random(0)
+    found = [_example(rng, number // 10) for number in range(4000)]
+    fitted = fit(found)
+    assert fitted.figures["roc_area"] > fitted.figures["roc_area_of_entropy"] + 0.1
+    classifier = Classifier(fitted.weights, 0.5, "")
+    fresh = [_example(rng, 0) for _ in range(4000)]
+    chances = [classifier.token_probability(example.block, 0, example.start) for example in fresh]
+    assert sum(chances) / sum(example.changed for example in fresh) == pytest.approx(1, abs=0.15)
+    of_five = [p for p, example in zip(chances, fresh, strict=True) if example.block[0].id == 5]
+    assert max(of_five) < 0.1
+
+
+def test_weights_survive_the_file() -> None:
+    rng = random.Random(1)
+    found = [_example(rng, number // 10) for number in range(600)]
+    weights = fit(found).weights
+    file = GateFile(
+        gate="learned", threshold=0.3, k=3, stop_drafting=True, tokenizer="t", fitted_on={}, learned=weights
+    )
+    again = GateFile.model_validate_json(file.to_json()).learned
+    assert again == weights
+    assert isinstance(again, LearnedWeights)
+    assert Classifier(again, 0.3, "t").fingerprint == Classifier(weights, 0.3, "t").fingerprint
+
+
+def test_every_position_of_both_texts_is_one_example() -> None:
+    recording = recording_of(3)
+    found = examples([recording], [0], k=4)
+    same = next(
+        (i for i, (a, b) in enumerate(zip(recording.edge.ids, recording.cloud.ids, strict=False)) if a != b), None
+    )
+    assert same is not None
+    assert len(found) == len(recording.edge.ids) + len(recording.cloud.ids) - same - 1
+    assert all(1 <= len(example.block) <= 4 for example in found)
+    assert found[same].changed
+
+
+def test_too_little_to_learn_from_is_refused() -> None:
+    rng = random.Random(2)
+    found = [_example(rng, 0) for _ in range(100)]
+    with pytest.raises(ConfigError, match="too little"):
+        fit(found)

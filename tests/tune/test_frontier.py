@@ -1,0 +1,49 @@
+"""Which settings are run, and which one is recommended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from specdec_cli.tune.candidates import Candidate
+from specdec_cli.tune.frontier import Outcome, recommended, worth_confirming
+from specdec_cli.types import GateName
+
+
+def _outcome(
+    rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0, confirmed: bool = True
+) -> Outcome:
+    rounds = np.full(len(quality), 10.0)
+    return Outcome(Candidate(gate, threshold, 3), np.array(quality), rounds, rounds * rate, confirmed)
+
+
+def test_the_least_asking_within_one_standard_error_of_the_best_is_recommended() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.5, 0.9, 200)
+    best = _outcome(0.2, list(base + 0.05), threshold=1)
+    swing = np.tile([0.05, -0.05], 100)  # standard error of the mean: 0.0035
+    close = _outcome(0.1, list(base + 0.049 + swing), threshold=2)
+    worse = _outcome(0.05, list(base + 0.045 + swing), threshold=3)
+    dear = _outcome(0.6, list(base + 0.2), threshold=4)
+    assert recommended([best, close, worse, dear], 0.3) is close
+    assert recommended([best, worse, dear], 0.3) is best
+    assert recommended([best, close, worse, dear], 0.7) is dear
+    assert recommended([best, close, worse, dear], 0.01) is None
+
+
+def test_nothing_estimated_and_nothing_random_is_recommended() -> None:
+    chance = _outcome(0.05, [1.0, 1.0, 1.0], gate="random", threshold=0.05)
+    guess = _outcome(0.05, [1.0, 1.0, 1.0], confirmed=False)
+    run = _outcome(0.2, [0.5, 0.5, 0.6], threshold=2)
+    assert recommended([chance, guess, run], 0.3) is run
+
+
+def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:
+    swept = [
+        _outcome(rate, [rate, rate], gate=gate, threshold=rate, confirmed=False)
+        for gate in ("entropy", "random")
+        for rate in (0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
+    ]
+    chosen = worth_confirming(swept, 0.2)
+    assert [(c.gate, c.threshold) for c in chosen] == [
+        ("entropy", 0.05), ("entropy", 0.1), ("entropy", 0.2), ("random", 0.05), ("random", 0.1), ("random", 0.2)
+    ]  # fmt: skip

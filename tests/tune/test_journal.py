@@ -1,0 +1,44 @@
+"""The file of recordings: read back, resumed after a torn line, and blind to what was made otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.errors import TranscriptError
+from specdec_cli.tune.journal import Journal
+from tests.tune.recorded import recording_of
+
+SETUP: dict[str, object] = {"prompt": "p", "language": "en", "models": {}}
+
+
+def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    journal = Journal(SETUP, path)
+    for number in range(3):
+        journal.add(recording_of(number))
+    again = Journal(SETUP, path)
+    assert again.recordings == journal.recordings
+    assert Journal({**SETUP, "language": "zh"}, path).recordings == {}
+
+
+def test_a_torn_last_line_is_passed_over_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    Journal(SETUP, path).add(recording_of(0))
+    line = recording_of(1).to_json()
+    for cut in (1, 40, len(line) // 2, len(line) - 1):
+        torn = path.read_bytes() + line.encode()[:cut]
+        other = tmp_path / f"{cut}.jsonl"
+        other.write_bytes(torn)
+        journal = Journal(SETUP, other)
+        assert len(journal.recordings) == 1
+        journal.add(recording_of(2))
+        assert len(Journal(SETUP, other).recordings) == 2
+
+
+def test_another_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"a": 1}\n{"recording": 1}\n', encoding="utf-8")
+    with pytest.raises(TranscriptError, match=r"r.jsonl:1 is neither"):
+        Journal(SETUP, path)
