@@ -31,11 +31,6 @@ COURSES: Final[dict[Side, tuple[Course, ...]]] = {
             2048,
             DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=8.0, balanced=True, prosody=2.0, average=0.99),
         ),
-        Course(
-            4096,
-            2048,
-            DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=6.0, balanced=True, prosody=5.0, average=0.99),
-        ),
     ),
 }
 """The cloud starts from the seed's decoder, which is not shipped; the edge starts from random weights."""

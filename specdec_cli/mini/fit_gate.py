@@ -24,6 +24,7 @@ from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference
 from specdec_cli.mini import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
@@ -31,7 +32,7 @@ from specdec_cli.mini.labels import TRAINING_CORPORA, Row, read_rows, training_r
 from specdec_cli.prompts import Language
 from specdec_cli.tune.candidates import candidates
 from specdec_cli.tune.fit import examples, fit
-from specdec_cli.tune.frontier import Outcome
+from specdec_cli.tune.frontier import Outcome, least_within_noise
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import setup_of
@@ -73,12 +74,6 @@ def recorded(
         recordings = Tuner(speaking, plan, journal, watch).record(clips)
         found[language] = recordings, {r.sha256: named[r.file] for r in recordings}
     return found
-
-
-def least_within(outcomes: Sequence[Outcome], budget: float) -> Outcome:
-    """The best estimated setting within the budget, the least escalation among equals."""
-    within = [outcome for outcome in outcomes if outcome.rate <= budget]
-    return max(within, key=lambda outcome: (round(outcome.mean, 4), -outcome.rate))
 
 
 def main(
@@ -127,7 +122,9 @@ def fitted_gate(
         yardstick = Yardstick(lexicon, parts[language][1], language, captioner.decode)
         chosen[language] = [swept(c, half.held_out, yardstick, classifier, plan.seed)[0] for c in tried]
     together = [_joined(outcomes) for outcomes in zip(*chosen.values(), strict=True)]
-    best = least_within(together, plan.budget)
+    best = least_within_noise(together, plan.budget)
+    if best is None:
+        raise ConfigError(f"no threshold keeps to {plan.budget:g} of the blocks", hint="Allow more: --budget")
     origin = {
         "specdec": __version__,
         "edge": "package:mini/edge",

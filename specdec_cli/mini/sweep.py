@@ -7,13 +7,16 @@ machine hits all of them. The shipped k and threshold were chosen from its table
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import typer
 from rich.console import Console
@@ -22,14 +25,16 @@ from rich.table import Table
 
 from specdec_cli.captioner import Captioner, decoding_options
 from specdec_cli.config import Config, load_config
+from specdec_cli.config.locate import PACKAGED_GATES
 from specdec_cli.decoding.build import build_engine
 from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.metrics import gap_closed
 from specdec_cli.mini.corpus import read_audio
 from specdec_cli.mini.labels import PROSODY, TRAINING_CORPORA, Row, dev_rows, read_rows
 from specdec_cli.mini.scoring import Scored, summarise
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.prompts import Language, prompt_for
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import DEFAULT_THRESHOLDS, Finished, GateName, Mode, Round
 
 WARM_UP: Final = 3  # clips, not counted
 
@@ -38,17 +43,18 @@ WARM_UP: Final = 3  # clips, not counted
 class Setting:
     """One line of the table."""
 
-    mode: str
-    gate: str = "entropy"
+    mode: Mode
+    gate: GateName = "entropy"
     threshold: float | None = None
     k: int = 5
+    stop_drafting: bool = False
 
     @property
     def label(self) -> str:
         """Short name."""
         if self.mode != "hybrid":
             return f"{self.mode}, k {self.k}"
-        return f"hybrid, {self.gate} {self.threshold:g}, k {self.k}"
+        return f"{self.gate} {self.threshold:g}, k {self.k}" + (", stopping" if self.stop_drafting else "")
 
 
 @dataclass
@@ -83,6 +89,13 @@ class Tally:
                 self.drafted += len(round_.draft_ids)
                 self.accepted += round_.accepted
 
+    def hits(self, attributes: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Share of the attributes that each clip's caption has right [clips]; NaN where none of them is known.
+
+        The emotion of a CREMA-D clip counts only where listeners heard what the actor meant.
+        """
+        return np.array([_share(item, attributes) for item in self.scored])
+
     def figures(self) -> dict[str, Any]:
         """Everything as plain numbers: per cent, milliseconds, tokens a second."""
         summary = summarise(self.scored)
@@ -107,10 +120,23 @@ class Tally:
         }
 
 
-def settings(thresholds: Sequence[float], ks: Sequence[int]) -> list[Setting]:
-    """The two baselines, lossless, and hybrid over thresholds and k."""
+def settings(gates: Sequence[str], ks: Sequence[int]) -> list[Setting]:
+    """The two baselines, lossless, and hybrid over gates and k.
+
+    Args:
+        gates: `NAME:THRESHOLD`, with `:stop` behind it for drafting that stops at an unsure token.
+        ks: tokens drafted per round.
+
+    Raises:
+        ValueError: a gate that is none, or a threshold that is no number.
+    """
     found = [Setting("edge"), Setting("cloud"), *(Setting("lossless", k=k) for k in ks)]
-    return found + [Setting("hybrid", "entropy", threshold, k) for k in ks for threshold in thresholds]
+    for text in gates:
+        name, threshold, *rest = text.split(":")
+        if name not in DEFAULT_THRESHOLDS and name != "learned":
+            raise ValueError(f"{text!r}: no gate of that name has a threshold")
+        found += [Setting("hybrid", cast(GateName, name), float(threshold), k, rest == ["stop"]) for k in ks]
+    return found
 
 
 def balanced(rows: Sequence[Row], clips: int, seed: int) -> list[Row]:
@@ -147,7 +173,18 @@ def sweep(
             tally = tallies[setting.label]
             tally.add(rounds, finished)
             tally.scored.append(Scored(row, language, "default", text))
-    return {label: tally.figures() for label, tally in tallies.items()}
+    ends = tallies[over[0].label], tallies[over[1].label]
+    return {label: {**tally.figures(), "gap_closed": _gaps(*ends, tally)} for label, tally in tallies.items()}
+
+
+def _gaps(edge: Tally, cloud: Tally, tally: Tally) -> dict[str, list[float] | None]:
+    """Share of the edge-cloud gap closed, with its 95% interval: emotion, and all seven classes."""
+    found: dict[str, list[float] | None] = {}
+    for name, attributes in (("emotion", ("emotion",)), ("seven", (*PROSODY, "emotion"))):
+        interval = gap_closed(edge.hits(attributes), tally.hits(attributes), cloud.hits(attributes))
+        ends = (interval.value, interval.low, interval.high) if interval else None
+        found[name] = [round(value, 3) for value in ends] if ends else None
+    return found
 
 
 def _inputs(captioner: Captioner, path: Path, language: Language) -> tuple[PromptInputs, PromptInputs]:
@@ -161,7 +198,8 @@ def _inputs(captioner: Captioner, path: Path, language: Language) -> tuple[Promp
 
 def _options(config: Config, setting: Setting) -> DecodingOptions:
     decoding = config.decoding.model_copy(update={"mode": setting.mode, "k": setting.k})
-    gate = config.gate.model_copy(update={"name": setting.gate, "threshold": setting.threshold})
+    changed = {"name": setting.gate, "threshold": setting.threshold, "stop_drafting": setting.stop_drafting}
+    gate = config.gate.model_copy(update={**changed, "file": PACKAGED_GATES[0] if setting.gate == "learned" else None})
     return decoding_options(config.model_copy(update={"decoding": decoding, "gate": gate}))
 
 
@@ -189,19 +227,31 @@ def tables(results: dict[str, dict[str, dict[str, Any]]]) -> Iterator[Table]:
         "cloud pass ms": "cloud_pass_ms",
     }
     for language, by_setting in results.items():
+        gaps = {"emotion gap": "emotion", "gap of 7": "seven"}
         clips = next(iter(by_setting.values()))["clips"]
         table = Table(title=f"{clips} clips of unseen speakers, {language}; per cent unless said otherwise")
         table.add_column("setting")
-        for name in (*columns, *PROSODY):
+        for name in (*columns, *gaps, *PROSODY):
             table.add_column(name, justify="right")
         for label, figures in by_setting.items():
-            cells = [figures[key] for key in columns.values()] + [figures["prosody"][name] for name in PROSODY]
+            cells = [figures[key] for key in columns.values()]
+            cells += [_interval(figures["gap_closed"][key]) for key in gaps.values()]
+            cells += [figures["prosody"][name] for name in PROSODY]
             table.add_row(label, *("-" if cell is None else str(cell) for cell in cells))
         yield table
 
 
+def _share(item: Scored, attributes: Sequence[str]) -> float:
+    known = [name for name in attributes if name in item.row.classes and (name != "emotion" or item.row.agreed)]
+    return fmean(item.classes.get(name) == item.row.classes[name] for name in known) if known else math.nan
+
+
 def _percent(part: int, whole: int) -> float | None:
     return round(100 * part / whole, 1) if whole else None
+
+
+def _interval(values: list[float] | None) -> str | None:
+    return None if values is None else "{:.2f} ({:.2f}-{:.2f})".format(*values)
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -211,17 +261,19 @@ def _median(values: Sequence[float]) -> float | None:
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts.")] = 300,
-    thresholds: Annotated[str, typer.Option(help="Of the entropy gate, nats.")] = "0.4,0.6,0.8,1.0,1.2",
+    gates: Annotated[
+        str, typer.Option(help="Hybrid's gates, NAME:THRESHOLD[:stop].")
+    ] = "entropy:0.6,entropy:0.8,entropy:1.0,entropy:1.2,random:0.1",
     ks: Annotated[str, typer.Option(help="Tokens drafted per round.")] = "3,5,8",
     languages: Annotated[str, typer.Option(help="Of the captions.")] = "zh,en",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
     output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
 ) -> None:
-    """Quality, escalation and time of every mode, threshold and k on unseen speakers."""
+    """Quality, escalation and time of every mode, gate and k on unseen speakers."""
     torch.set_num_threads(threads)
     captioner = Captioner.load(load_config("mini", environ={}).config)
-    over = settings([float(t) for t in thresholds.split(",")], [int(k) for k in ks.split(",")])
+    over = settings(gates.split(","), [int(k) for k in ks.split(",")])
     rows = balanced(read_rows(data), clips, seed)
     both: tuple[Language, ...] = ("zh", "en")
     chosen = [language for language in both if language in languages.split(",")]

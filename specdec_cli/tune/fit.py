@@ -39,7 +39,7 @@ class Example:
         block: evidence of its block up to it.
         start: tokens of the text before the block.
         changed: the cloud's likeliest token is another one.
-        group: index of the clip; clips are kept together when data is split.
+        group: index of the speaker or clip; what it says is kept together when data is split.
         text: index of the recorded text among all of them.
     """
 
@@ -127,7 +127,7 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
             combination=combination,
         ),
         {
-            "clips": len({example.group for example in found}),
+            "groups": len({example.group for example in found}),
             "tokens": len(found),
             "changed": int(changed.sum()),
             "penalty": best.penalty,

@@ -103,11 +103,7 @@ def worth_confirming(outcomes: Sequence[Outcome], budget: float) -> list[Candida
 
 
 def recommended(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
-    """The setting to take: the least escalation within one standard error of the best quality within the budget.
-
-    The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
-    "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
-    few clips excuse any setting. Only confirmed settings count, and never the random gate.
+    """The setting to take, by `least_within_noise`: a confirmed one, and never the random gate.
 
     Args:
         outcomes: over the same clips.
@@ -116,7 +112,17 @@ def recommended(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
     Returns:
         None if nothing keeps to the budget.
     """
-    within = [o for o in outcomes if o.confirmed and o.candidate.gate != "random" and o.rate <= budget]
+    return least_within_noise([o for o in outcomes if o.confirmed and o.candidate.gate != "random"], budget)
+
+
+def least_within_noise(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
+    """The least escalation within one standard error of the best quality within the budget; None if none is within it.
+
+    The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
+    "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
+    few clips excuse any setting.
+    """
+    within = [outcome for outcome in outcomes if outcome.rate <= budget]
     if not within:
         return None
     best = max(within, key=lambda outcome: (outcome.mean, -outcome.rate))

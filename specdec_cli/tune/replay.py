@@ -61,10 +61,11 @@ def replay(recording: Recording, gate: Gate, k: int) -> Replayed:
     exact = True
     while position < len(track.ids):
         block = drafted(track, position, k)
-        escalate, size = _judge(gate, block.tokens, position)
+        crossed, size = _judge(gate, block.tokens, position)
         rounds += 1
-        if not escalate:
-            exact = exact and block.departs >= size
+        # behind its departure a block's evidence is that of the recorded text
+        exact = exact and (block.departs >= size or (crossed is not None and crossed <= block.departs))
+        if crossed is None:
             ids += [token.id for token in block.tokens[:size]]
             position += size
             continue
@@ -86,10 +87,13 @@ def replay(recording: Recording, gate: Gate, k: int) -> Replayed:
     return Replayed(tuple(ids), rounds, escalations, exact)
 
 
-def _judge(gate: Gate, tokens: list[TokenEvidence], start: int) -> tuple[bool, int]:
-    """Whether the gate escalates a block, and how many of its tokens are drafted."""
+def _judge(gate: Gate, tokens: list[TokenEvidence], start: int) -> tuple[int | None, int]:
+    """Index of the token at which the gate escalates a block, None if it does not; and how many tokens are drafted."""
     judge = gate.open(start)
-    for size, token in enumerate(tokens, start=1):
-        if judge.add(token) and gate.stops_drafting:
-            return True, size
-    return judge.escalates, len(tokens)
+    crossed = None
+    for index, token in enumerate(tokens):
+        if judge.add(token) and crossed is None:
+            crossed = index
+            if gate.stops_drafting:
+                return crossed, index + 1
+    return crossed, len(tokens)

@@ -41,5 +41,7 @@ def test_one_bar_a_token_and_those_above_stand_out() -> None:
         ({}, None),
     ],
 )
-def test_only_gates_that_the_bars_show_have_a_threshold_there(settings: dict[str, object], threshold: float | None) -> None:
+def test_only_gates_that_the_bars_show_have_a_threshold_there(
+    settings: dict[str, object], threshold: float | None
+) -> None:
     assert threshold_of(settings) == threshold

@@ -52,7 +52,10 @@ def test_figures_are_what_was_counted() -> None:
 
 
 def test_baselines_come_first() -> None:
-    over = settings([0.5, 1.0], [3, 5])
+    over = settings(["entropy:0.5", "learned:0.2:stop"], [3, 5])
     assert over[:2] == [Setting("edge"), Setting("cloud")]
     assert len(over) == 2 + 2 + 4
     assert len({setting.label for setting in over}) == len(over)
+    assert over[-1] == Setting("hybrid", "learned", 0.2, 5, stop_drafting=True)
+    with pytest.raises(ValueError, match="no gate"):
+        settings(["entropie:0.5"], [3])
