@@ -49,9 +49,8 @@ LIMITS: Final = """## Limits
   judge people. It is weak in Mandarin, for which no licensed emotional speech was found.
 - CREMA-D's emotion is right far more often where listeners heard what was meant (`cremad`) than over all clips
   (`cremad_all`).
-- Range is little better than always saying flat, on both sides, and the cloud's pitch is worse than the edge's: its
-  tower was tuned for emotion at the expense of pitch. A hybrid keeps the edge's prosody where the edge is sure of it.
-- In Mandarin conversation (SECap) rate comes out too slow more often than right.
+- The edge's range is little better than always saying lively; the cloud's is its weakest prosody class.
+- In Mandarin conversation (SECap) the edge's rate comes out too slow more often than right; the cloud's does not.
 - Rate is counted in syllables a second over speaking time; in Mandarin it was learned from synthetic speech only.
 - Pauses and loudness follow the recording: noise hides pauses, and the level is that of the file, not of the voice.
 - Synthetic voices are captioned as neutral.

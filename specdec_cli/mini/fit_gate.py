@@ -29,6 +29,7 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference
 from specdec_cli.mini import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
 from specdec_cli.mini.labels import TRAINING_CORPORA, Row, read_rows, training_rows
+from specdec_cli.mini.references import told
 from specdec_cli.prompts import Language
 from specdec_cli.tune.candidates import candidates
 from specdec_cli.tune.fit import examples, fit
@@ -66,7 +67,7 @@ def recorded(
 ) -> dict[Language, tuple[list[Recording], dict[str, Reference]]]:
     """Recordings of `rows` in each language, with their references by SHA-256."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
-    named = {str(data / row.file): Reference(row.file, (), row.classes, row.speaker) for row in rows}
+    named = {str(data / row.file): Reference(row.file, (), told(row), row.speaker) for row in rows}
     found: dict[Language, tuple[list[Recording], dict[str, Reference]]] = {}
     for language in LANGUAGES:
         speaking = captioner.variant(load_config("mini", flags={"prompt.language": language}, environ={}).config)
@@ -79,8 +80,8 @@ def recorded(
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Training clips, the corpora in equal parts.")] = 500,
-    k: Annotated[int, typer.Option(help="Tokens drafted per block, written into the file.")] = 3,
-    budget: Annotated[float, typer.Option(help="Most blocks to escalate, 0 to 1.")] = 0.15,
+    k: Annotated[int, typer.Option(help="Tokens drafted per block, written into the file.")] = 2,
+    budget: Annotated[float, typer.Option(help="Most blocks to escalate, 0 to 1.")] = 0.2,
     work: Annotated[Path, typer.Option(help="Folder for the recordings.")] = Path("mini-training"),
     output: Annotated[Path, typer.Option(help="Where the gate file goes.")] = WEIGHTS / "gate.json",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
@@ -108,10 +109,13 @@ def fitted_gate(
     (k,) = plan.ks
     lexicon, tokenizer = Lexicon.load(), tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
     halves = {language: split(recordings, known, plan.seed) for language, (recordings, known) in parts.items()}
+    yardsticks = {
+        language: Yardstick(lexicon, known, language, captioner.decode) for language, (_, known) in parts.items()
+    }
     found = [
         example
-        for half in halves.values()
-        for example in examples(half.fitting, [half.groups[r.sha256] for r in half.fitting], k)
+        for language, half in halves.items()
+        for example in examples(half.fitting, [half.groups[r.sha256] for r in half.fitting], k, yardsticks[language])
     ]
     fitting = fit(found, seed=plan.seed)
     classifier = Classifier(fitting.weights, 0.5, tokenizer)
@@ -119,8 +123,7 @@ def fitted_gate(
     both = [recording for half in halves.values() for recording in half.held_out]
     tried = list(candidates(both, ("learned",), (k,), classifier))
     for language, half in halves.items():
-        yardstick = Yardstick(lexicon, parts[language][1], language, captioner.decode)
-        chosen[language] = [swept(c, half.held_out, yardstick, classifier, plan.seed)[0] for c in tried]
+        chosen[language] = [swept(c, half.held_out, yardsticks[language], classifier, plan.seed)[0] for c in tried]
     together = [_joined(outcomes) for outcomes in zip(*chosen.values(), strict=True)]
     best = least_within_noise(together, plan.budget)
     if best is None:

@@ -38,13 +38,21 @@ def rows_of(rows: list[Row], split: Split) -> list[Row]:
     return [row for row in rows if row.corpus == split.value]
 
 
+def told(row: Row) -> dict[str, str]:
+    """The classes that a caption of the clip should name, as far as they are known.
+
+    The emotion of a CREMA-D clip counts only where listeners heard what the actor meant: a caption says how a voice
+    sounds, and on the other clips the two differ.
+    """
+    return {name: label for name, label in row.classes.items() if name != "emotion" or row.agreed}
+
+
 def record(row: Row, data: Path) -> dict[str, str]:
     """One line of the table; a class that is not known is empty.
 
-    The emotion of a CREMA-D clip counts only where listeners heard what the actor meant: a caption says how a voice
-    sounds, and on the other clips the two differ. `text` is what a person wrote of how the clip sounds, where one did.
+    `text` is what a person wrote of how the clip sounds, where one did.
     """
-    classes = {name: label for name, label in row.classes.items() if name != "emotion" or row.agreed}
+    classes = told(row)
     return {
         "file": str((data / row.file).resolve()),
         "speaker": row.speaker,

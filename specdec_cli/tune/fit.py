@@ -1,4 +1,4 @@
-"""Fitting the learned gate: a logistic regression from recorded evidence to "the cloud says otherwise"."""
+"""Fitting the learned gate: a logistic regression from recorded evidence to "the cloud says otherwise (and better)"."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
 from specdec_cli.errors import ConfigError
+from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.recording import Recording, Track
 
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -38,7 +39,7 @@ class Example:
     Attributes:
         block: evidence of its block up to it.
         start: tokens of the text before the block.
-        changed: the cloud's likeliest token is another one.
+        changed: the cloud's likeliest token is another one (and a better one, where references can tell).
         group: index of the speaker or clip; what it says is kept together when data is split.
         text: index of the recorded text among all of them.
     """
@@ -50,8 +51,18 @@ class Example:
     text: int
 
 
-def examples(recordings: Sequence[Recording], groups: Sequence[int], k: int) -> list[Example]:
-    """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them."""
+def examples(
+    recordings: Sequence[Recording], groups: Sequence[int], k: int, yardstick: Yardstick | None = None
+) -> list[Example]:
+    """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them.
+
+    Args:
+        recordings: of clips.
+        groups: index of each one's speaker or clip.
+        k: tokens drafted per block.
+        yardstick: with references: only a change that brings the caption nearer to them counts as one, because asking
+            for any other buys nothing.
+    """
     found: list[Example] = []
     texts = count()
     for recording, group in zip(recordings, groups, strict=True):
@@ -61,8 +72,19 @@ def examples(recordings: Sequence[Recording], groups: Sequence[int], k: int) -> 
             for position in range(first, len(track.ids)):
                 start = position - (position - first) % k
                 block = [track.evidence(place) for place in range(start, position + 1)]
-                found.append(Example(block, start, track.chosen[position] != track.target[position], group, text))
+                changed = track.chosen[position] != track.target[position]
+                if changed and yardstick is not None:
+                    changed = _is_better(recording, track, position, yardstick)
+                found.append(Example(block, start, changed, group, text))
     return found
+
+
+def _is_better(recording: Recording, track: Track, position: int, yardstick: Yardstick) -> bool:
+    """Whether the cloud's token suits the references better than the edge's; True where they do not tell."""
+    before, after = track.ids[:position], track.ids[position + 1 :]
+    edge = yardstick.figure(recording, (*before, track.chosen[position], *after))
+    cloud = yardstick.figure(recording, (*before, track.target[position], *after))
+    return not edge >= cloud  # also where either is NaN
 
 
 def _parting(edge: Track, cloud: Track) -> int:

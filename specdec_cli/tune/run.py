@@ -63,7 +63,7 @@ def tune(
     references = {r.sha256: reference for r in recordings if (reference := find(r.file)) is not None}
     yardstick = Yardstick(lexicon, references, captioner.config.prompt.language, captioner.decode)
     halves = split(recordings, references, plan.seed)
-    classifier = tuner.fit(halves)
+    classifier = tuner.fit(halves, yardstick)
     swept, exact = tuner.sweep(halves.fitting, yardstick, classifier)
     chosen = worth_confirming(swept, plan.budget)
     with TemporaryDirectory(prefix="specdec-tune-") as folder:

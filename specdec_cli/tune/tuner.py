@@ -140,13 +140,17 @@ class Tuner:
     def _record(self, path: str) -> None:
         self._journal.add(self._recorder.record(path))
 
-    def fit(self, halves: Halves) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`."""
+    def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
+        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`.
+
+        With references that name classes it learns which changes are for the better, else which there are.
+        """
         if "learned" not in self._plan.gates:
             return None
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[recording.sha256] for recording in halves.fitting]
-        self.fitted = fit(examples(halves.fitting, groups, k), seed=self._plan.seed)
+        judge = yardstick if yardstick.measure == "labels" else None
+        self.fitted = fit(examples(halves.fitting, groups, k, judge), seed=self._plan.seed)
         return Classifier(self.fitted.weights, 0.5, self.tokenizer)
 
     @property
