@@ -111,8 +111,8 @@ class Fitted:
 def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
     """Fits and calibrates the classifier.
 
-    What is chosen is chosen by log loss on folds that keep clips together: the penalty, whether the features of the
-    block pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
+    What is chosen is chosen by log loss on folds that keep clips together: the penalty, whether features of the block
+    and of single tokens pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
 
     Raises:
         ConfigError: scikit-learn is missing, or the cloud changed too little to learn from.
@@ -120,17 +120,7 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
     metrics = _sklearn("metrics")
     changed = np.array([example.changed for example in found])
     splits = _splits(found, changed, seed)
-    tokens = list(_token_features(found))
-    best: _Trial | None = None
-    for dense in (tuple(OF_TOKEN), tuple(DENSE)):
-        names = (*dense, *tokens)
-        values = _matrix(found, names)
-        for penalty in PENALTIES:
-            logits = _held_out(values, changed, splits, penalty)
-            trial = _Trial(names, penalty, logits, float(metrics.log_loss(changed, _sigmoid(logits))))
-            if best is None or trial.loss < best.loss:
-                best = trial
-    assert best is not None  # there are penalties
+    best = _simplest(list(_trials(found, changed, splits)))
     values = _matrix(found, best.names)
     weights, bias = _regression(values, changed, best.penalty)
     # Platt (1999): a logistic regression of the outcome on the held-out logit
@@ -154,6 +144,7 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
             "changed": int(changed.sum()),
             "penalty": best.penalty,
             "features_of_the_block": "in_block" in best.names,
+            "features_of_single_tokens": len(best.names) > len(DENSE),
             "log_loss": round(best.loss, 5),
             "log_loss_of_a_constant": round(float(metrics.log_loss(changed, np.full(len(found), changed.mean()))), 5),
             "log_loss_of_blocks": {name: round(loss, 5) for name, loss in losses.items()},
@@ -167,12 +158,48 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One choice of features and penalty, with the logits of every example when its clip was held out."""
+    """One choice of features and penalty.
+
+    Attributes:
+        names: the features.
+        penalty: on their weights.
+        logits: of every example when its clip was held out.
+        losses: log loss of each fold.
+    """
 
     names: tuple[str, ...]
     penalty: float
     logits: Array
-    loss: float
+    losses: Array
+
+    @property
+    def loss(self) -> float:
+        """Mean over the folds."""
+        return float(self.losses.mean())
+
+
+def _trials(
+    found: Sequence[Example], changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]]
+) -> Iterator[_Trial]:
+    """Every choice, those with fewer features first."""
+    tokens = tuple(_token_features(found))
+    log_loss = _sklearn("metrics").log_loss
+    for names in (tuple(OF_TOKEN), tuple(DENSE), (*OF_TOKEN, *tokens), (*DENSE, *tokens)):
+        values = _matrix(found, names)
+        for penalty in reversed(PENALTIES):
+            logits = _held_out(values, changed, splits, penalty)
+            losses = [log_loss(changed[test], _sigmoid(logits[test]), labels=[False, True]) for _, test in splits]
+            yield _Trial(names, penalty, logits, np.array(losses))
+
+
+def _simplest(trials: Sequence[_Trial]) -> _Trial:
+    """The first trial that is within one standard error of the best, over the folds (Breiman et al. 1984)."""
+    best = min(trials, key=lambda trial: trial.loss)
+
+    def noise(trial: _Trial) -> float:
+        return float((trial.losses - best.losses).std(ddof=1) / np.sqrt(len(best.losses)))
+
+    return next(trial for trial in trials if trial.loss - best.loss <= noise(trial))
 
 
 def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int) -> list[tuple[Any, Any]]:
