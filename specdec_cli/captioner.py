@@ -156,6 +156,15 @@ class Captioner:
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
+        for clip, cut, decode_s in self.clips(path):
+            yield self._run(clip, cut, decode_s)
+
+    def clips(self, path: str | PathLike[str]) -> Iterator[tuple[Clip, Segment, float]]:
+        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+
+        Raises:
+            AudioError: the recording cannot be captioned as a whole.
+        """
         recording = load_audio(path, self.sampling_rate)
         cuts = segments(recording, self.window_s, self.config.audio.segment_s)
         whole = len(cuts) == 1
@@ -167,7 +176,7 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
             )
-            yield self._run(clip, cut, recording.decode_s / len(cuts))
+            yield clip, cut, recording.decode_s / len(cuts)
 
     def run_samples(self, samples: npt.ArrayLike, name: str = "samples") -> Run:
         """A run over mono samples [n] at `sampling_rate`, full scale 1.0, for audio that is in memory already.
@@ -195,18 +204,17 @@ class Captioner:
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         if cut.silent:
-            error = AudioContentError(
-                f"{clip.file} is silent from {cut.start_s:.1f} s to {cut.end_s:.1f} s: a caption would be invented"
-            )
-            return Run(self.setup, clip, None, None, decode_s, error)
+            return Run(self.setup, clip, None, None, decode_s, silent_piece(clip))
         started = time.perf_counter()
-        edge_inputs, cloud_inputs = self._inputs(cut.samples)
+        edge_inputs, cloud_inputs = self.inputs(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
         engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
         return Run(self.setup, clip, engine, self.pair.writer, audio_s, None)
 
-    def _inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
-        """The clip's prompt for each loaded model; features are computed once where both want the same."""
+    def inputs(
+        self, samples: npt.NDArray[np.float32], instruction: str
+    ) -> tuple[PromptInputs | None, PromptInputs | None]:
+        """The prompt of a clip for each loaded model; features are computed once where both want the same."""
         shared: dict[str, AudioFeatures] = {}
 
         def build(model: AudioLanguageModel | None) -> PromptInputs | None:
@@ -215,10 +223,16 @@ class Captioner:
             key = model.feature_key()
             if key not in shared:
                 shared[key] = model.features(samples)
-            prompt = self.config.prompt
-            return model.build_prompt(prompt.instruction, shared[key], prompt.system)
+            return model.build_prompt(instruction, shared[key], self.config.prompt.system)
 
         return build(self.pair.edge), build(self.pair.cloud)
+
+
+def silent_piece(clip: Clip) -> AudioContentError:
+    """Why a segment of a recording gets no caption."""
+    return AudioContentError(
+        f"{clip.file} is silent from {clip.start_s:.1f} s to {clip.end_s:.1f} s: a caption would be invented"
+    )
 
 
 def decoding_options(config: Config) -> DecodingOptions:
@@ -238,8 +252,23 @@ def decoding_options(config: Config) -> DecodingOptions:
     )
 
 
-def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float | None) -> Setup:
+def recorded_settings(config: Config) -> dict[str, object]:
+    """Every decoding, gate and acceptance setting in force, as transcripts record them."""
+    options = decoding_options(config)
     gate = gate_of(options)
+    return {
+        **config.decoding.model_dump(mode="json", exclude={"mode"}),
+        "gate": gate,
+        "threshold": config.gate.effective_threshold if gate == options.gate else None,
+        "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
+        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        "style": None if config.prompt.text is not None else config.prompt.style,
+        "system": config.prompt.system,
+        "segment_s": config.audio.segment_s,
+    }
+
+
+def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float | None) -> Setup:
     return Setup(
         mode=options.mode,
         language=config.prompt.language,
@@ -248,15 +277,7 @@ def _setup(config: Config, options: DecodingOptions, pair: Pair, load_s: float |
             edge=ModelInfo(**pair.edge.describe()) if pair.edge else None,
             cloud=ModelInfo(**pair.cloud.describe()) if pair.cloud else None,
         ),
-        settings={
-            **config.decoding.model_dump(mode="json", exclude={"mode"}),
-            "gate": gate,
-            "threshold": config.gate.effective_threshold if gate == options.gate else None,
-            "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
-            **config.acceptance.model_dump(mode="json", exclude={"rule"}),
-            "style": None if config.prompt.text is not None else config.prompt.style,
-            "system": config.prompt.system,
-        },
+        settings=recorded_settings(config),
         stop_strings=options.stop_strings,
         load_s=load_s,
     )

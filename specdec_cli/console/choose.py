@@ -39,10 +39,11 @@ def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = Fals
             return PlainView(console, debug=debug)
         wide = Console(stderr=True, markup=False, emoji=False, highlight=False, width=LOG_WIDTH)
         return LinesView(wide, debug=debug)
-    if no_live or debug or os.environ.get("CI") or not _can_redraw():
+    if no_live or debug or os.environ.get("CI") or not can_redraw():
         return LinesView(console, debug=debug)
     return LiveView(console, debug=debug)
 
 
-def _can_redraw() -> bool:
+def can_redraw() -> bool:
+    """Whether the terminal can move its cursor."""
     return os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown") or sys.platform == "win32"
