@@ -203,7 +203,7 @@ def _connect(ray: Any, address: str | None) -> None:
     import logging
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(

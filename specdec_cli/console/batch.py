@@ -187,7 +187,7 @@ def _place(counts: Counts) -> str:
 
 
 def _facts(counts: Counts) -> list[str]:
-    facts = [_hours(counts.audio_s)]
+    facts = [_hours(counts.audio_s)] if counts.audio_s else []
     if counts.tokens_per_s is not None:
         facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
     if counts.rounds:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from specdec_cli.batch.output import Output
 from specdec_cli.transcript import Transcript, read_transcripts
 from tests.cli.harness import Fork, Outcome, on_terminal, process
 from tests.console.screens import ESCAPE
@@ -166,12 +167,11 @@ def test_termination_keeps_whole_lines(sixty: Path, tmp_path: Path) -> None:
 
 def test_a_process_of_its_own_shares_its_output_with_nobody(sixty: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.jsonl"
-    first = Fork(arguments(sixty, output))
-    wait_for_lines(output, 1, first)
-    second = Fork(arguments(sixty, output)).wait()
-    assert first.wait().code == 3
-    assert second.code == 1
-    assert "being written by another run" in second.err
+    with Output(output, None):
+        refused = Fork(arguments(sixty, output)).wait()
+    assert refused.code == 1
+    assert "being written by another run" in refused.err
+    assert not output.exists()
 
 
 def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) -> None:
