@@ -26,8 +26,10 @@ ROW_MULTIPLE: Final = 4
 
 MKL computes a product of one to three rows, and one to three rows left over at the end of a thread's share, by other
 kernels than all others, which round differently. In multiples of four a row's result is the same whatever stands
-above and below it; measured for 1 to 400 rows, 1 to 4 threads and the sizes of tests and mini pair.
+above and below it; measured for 1 to 400 rows, 1 and 2 threads and the sizes of tests and mini pair.
 """
+
+_TABLE_STEP = 1024  # positions by which the rotary tables grow
 
 
 class PackedDecoder:
@@ -51,7 +53,7 @@ class PackedDecoder:
         config = module.config
         self._query_heads = int(config.num_attention_heads)
         self._key_heads = int(config.num_key_value_heads)
-        self._cos = self._sin = torch.empty(0)
+        self._tables = (torch.empty(0), torch.empty(0))  # cosine, signed sine: [positions, 1, head_dim] each
 
     def __call__(self, embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
         """[tokens, hidden] -> the same behind the last norm, extending the cache of every span."""
@@ -103,21 +105,30 @@ class PackedDecoder:
 
     def _rotary(self, spans: Sequence[Span], hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and signed sine at the position of each row: two of [rows, 1, head_dim]."""
+        cos, sin = self._tables
+        if (cos.dtype, cos.device) != (hidden.dtype, hidden.device):
+            cos = sin = hidden.new_empty(0)
         longest = max(span.start + span.length for span in spans)
-        if longest > len(self._cos) or (self._cos.dtype, self._cos.device) != (hidden.dtype, hidden.device):
-            self._extend(max(longest, 2 * len(self._cos)), hidden)
+        while len(cos) < longest:
+            cos, sin = self._longer(cos, sin, hidden)
+        self._tables = (cos, sin)
         positions = [position for span in spans for position in range(span.start, span.start + span.length)]
         positions += [0] * (len(hidden) - len(positions))
         index = torch.tensor(positions, device=hidden.device)
-        return self._cos[index], self._sin[index]
+        return cos[index], sin[index]
 
-    def _extend(self, length: int, hidden: torch.Tensor) -> None:
-        """Tables for the positions before `length`. All three rotary axes are equal: there is audio and text only."""
-        positions = torch.arange(length, device=hidden.device).expand(3, 1, length)
-        cos, sin = (table[0] for table in self._module.rotary_emb(hidden, positions))
-        half = sin.shape[-1] // 2
-        self._cos = cos[:, None]
-        self._sin = torch.cat((-sin[:, :half], sin[:, half:]), dim=-1)[:, None]
+    def _longer(self, cos: torch.Tensor, sin: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The tables with the next positions. All three rotary axes are equal: there is audio and text only.
+
+        Always the same number of positions at a time: a cosine may differ in its last bit with the place of its
+        angle in the tensor, and a position's must not depend on which clips came before.
+        """
+        known = len(cos)
+        positions = torch.arange(known, known + _TABLE_STEP, device=like.device).expand(3, 1, _TABLE_STEP)
+        more_cos, more_sin = (table[0, :, None] for table in self._module.rotary_emb(like, positions))
+        half = more_sin.shape[-1] // 2
+        more_sin = torch.cat((-more_sin[..., :half], more_sin[..., half:]), dim=-1)
+        return (torch.cat((cos, more_cos)), torch.cat((sin, more_sin))) if known else (more_cos, more_sin)
 
 
 @dataclass(frozen=True, slots=True)
