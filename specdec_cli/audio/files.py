@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 
-from specdec_cli.errors import AudioDecodeError, AudioNotFoundError
+from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 
 _HASH_BLOCK = 1 << 20
 
@@ -70,6 +70,15 @@ def sha256(file: FileIO) -> str:
     while block := file.read(_HASH_BLOCK):
         digest.update(block)
     return digest.hexdigest()
+
+
+def content_of(path: str) -> str | None:
+    """Hex digest of a recording's bytes; None if it cannot be read."""
+    try:
+        with opened(path) as (file, _):
+            return sha256(file)
+    except (AudioError, OSError):
+        return None
 
 
 def _require_regular(path: str, mode: int) -> None:

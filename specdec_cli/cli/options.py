@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -170,6 +172,70 @@ LexiconFile = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Tracebacks and log messages.")]
+
+SHARED: Final[Mapping[str, tuple[str, Any]]] = {
+    "language": ("prompt.language", Language),
+    "style": ("prompt.style", Style),
+    "prompt": ("prompt.text", Prompt),
+    "segment": ("audio.segment_s", Segment),
+    "mode": ("decoding.mode", Mode),
+    "k": ("decoding.k", K),
+    "gate": ("gate.name", Gate),
+    "threshold": ("gate.threshold", Threshold),
+    "stop_drafting": ("gate.stop_drafting", StopDrafting),
+    "accept": ("acceptance.rule", Accept),
+    "max_new_tokens": ("decoding.max_new_tokens", MaxNewTokens),
+    "min_new_tokens": ("decoding.min_new_tokens", MinNewTokens),
+    "sentences": ("decoding.sentences", Sentences),
+    "stop": ("decoding.stop_strings", Stop),
+    "temperature": ("decoding.temperature", Temperature),
+    "top_p": ("decoding.top_p", TopP),
+    "top_k": ("decoding.top_k", TopK),
+    "seed": ("decoding.seed", Seed),
+    "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
+    "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
+}
+"""Parameter of a captioning command -> the setting it sets, and how it is declared."""
+
+
+def configured(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command --config, --set, --debug and the flag of every setting in `SHARED`.
+
+    The command itself takes `resolved` (the configuration in force) and `debug` in their place; they stand in the
+    help where `resolved` stands in its signature.
+    """
+
+    @functools.wraps(command)
+    def run(config: str | None, settings: list[str] | None, debug: bool, **given: Any) -> None:
+        flags = {setting: given.pop(name) for name, (setting, _) in SHARED.items()}
+        resolved = resolve(config, flags, settings or [])
+        if debug:
+            _log_everything()
+        command(resolved=resolved, debug=debug, **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    declared: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in own.items():
+        if name == "resolved":
+            declared["config"] = (Config, None)
+            declared |= {shared: (annotation, None) for shared, (_, annotation) in SHARED.items()}
+            declared["settings"] = (Settings, None)
+        elif name != "debug":
+            declared[name] = (parameter.annotation, parameter.default)
+    declared["debug"] = (Debug, False)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(n, keyword, default=d, annotation=a) for n, (a, d) in declared.items()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {name: annotation for name, (annotation, _) in declared.items()}
+    del run.__wrapped__  # typer would look through it
+    return run
+
+
+def _log_everything() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("specdec_cli").setLevel(logging.DEBUG)
 
 
 def resolve(
