@@ -6,6 +6,7 @@ Every node needs specdec installed, and the recordings under the same paths. Onl
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ CHUNK: Final = 32
 
 _ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
 _STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
+_KNOCK_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
 
 
@@ -203,13 +205,21 @@ def _connect(ray: Any, address: str | None) -> None:
     import logging
 
     try:
+        _knock(address or os.environ.get("RAY_ADDRESS"))
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(
             f"No Ray cluster answers at {address or os.environ.get('RAY_ADDRESS') or 'this machine'}: {detail[:300]}",
             hint="Start one with: ray start --head; or leave --ray-address out to use this machine.",
         ) from error
+
+
+def _knock(address: str | None) -> None:
+    """Raises OSError where nobody listens: Ray itself would go on trying for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
 
 
 def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
