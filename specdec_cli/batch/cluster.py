@@ -23,6 +23,7 @@ from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, Unexp
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
     from specdec_cli.config import Config
+    from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Setup
 
 CHUNK: Final = 32
@@ -37,12 +38,16 @@ _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing
 class Worker:
     """What runs in an actor: a loaded pair and the threads that read ahead for it."""
 
-    def __init__(self, config: Config, folder: str, batch_size: int | None, workers: int) -> None:
+    def __init__(
+        self, config: Config, lexicon: Lexicon | None, folder: str, batch_size: int | None, workers: int
+    ) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(config)
+        if lexicon is not None:
+            captioner = captioner.labelled(lexicon)
         self._setup = captioner.setup
         self._backend = LocalBackend(captioner, batch_size=batch_size, workers=workers)
         self._stopped = False
@@ -87,6 +92,7 @@ class RayBackend:
 
     Args:
         config: the settings.
+        lexicon: reads the classes that captions say; None: not asked for.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         batch_size, workers: of each actor, see `LocalBackend`.
         loading: told what is being loaded.
@@ -96,11 +102,18 @@ class RayBackend:
     """
 
     def __init__(
-        self, config: Config, address: str | None, *, batch_size: int | None, workers: int, loading: Loading
+        self,
+        config: Config,
+        lexicon: Lexicon | None,
+        address: str | None,
+        *,
+        batch_size: int | None,
+        workers: int,
+        loading: Loading,
     ) -> None:
         self._config = config
         self._address = address
-        self._arguments = (config, os.getcwd(), batch_size, workers)
+        self._arguments = (config, lexicon, os.getcwd(), batch_size, workers)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
         self._loading = loading
         self._ray = _import_ray()

@@ -32,6 +32,7 @@ class Identity:
         settings: as its transcripts will record them.
         names: role -> model as configured, or None for one that the mode does not use.
         asked: see `Asked`.
+        labels: whether its transcripts say which classes their captions name.
     """
 
     output: Path
@@ -39,17 +40,20 @@ class Identity:
     settings: Mapping[str, object]
     names: Mapping[str, str | None]
     asked: Asked
+    labels: bool = False
 
     def __post_init__(self) -> None:
         self._dtypes: dict[tuple[str, str], int] = {}
 
     @classmethod
-    def of(cls, output: Path, config: Config, settings: Mapping[str, object], asked: Asked) -> Identity:
+    def of(
+        cls, output: Path, config: Config, settings: Mapping[str, object], asked: Asked, *, labels: bool
+    ) -> Identity:
         """The identity of a run with `config`, whose transcripts record `settings`."""
         mode = config.decoding.mode
         edge = None if mode == "cloud" else config.edge.model
         cloud = config.cloud.model if config.cloud is not None and mode != "edge" else None
-        return cls(output, mode, settings, {"edge": edge, "cloud": cloud}, asked)
+        return cls(output, mode, settings, {"edge": edge, "cloud": cloud}, asked, labels)
 
     def check(self, line: Line) -> None:
         """Refuses a line that this run would have made with other settings.
@@ -84,6 +88,8 @@ class Identity:
         for name in dict.fromkeys([*self.settings, *theirs]):
             if name != "style":  # the prompt says it
                 yield from _changed(name, _plain(theirs.get(name)), _plain(self.settings.get(name)))
+        if line.good:  # nobody names classes of what has no caption
+            yield from _changed("labels", line.values.get("labels") is not None, self.labels)
         if (asked := self.asked(line)) is not None:
             yield from _changed("language", values.get("language"), asked[0])
             yield from _changed("prompt", values.get("prompt"), asked[1])

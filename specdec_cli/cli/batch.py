@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options, startup
-from specdec_cli.config import ResolvedConfig
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from specdec_cli.batch.runner import Stop
     from specdec_cli.config import Config
     from specdec_cli.console import BatchView
+    from specdec_cli.lexicon import Lexicon
 
 _INPUT, _OUTPUT, _WORK = "Input", "Output", "Work"
 SOME_FAILED: Final = 3
@@ -34,9 +34,9 @@ INTERRUPTED: Final = 130
 _LONGEST_COMMAND: Final = 300
 
 
-@options.configured
+@options.configured()
 def batch(
-    resolved: ResolvedConfig,
+    given: options.Given,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="JSONL", help="Transcripts, one a line.", rich_help_panel=_OUTPUT)
     ],
@@ -46,6 +46,8 @@ def batch(
             metavar="PATH", help="Recordings, folders, patterns; - for a list on stdin.", show_default=False
         ),
     ] = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Search folders at every depth.", rich_help_panel=_INPUT)
     ] = False,
@@ -131,15 +133,17 @@ def batch(
     """
     from specdec_cli.console import choose_batch_view
 
+    config = given.resolve().config
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = _inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     _refuse(paths or [], output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     if inputs is not None:
         _require_one(inputs, recursive=recursive)
+    words = startup.lexicon_for(labels, lexicon)
     view = choose_batch_view(quiet=quiet, debug=debug)
     place = _Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
-    job = _Job(resolved.config, inputs, output, view, resume=resume, retry_failed=retry_failed)
+    job = _Job(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
     try:
         counts, interrupted = job.run(place, limit, fail_fast=fail_fast)
         job.export(csv, txt_dir)
@@ -179,6 +183,7 @@ class _Job:
     def __init__(
         self,
         config: Config,
+        lexicon: Lexicon | None,
         inputs: Inputs | None,
         output: Path,
         view: BatchView,
@@ -187,6 +192,7 @@ class _Job:
         retry_failed: bool,
     ) -> None:
         self._config = config
+        self._lexicon = lexicon
         self._inputs = inputs
         self._path = output
         self._view = view
@@ -226,7 +232,8 @@ class _Job:
         from specdec_cli.batch.identity import Identity
         from specdec_cli.captioner import recorded_settings
 
-        return Identity.of(self._path, self._config, recorded_settings(self._config), self._asked())
+        settings, labels = recorded_settings(self._config), self._lexicon is not None
+        return Identity.of(self._path, self._config, settings, self._asked(), labels=labels)
 
     def _asked(self) -> Asked:
         from specdec_cli.batch.manifest import Manifest
@@ -245,8 +252,14 @@ class _Job:
         if place.ray:
             from specdec_cli.batch.cluster import RayBackend
 
-            size, workers, loading = place.batch_size, place.workers, self._view.loading
-            with RayBackend(self._config, place.address, batch_size=size, workers=workers, loading=loading) as cluster:
+            with RayBackend(
+                self._config,
+                self._lexicon,
+                place.address,
+                batch_size=place.batch_size,
+                workers=place.workers,
+                loading=self._view.loading,
+            ) as cluster:
                 identity.check_models(cluster.setup.models)
                 yield cluster
             return
@@ -255,6 +268,8 @@ class _Job:
             from specdec_cli.captioner import Captioner
 
             captioner = Captioner.load(self._config, loading=self._view.loading)
+        if self._lexicon is not None:
+            captioner = captioner.labelled(self._lexicon)
         identity.check_models(captioner.setup.models)
         yield LocalBackend(captioner, batch_size=place.batch_size, workers=place.workers)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli import options, startup
-from specdec_cli.config import ResolvedConfig
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 _OUTPUT = "Output"
 
 
-@options.configured
+@options.configured()
 def caption(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Recordings: any audio or video file.")],
-    resolved: ResolvedConfig,
+    given: options.Given,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
     output: Annotated[
@@ -47,12 +46,13 @@ def caption(
 
     On a terminal a live view shows each round; in a pipe, stdout carries the captions alone.
     """
+    config = given.resolve().config
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        failed = _caption_all(files, resolved.config, words, view, output, svg, json=json)
+        failed = _caption_all(files, config, words, view, output, svg, json=json)
     finally:
         view.close()
     if failed:

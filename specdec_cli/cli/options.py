@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -195,40 +196,76 @@ SHARED: Final[Mapping[str, tuple[str, Any]]] = {
     "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
     "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
 }
-"""Parameter of a captioning command -> the setting it sets, and how it is declared."""
+"""Parameter of a command -> the setting it sets, and how it is declared."""
 
 
-def configured(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command --config, --set, --debug and the flag of every setting in `SHARED`.
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command line says of the configuration.
 
-    The command itself takes `resolved` (the configuration in force) and `debug` in their place; they stand in the
-    help where `resolved` stands in its signature.
+    Attributes:
+        source: --config.
+        flags: setting -> value of its flag, None if the flag was not given.
+        settings: --set arguments.
     """
 
-    @functools.wraps(command)
-    def run(config: str | None, settings: list[str] | None, debug: bool, **given: Any) -> None:
-        flags = {setting: given.pop(name) for name, (setting, _) in SHARED.items()}
-        resolved = resolve(config, flags, settings or [])
-        if debug:
-            _log_everything()
-        command(resolved=resolved, debug=debug, **given)
+    source: str | None
+    flags: Mapping[str, object]
+    settings: Sequence[str]
 
-    own = inspect.signature(command, eval_str=True).parameters
+    def resolve(
+        self, fixed: Mapping[str, object] | None = None, *, spelled: Mapping[str, str] = FLAG_NAMES
+    ) -> ResolvedConfig:
+        """The configuration in force; see `resolve`.
+
+        Args:
+            fixed: settings that the command itself decides.
+            spelled: setting -> the command's flag for it, for messages.
+        """
+        return resolve(self.source, {**self.flags, **(fixed or {})}, self.settings, spelled=spelled)
+
+
+def configured(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command --config, --set, --debug and the flags of settings in `SHARED`.
+
+    The command itself takes `given` and `debug` in their place; they stand in the help where `given` stands in its
+    signature.
+
+    Args:
+        names: which of `SHARED`; none for all of them.
+    """
+    shared = {name: SHARED[name] for name in SHARED if name in names or not names}
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(config: str | None, settings: list[str] | None, debug: bool, **own: Any) -> None:
+            flags = {setting: own.pop(name) for name, (setting, _) in shared.items()}
+            if debug:
+                _log_everything()
+            command(given=Given(config, flags, settings or []), debug=debug, **own)
+
+        declared = _declared(command, {name: annotation for name, (_, annotation) in shared.items()})
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(n, keyword, default=d, annotation=a) for n, (a, d) in declared.items()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {name: annotation for name, (annotation, _) in declared.items()}
+        del run.__wrapped__  # typer would look through it
+        return run
+
+    return declare
+
+
+def _declared(command: Callable[..., None], shared: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Parameter -> (annotation, default) of a configured command, in the order of its help."""
     declared: dict[str, tuple[Any, Any]] = {}
-    for name, parameter in own.items():
-        if name == "resolved":
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if name == "given":
             declared["config"] = (Config, None)
-            declared |= {shared: (annotation, None) for shared, (_, annotation) in SHARED.items()}
+            declared |= {flag: (annotation, None) for flag, annotation in shared.items()}
             declared["settings"] = (Settings, None)
         elif name != "debug":
             declared[name] = (parameter.annotation, parameter.default)
-    declared["debug"] = (Debug, False)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(n, keyword, default=d, annotation=a) for n, (a, d) in declared.items()]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {name: annotation for name, (annotation, _) in declared.items()}
-    del run.__wrapped__  # typer would look through it
-    return run
+    return declared | {"debug": (Debug, False)}
 
 
 def _log_everything() -> None:

@@ -88,6 +88,41 @@ def test_captions_are_those_of_the_single_command(
     assert "failed" not in outcome.err
 
 
+UNTIMED = {"timing": True, "resources": True, "rounds": {"__all__": {"draft_ms", "verify_ms"}}}
+"""What a transcript holds of the clock and of the process."""
+
+
+@pytest.mark.parametrize("gate", ["entropy", "random", "package:mini/gate.json"])
+def test_transcripts_are_those_of_the_single_command(
+    batch: Callable[..., Outcome], specdec: Specdec, clips: Path, output: Path, tmp_path: Path, gate: str
+) -> None:
+    """Rounds with their evidence and pieces, totals and labels too."""
+    flags = ("--gate", gate, "--labels", *(() if gate == "random" else ("--stop-drafting",)))
+    assert batch(clips, "-r", *flags).code == 0
+    single = tmp_path / "single.jsonl"
+    files = [clips / name for name in by_name(output, clips)]
+    assert specdec("caption", *files, *flags, "--output", single).code == 0
+    together, alone = by_name(output, clips), by_name(single, clips)
+    assert len(together) == 5
+    assert any(round_.escalated for line in alone.values() for round_ in line.rounds)
+    for name, line in together.items():
+        assert line.labels
+        assert line.model_dump(exclude=UNTIMED) == alone[name].model_dump(exclude=UNTIMED), name
+
+
+def test_labels_are_all_there_or_not_at_all(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_file(clips / "ann" / "1.wav")
+    assert batch(clips / "ann", *QUICK, "--labels").code == 3
+    assert [line.labels is None for line in read_transcripts(output) if line.caption] == [False]
+    assert "1 done before" in batch(clips / "ann", *QUICK, "--labels").err  # a line without a caption has none
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    outcome = batch(clips, "-r", *QUICK)
+    assert outcome.code == 2
+    assert "labels was true and is false" in outcome.err
+
+
 def test_the_same_command_again_does_nothing(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
     batch(clips, "-r", *QUICK)
     before = output.read_bytes()
