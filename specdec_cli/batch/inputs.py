@@ -7,16 +7,10 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
+from specdec_cli.audio.files import is_wanted
 from specdec_cli.batch.items import Item, Key
-
-SUFFIXES: Final = frozenset(
-    {".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".au", ".avi", ".bwf", ".caf", ".flac", ".m4a", ".m4b"}
-    | {".mka", ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpga", ".oga", ".ogg", ".opus", ".rf64", ".snd", ".sph"}
-    | {".w64", ".wav", ".wave", ".webm", ".wma"}
-)
-"""Endings of what a folder is searched for; a file that is named, or matched by a pattern, may have any."""
 
 
 class Inputs(Protocol):
@@ -91,7 +85,7 @@ class Paths:
     def _wanted(self, name: str) -> bool:
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern)
-        return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+        return is_wanted(name)
 
     def _match(self, pattern: str) -> Iterator[str]:
         empty = True
