@@ -41,12 +41,15 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
         "early_cloud_prefill": rng.random() < 0.2,
-        "stop_strings": rng.choice(((), (), ("e",), ("Q", "zz"))),
+        "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
         "sentences": rng.choice((None, None, 1)),
     }
     if rng.random() < 0.2:
         drawn["gate"] = rng.choice(("always", "never"))
         drawn["threshold"] = None
+    if rng.random() < 0.25:  # inclined to loop
+        drawn |= {"loop_period": 8, "loop_repeats": 2, "repetition_penalty": 0.6, "no_repeat_ngram": 0}
+        drawn |= {"max_new_tokens": 18, "stop_strings": (), "sentences": None}
     return drawn
 
 
