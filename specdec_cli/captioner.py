@@ -166,6 +166,15 @@ class Captioner:
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
+        for clip, cut, decode_s in self.clips(path):
+            yield self._run(clip, cut, decode_s)
+
+    def clips(self, path: str | PathLike[str]) -> Iterator[tuple[Clip, Segment, float]]:
+        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+
+        Raises:
+            AudioError: the recording cannot be captioned as a whole.
+        """
         recording = load_audio(path, self.sampling_rate)
         cuts = segments(recording, self.window_s, self.config.audio.segment_s)
         whole = len(cuts) == 1
@@ -177,7 +186,7 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
             )
-            yield self._run(clip, cut, recording.decode_s / len(cuts))
+            yield clip, cut, recording.decode_s / len(cuts)
 
     def run_samples(self, samples: npt.ArrayLike, name: str = "samples") -> Run:
         """A run over mono samples [n] at `sampling_rate`, full scale 1.0, for audio that is in memory already.
@@ -205,18 +214,17 @@ class Captioner:
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         if cut.silent:
-            error = AudioContentError(
-                f"{clip.file} is silent from {cut.start_s:.1f} s to {cut.end_s:.1f} s: a caption would be invented"
-            )
-            return Run(self.setup, clip, None, None, decode_s, error)
+            return Run(self.setup, clip, None, None, decode_s, silent_piece(clip))
         started = time.perf_counter()
-        edge_inputs, cloud_inputs = self.inputs(cut.samples)
+        edge_inputs, cloud_inputs = self.inputs(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
         engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
         return Run(self.setup, clip, engine, self.pair.writer, audio_s, None)
 
-    def inputs(self, samples: npt.NDArray[np.float32]) -> tuple[PromptInputs | None, PromptInputs | None]:
-        """The clip's prompt for each loaded model; features are computed once where both want the same."""
+    def inputs(
+        self, samples: npt.NDArray[np.float32], instruction: str
+    ) -> tuple[PromptInputs | None, PromptInputs | None]:
+        """The prompt of a clip for each loaded model; features are computed once where both want the same."""
         shared: dict[str, AudioFeatures] = {}
 
         def build(model: AudioLanguageModel | None) -> PromptInputs | None:
@@ -225,10 +233,16 @@ class Captioner:
             key = model.feature_key()
             if key not in shared:
                 shared[key] = model.features(samples)
-            prompt = self.config.prompt
-            return model.build_prompt(prompt.instruction, shared[key], prompt.system)
+            return model.build_prompt(instruction, shared[key], self.config.prompt.system)
 
         return build(self.pair.edge), build(self.pair.cloud)
+
+
+def silent_piece(clip: Clip) -> AudioContentError:
+    """Why a segment of a recording gets no caption."""
+    return AudioContentError(
+        f"{clip.file} is silent from {clip.start_s:.1f} s to {clip.end_s:.1f} s: a caption would be invented"
+    )
 
 
 def decoding_options(config: Config) -> DecodingOptions:

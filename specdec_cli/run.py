@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from specdec_cli.decoding.engine import Engine
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import EventText, Finished, Mode, Round, Started, Update
+from specdec_cli.types import Event, EventText, Finished, Mode, Round, Started, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +92,30 @@ class Setup:
         )
 
 
+class Decoding(Protocol):
+    """Where the events of a clip come from: an engine, or a record of what it did among other clips."""
+
+    def run(self) -> Iterator[Event]:
+        """The events, in order."""
+
+
 class Run:
     """Iterate it for the updates of one clip, or `finish()` it for the transcript alone.
 
-    Created by `Captioner.runs`. `error` is set where there is nothing to caption, as in a silent segment.
+    Created by `Captioner.runs`. `error` is set where there is nothing to caption, as in a silent segment. `alone`
+    says that the process did nothing else meanwhile; if it did, the clip's CPU share is unknown.
     """
 
     def __init__(
         self,
         setup: Setup,
         clip: Clip,
-        engine: Engine | None,
+        engine: Decoding | None,
         writer: AudioLanguageModel | None,
         audio_s: float,
         error: SpecdecError | None,
+        *,
+        alone: bool = True,
     ) -> None:
         self.clip = clip
         self.error = error
@@ -113,6 +123,7 @@ class Run:
         self._engine = engine
         self._writer = writer
         self._audio_s = audio_s
+        self._alone = alone
         self._rounds: list[Round] = []
         self._records: list[RoundRecord] = []
         self._transcript: Transcript | None = None
@@ -137,7 +148,7 @@ class Run:
             if isinstance(event, Finished):
                 caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                 pieces = EventText(caption=caption, labels=self._setup.labels(caption))
-                self._transcript = self._build(event, pieces, usage.resources())
+                self._transcript = self._build(event, pieces, usage.resources(alone=self._alone))
             yield Update(event, pieces)
 
     def finish(self) -> Transcript:
@@ -180,12 +191,12 @@ class _Usage:
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
-    def resources(self) -> Resources:
-        """What was used since; memory is the process's peak."""
+    def resources(self, *, alone: bool) -> Resources:
+        """What was used since; memory is the process's peak, and CPU time the clip's only if it was `alone`."""
         wall = time.perf_counter() - self._wall
         cpu = time.process_time() - self._cpu
         return Resources(
-            cpu_percent=round(100 * cpu / wall, 1) if wall > 0 else None,
+            cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
             peak_rss_mb=_peak_rss_mb(),
             gpu_mb=_gpu_mb(),
         )

@@ -1,7 +1,7 @@
 """The commands and how they end.
 
 Exit codes: 0 all done; 1 a recording or a model failed; 2 the command line or the configuration is wrong;
-3 some recordings of a comparison failed; 130 interrupted; 141 nobody reads stdout any more; 143 terminated.
+3 some recordings of a batch or a comparison failed; 130 interrupted; 141 nobody reads stdout any more; 143 terminated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli import __version__
-from specdec_cli.cli import caption, compare, config, doctor, tune
+from specdec_cli.cli import batch, caption, compare, config, doctor, tune
 from specdec_cli.errors import ConfigError, SpecdecError, UnexpectedError
 
 _STDOUT, _STDERR = 1, 2
@@ -33,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("caption")(caption.caption)
+app.command("batch")(batch.batch)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
 app.command("doctor")(doctor.doctor)

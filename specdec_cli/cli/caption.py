@@ -17,32 +17,12 @@ if TYPE_CHECKING:
 _OUTPUT = "Output"
 
 
+@options.configured()
 def caption(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Recordings: any audio or video file.")],
-    config: options.Config = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    segment: options.Segment = None,
-    mode: options.Mode = None,
-    k: options.K = None,
-    gate: options.Gate = None,
-    threshold: options.Threshold = None,
-    stop_drafting: options.StopDrafting = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    min_new_tokens: options.MinNewTokens = None,
-    sentences: options.Sentences = None,
-    stop: options.Stop = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    top_k: options.TopK = None,
-    seed: options.Seed = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    no_repeat_ngram: options.NoRepeatNgram = None,
+    given: options.Given,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
-    settings: options.Settings = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="JSONL", help="Append transcripts here.", rich_help_panel=_OUTPUT),
@@ -60,49 +40,19 @@ def caption(
     no_live: Annotated[
         bool, typer.Option("--no-live", help="Rounds as plain lines, nothing redrawn.", rich_help_panel=_OUTPUT)
     ] = False,
-    debug: options.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Caption recordings, one after the other.
 
     On a terminal a live view shows each round; in a pipe, stdout carries the captions alone.
     """
-    resolved = options.resolve(
-        config,
-        {
-            "prompt.language": language,
-            "prompt.style": style,
-            "prompt.text": prompt,
-            "audio.segment_s": segment,
-            "decoding.mode": mode,
-            "decoding.k": k,
-            "gate.name": gate,
-            "gate.threshold": threshold,
-            "gate.stop_drafting": stop_drafting,
-            "acceptance.rule": accept,
-            "decoding.max_new_tokens": max_new_tokens,
-            "decoding.min_new_tokens": min_new_tokens,
-            "decoding.sentences": sentences,
-            "decoding.stop_strings": stop,
-            "decoding.temperature": temperature,
-            "decoding.top_p": top_p,
-            "decoding.top_k": top_k,
-            "decoding.seed": seed,
-            "decoding.repetition_penalty": repetition_penalty,
-            "decoding.no_repeat_ngram": no_repeat_ngram,
-        },
-        settings or [],
-    )
-    if debug:
-        import logging
-
-        logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
-        logging.getLogger("specdec_cli").setLevel(logging.DEBUG)
+    config = given.resolve().config
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        failed = _caption_all(files, resolved.config, words, view, output, svg, json=json)
+        failed = _caption_all(files, config, words, view, output, svg, json=json)
     finally:
         view.close()
     if failed:

@@ -15,6 +15,7 @@ _JUDGED = "What captions are judged by"
 _OUTPUT = "Output"
 
 
+@options.configured(*(name for name in options.SHARED if name not in ("mode", "seed")))
 def compare(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
@@ -33,26 +34,8 @@ def compare(
         int,
         typer.Option("--repeat", metavar="N", min=1, help="Time everything N times over.", rich_help_panel=_WHAT),
     ] = 1,
-    config: options.Config = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    segment: options.Segment = None,
-    k: options.K = None,
-    gate: options.Gate = None,
-    threshold: options.Threshold = None,
-    stop_drafting: options.StopDrafting = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    min_new_tokens: options.MinNewTokens = None,
-    sentences: options.Sentences = None,
-    stop: options.Stop = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    top_k: options.TopK = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    no_repeat_ngram: options.NoRepeatNgram = None,
-    settings: options.Settings = None,
+    *,
+    given: options.Given,
     references: Annotated[
         Path | None,
         typer.Option(
@@ -136,7 +119,7 @@ def compare(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
     ] = False,
-    debug: options.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
@@ -146,31 +129,8 @@ def compare(
     from specdec_cli.compare.plan import parse_modes, richest
 
     wanted = parse_modes(modes)
-    resolved = options.resolve(
-        config,
-        {
-            "prompt.language": language,
-            "prompt.style": style,
-            "prompt.text": prompt,
-            "audio.segment_s": segment,
-            "decoding.mode": richest(wanted),
-            "decoding.k": k,
-            "gate.name": gate,
-            "gate.threshold": threshold,
-            "gate.stop_drafting": stop_drafting,
-            "acceptance.rule": accept,
-            "decoding.max_new_tokens": max_new_tokens,
-            "decoding.min_new_tokens": min_new_tokens,
-            "decoding.sentences": sentences,
-            "decoding.stop_strings": stop,
-            "decoding.temperature": temperature,
-            "decoding.top_p": top_p,
-            "decoding.top_k": top_k,
-            "decoding.repetition_penalty": repetition_penalty,
-            "decoding.no_repeat_ngram": no_repeat_ngram,
-        },
-        settings or [],
-        spelled={**options.FLAG_NAMES, "decoding.mode": "--modes"},
+    resolved = given.resolve(
+        {"decoding.mode": richest(wanted)}, spelled={**options.FLAG_NAMES, "decoding.mode": "--modes"}
     )
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -170,6 +173,106 @@ LexiconFile = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Tracebacks and log messages.")]
+
+SHARED: Final[Mapping[str, tuple[str, Any]]] = {
+    "language": ("prompt.language", Language),
+    "style": ("prompt.style", Style),
+    "prompt": ("prompt.text", Prompt),
+    "segment": ("audio.segment_s", Segment),
+    "mode": ("decoding.mode", Mode),
+    "k": ("decoding.k", K),
+    "gate": ("gate.name", Gate),
+    "threshold": ("gate.threshold", Threshold),
+    "stop_drafting": ("gate.stop_drafting", StopDrafting),
+    "accept": ("acceptance.rule", Accept),
+    "max_new_tokens": ("decoding.max_new_tokens", MaxNewTokens),
+    "min_new_tokens": ("decoding.min_new_tokens", MinNewTokens),
+    "sentences": ("decoding.sentences", Sentences),
+    "stop": ("decoding.stop_strings", Stop),
+    "temperature": ("decoding.temperature", Temperature),
+    "top_p": ("decoding.top_p", TopP),
+    "top_k": ("decoding.top_k", TopK),
+    "seed": ("decoding.seed", Seed),
+    "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
+    "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
+}
+"""Parameter of a command -> the setting it sets, and how it is declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command line says of the configuration.
+
+    Attributes:
+        source: --config.
+        flags: setting -> value of its flag, None if the flag was not given.
+        settings: --set arguments.
+    """
+
+    source: str | None
+    flags: Mapping[str, object]
+    settings: Sequence[str]
+
+    def resolve(
+        self, fixed: Mapping[str, object] | None = None, *, spelled: Mapping[str, str] = FLAG_NAMES
+    ) -> ResolvedConfig:
+        """The configuration in force; see `resolve`.
+
+        Args:
+            fixed: settings that the command itself decides.
+            spelled: setting -> the command's flag for it, for messages.
+        """
+        return resolve(self.source, {**self.flags, **(fixed or {})}, self.settings, spelled=spelled)
+
+
+def configured(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command --config, --set, --debug and the flags of settings in `SHARED`.
+
+    The command itself takes `given` and `debug` in their place; they stand in the help where `given` stands in its
+    signature.
+
+    Args:
+        names: which of `SHARED`; none for all of them.
+    """
+    shared = {name: SHARED[name] for name in SHARED if name in names or not names}
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(config: str | None, settings: list[str] | None, debug: bool, **own: Any) -> None:
+            flags = {setting: own.pop(name) for name, (setting, _) in shared.items()}
+            if debug:
+                _log_everything()
+            command(given=Given(config, flags, settings or []), debug=debug, **own)
+
+        declared = _declared(command, {name: annotation for name, (_, annotation) in shared.items()})
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(n, keyword, default=d, annotation=a) for n, (a, d) in declared.items()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {name: annotation for name, (annotation, _) in declared.items()}
+        del run.__wrapped__  # typer would look through it
+        return run
+
+    return declare
+
+
+def _declared(command: Callable[..., None], shared: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Parameter -> (annotation, default) of a configured command, in the order of its help."""
+    declared: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if name == "given":
+            declared["config"] = (Config, None)
+            declared |= {flag: (annotation, None) for flag, annotation in shared.items()}
+            declared["settings"] = (Settings, None)
+        elif name != "debug":
+            declared[name] = (parameter.annotation, parameter.default)
+    return declared | {"debug": (Debug, False)}
+
+
+def _log_everything() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("specdec_cli").setLevel(logging.DEBUG)
 
 
 def resolve(

@@ -97,6 +97,19 @@ def refuse_target(flag: str, target: Path, suffix: str, recordings: Sequence[str
         raise ConfigError(f"The folder of {flag} {target} does not exist.", hint=f"Create it: mkdir -p {target.parent}")
 
 
+def refuse_table(csv: Path, output: Path, recordings: Sequence[str]) -> None:
+    """Refuses a --csv that could not be written, or that would take the place of something else.
+
+    Raises:
+        ConfigError: it is the output or one of the recordings, a folder, or in a folder that does not exist.
+    """
+    _refuse_recording("--csv", csv, recordings)
+    if csv == output or _same_file(csv, output):
+        raise ConfigError(f"--csv and --output are both {csv}.", hint="Name two files.")
+    if csv.is_dir() or not csv.parent.is_dir():
+        raise ConfigError(f"--csv {csv} cannot be a file there.", hint="Name a file in a folder that exists.")
+
+
 def draw(updates: Sequence[Update], svg: Path) -> None:
     """Draws the finished view of a run.
 

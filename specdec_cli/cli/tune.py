@@ -14,6 +14,7 @@ _JUDGED = "What captions are judged by"
 _OUTPUT = "Output"
 
 
+@options.configured("language", "style", "prompt", "accept", "max_new_tokens")
 def tune(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
@@ -53,13 +54,8 @@ def tune(
             "--seed", metavar="S", min=0, help="Of the split, the random gate, the bootstrap.", rich_help_panel=_WHAT
         ),
     ] = 0,
-    config: options.Config = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    settings: options.Settings = None,
+    *,
+    given: options.Given,
     references: Annotated[
         Path | None,
         typer.Option(
@@ -122,7 +118,7 @@ def tune(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
     ] = False,
-    debug: options.Debug = False,
+    debug: bool = False,
 ) -> None:
     """Find the gate that buys most of the cloud's quality for the fewest questions, on recordings of your own.
 
@@ -133,20 +129,9 @@ def tune(
     from specdec_cli.cli.tuning import Request, Tuning, parse_gates, parse_ks
 
     gates, sizes = parse_gates(gate), parse_ks(ks)
-    resolved = options.resolve(
-        config,
-        {
-            "decoding.mode": "hybrid",
-            "prompt.language": language,
-            "prompt.style": style,
-            "prompt.text": prompt,
-            "acceptance.rule": accept,
-            "decoding.max_new_tokens": max_new_tokens,
-        },
-        settings or [],
-    )
+    config = given.resolve({"decoding.mode": "hybrid"}).config
     request = Request(
-        config=resolved.config,
+        config=config,
         paths=tuple(paths),
         recursive=recursive,
         limit=limit,

@@ -6,16 +6,9 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from specdec_cli.audio.files import opened, sha256, shown
+from specdec_cli.audio.files import is_wanted, opened, sha256, shown
 from specdec_cli.errors import AudioError, ConfigError
-
-SUFFIXES: Final = frozenset(
-    {".wav", ".wave", ".w64", ".flac", ".mp3", ".m4a", ".m4b", ".mp4", ".aac", ".ogg", ".oga", ".opus", ".webm", ".mka"}
-    | {".mkv", ".mov", ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf", ".wma", ".amr", ".3gp", ".ac3"}
-)
-"""Names that a recording in a folder ends in; a file that is named itself may be called anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,7 @@ def _inside(folder: Path, recursive: bool) -> list[str]:
         raise ConfigError(
             f"The folder {shown(str(folder))} cannot be listed: {error.strerror}.", hint="Look at its permissions."
         ) from error
-    files = [str(entry) for entry in entries if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    files = [str(entry) for entry in entries if is_wanted(entry.name) and entry.is_file()]
     if not files:
         deeper = "" if recursive else " Folders inside it are searched with --recursive."
         raise ConfigError(

@@ -3,6 +3,7 @@
 The only importer of rich. Displays write to stderr; captions, JSON and tables go to stdout.
 """
 
+from specdec_cli.console.batch import BatchView, choose_batch_view
 from specdec_cli.console.choose import choose_view
 from specdec_cli.console.errors import print_error
 from specdec_cli.console.lines import LinesView
@@ -14,12 +15,14 @@ from specdec_cli.console.tables import Status, print_config, print_doctor
 from specdec_cli.console.view import View, show
 
 __all__ = [
+    "BatchView",
     "LinesView",
     "LiveView",
     "PlainView",
     "QuietView",
     "Status",
     "View",
+    "choose_batch_view",
     "choose_view",
     "print_caption",
     "print_config",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.models.session import Session
+from specdec_cli.models.session import Session, Steps
 
 Stop = Callable[[torch.Tensor, int], bool]
 """Asked after each drafted token, with the scores [vocab] that it was chosen by: does the block end with it?"""
@@ -32,7 +32,7 @@ class Draft:
 
 
 class Drafter:
-    """Proposes tokens from one model's session.
+    """Proposes tokens from one model's session, stopping at every forward that it needs.
 
     Args:
         session: the clip on the drafting model.
@@ -57,21 +57,22 @@ class Drafter:
         self._generator = generator
         self._sampling = sampling
 
-    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Draft:
+    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:
         """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
-        return self._propose(text, k, None, stop)
+        return (yield from self._propose(text, k, None, stop))
 
-    def break_out(self, text: Sequence[int], k: int, top_k: int) -> Draft:
+    def break_out(self, text: Sequence[int], k: int, top_k: int) -> Steps[Draft]:
         """Like `propose`, but every token is drawn from the `top_k` likeliest: a way out of a loop."""
         self.session.rollback(text)
-        return self._propose(text, k, top_k, None)
+        return (yield from self._propose(text, k, top_k, None))
 
-    def _propose(self, text: Sequence[int], k: int, top_k: int | None, stop: Stop | None) -> Draft:
+    def _propose(self, text: Sequence[int], k: int, top_k: int | None, stop: Stop | None) -> Steps[Draft]:
         ids: list[int] = []
         rows: list[torch.Tensor] = []
         while len(ids) < k and not (ids and ids[-1] in self._stop_ids):
             so_far = (*text, *ids)
-            scores = self._processors(so_far, self.session.advance(so_far, 1))
+            logits = yield self.session.ask(so_far, 1)
+            scores = self._processors(so_far, logits)
             if top_k is not None:
                 floor = scores.topk(min(top_k, scores.shape[-1])).values[:, -1:]
                 scores = scores.masked_fill(scores < floor, -torch.inf)

@@ -1,14 +1,18 @@
 """The decoding loop: draft, gate, verify, commit.
 
-It knows token ids and tensors only. It is a generator of events: reading them drives it, and no longer reading them
-leaves both sessions clean, holding nothing but committed text.
+It knows token ids and tensors only. All decisions about a clip are taken in `Engine.steps`, a generator that stops
+where it needs a forward and is sent the scores; who makes the forward, for this clip alone (`Engine.run`) or for many
+clips together (`rows`), changes no decision. No longer reading it leaves both sessions clean, holding nothing but
+committed text.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+
+import torch
 
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Decision, Gate
@@ -16,6 +20,7 @@ from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
+from specdec_cli.models.session import Pass, Steps, T
 from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Reason, Round, Source
 
 
@@ -51,6 +56,16 @@ class _Block:
     verify_ms: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """A drafted block and what is thought of it."""
+
+    draft: Draft
+    decision: Decision
+    looping: bool
+    broken_out: bool
+
+
 class Engine:
     """Decodes one clip.
 
@@ -81,7 +96,23 @@ class Engine:
         return tuple(self._text)
 
     def run(self) -> Iterator[Event]:
-        """Yields a Prefill per model, a Round per block, and Finished."""
+        """Yields a Prefill per model, a Round per block, and Finished, making every forward for this clip alone."""
+        steps = self.steps()
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Pass):
+                    step = steps.send(step.run())
+                else:
+                    yield step
+                    step = next(steps)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    def steps(self) -> Generator[Pass | Event, torch.Tensor, None]:
+        """The events, and between them the passes that they need: each pass wants its scores sent back."""
         clock = _ActiveTime()
         ttft_ms = 0.0
         prefilled: set[str] = set()
@@ -90,9 +121,9 @@ class Engine:
         self._rollback()
         try:
             if self._verifier is not None and self._options.early_cloud_prefill:
-                self._verifier.prefill()
+                yield from self._verifier.prefill()
             while finish is None:
-                block, finish = self._round()
+                block, finish = yield from self._round()
                 ttft_ms = ttft_ms or clock.ms
                 clock.pause()
                 yield from self._new_prefills(prefilled)
@@ -119,9 +150,9 @@ class Engine:
         finally:
             self._rollback()
 
-    def _round(self) -> tuple[_Block, FinishReason | None]:
+    def _round(self) -> Steps[tuple[_Block, FinishReason | None]]:
         """Drafts, gates, verifies and commits one block."""
-        block = self._draft_and_judge()
+        block = yield from self._draft_and_judge()
         text = [*self._text, *block.ids]
         finish: FinishReason | None = None
         end = len(text)
@@ -141,35 +172,39 @@ class Engine:
         self._rollback()
         return replace(block, ids=block.ids[:kept], source=block.source[:kept]), finish
 
-    def _draft_and_judge(self) -> _Block:
-        budget = self._options.max_new_tokens - len(self._text)
-        size = min(self._options.k, budget)
-        started, before = time.perf_counter(), self._prefill_ms()
-        judge = self._gate.open(len(self._text))
-        draft = self._drafter.propose(self._text, size, judge.stop)
-        looping = self._loop_end([*self._text, *draft.ids]) is not None
-        broken_out = False
-        if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
-            draft = self._drafter.break_out(self._text, size, self._options.loop_top_k)
-            judge = self._gate.open(len(self._text))
-            broken_out = True
-        decision = judge.decide(draft)
-        draft_ms = _ms_since(started) - (self._prefill_ms() - before)
-        reason: Reason | None = "loop" if looping and self._gate.name != "always" else decision.reason
+    def _draft_and_judge(self) -> Steps[_Block]:
+        before = self._step_ms()
+        proposal, own_ms = yield from _timed(self._propose())
+        draft, decision = proposal.draft, proposal.decision
+        draft_ms = own_ms + self._step_ms() - before
+        reason: Reason | None = "loop" if proposal.looping and self._gate.name != "always" else decision.reason
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
-        if self._verifier is None or reason is None or broken_out:
+        if self._verifier is None or reason is None or proposal.broken_out:
             source: Source = "cloud" if self._options.mode == "cloud" else "edge"
             kept = len(draft.ids)
             return _Block(draft, decision, draft.ids, (source,) * kept, None, kept, draft_ms, None)
-        started, before = time.perf_counter(), self._prefill_ms()
-        verdict = self._verifier.verify(self._text, draft)
-        verify_ms = _ms_since(started) - (self._prefill_ms() - before)
+        before = self._step_ms()
+        verdict, own_ms = yield from _timed(self._verifier.verify(self._text, draft))
+        verify_ms = own_ms + self._step_ms() - before
         accepted = verdict.accepted
         last: Source = "bonus" if accepted == len(draft.ids) else "corrected"
         ids = (*draft.ids[:accepted], verdict.token)
         sources: list[Source] = ["accepted"] * accepted
         sources.append(last)
         return _Block(draft, decision, ids, tuple(sources), reason, accepted, draft_ms, verify_ms)
+
+    def _propose(self) -> Steps[_Proposal]:
+        budget = self._options.max_new_tokens - len(self._text)
+        size = min(self._options.k, budget)
+        judge = self._gate.open(len(self._text))
+        draft = yield from self._drafter.propose(self._text, size, judge.stop)
+        looping = self._loop_end([*self._text, *draft.ids]) is not None
+        broken_out = False
+        if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
+            draft = yield from self._drafter.break_out(self._text, size, self._options.loop_top_k)
+            judge = self._gate.open(len(self._text))
+            broken_out = True
+        return _Proposal(draft, judge.decide(draft), looping, broken_out)
 
     def _verified_for_the_first_time(self, block: _Block) -> bool:
         """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""
@@ -190,8 +225,8 @@ class Engine:
             return None, drafting
         return drafting, None if self._verifier is None else self._verifier.work
 
-    def _prefill_ms(self) -> float:
-        return sum(work.encoder_ms + work.prefill_ms for work in self._work() if work is not None)
+    def _step_ms(self) -> float:
+        return sum(work.step_ms for work in self._work() if work is not None)
 
     def _new_prefills(self, seen: set[str]) -> Iterator[Prefill]:
         edge, cloud = self._work()
@@ -203,5 +238,17 @@ class Engine:
             yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
 
 
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1e3
+def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:
+    """The result of `steps` and its own milliseconds: those of the forwards, and of waiting for them, left out."""
+    own = 0.0
+    since = time.perf_counter()
+    try:
+        wanted = next(steps)
+        while True:
+            own += time.perf_counter() - since
+            scores = yield wanted
+            since = time.perf_counter()
+            wanted = steps.send(scores)
+    except StopIteration as done:
+        result: T = done.value
+        return result, (own + time.perf_counter() - since) * 1e3

@@ -18,7 +18,7 @@ def ends_in_loop(ids: Sequence[int], period: int, repeats: int) -> bool:
         if span > len(ids):
             continue
         tail = ids[len(ids) - span :]
-        if all(tail[i] == tail[i + unit] for i in range(span - unit)):
+        if tail[unit:] == tail[:-unit]:
             return True
     return False
 

@@ -11,20 +11,20 @@ from specdec_cli.decoding.acceptance import Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.models.session import Session
+from specdec_cli.models.session import Session, Steps
 from specdec_cli.types import ModelWork
 
 
 class Verifier(Protocol):
-    """Whoever can judge a block: a model in this process, or one behind a link."""
+    """Whoever can judge a block: a model of this process, which needs forwards, or one behind a link."""
 
-    def verify(self, text: Sequence[int], draft: Draft) -> Verdict:
+    def verify(self, text: Sequence[int], draft: Draft) -> Steps[Verdict]:
         """Judges `draft` as the continuation of `text`. Asking twice gives the same answer under greedy rules."""
 
     def rollback(self, text: Sequence[int]) -> None:
         """Makes sure that nothing but `text` is remembered."""
 
-    def prefill(self) -> None:
+    def prefill(self) -> Steps[None]:
         """Reads the clip and the prompt ahead of need."""
 
     @property
@@ -50,19 +50,21 @@ class SessionVerifier:
         self._options = options
         self._generator = generator
 
-    def verify(self, text: Sequence[int], draft: Draft) -> Verdict:
+    def verify(self, text: Sequence[int], draft: Draft) -> Steps[Verdict]:
         """Scores all m + 1 positions of a block of m tokens in one forward and applies the acceptance rule."""
         proposed = (*text, *draft.ids)
-        logits = self.session.advance(proposed, len(draft.ids) + 1)
+        logits = yield self.session.ask(proposed, len(draft.ids) + 1)
         return judge(draft, self._processors(proposed, logits), self._options, self._generator)
 
     def rollback(self, text: Sequence[int]) -> None:
         """Makes sure that the session's cache holds a prefix of `text`."""
         self.session.rollback(text)
 
-    def prefill(self) -> None:
+    def prefill(self) -> Steps[None]:
         """Reads the clip and the prompt ahead of need."""
-        self.session.prefill()
+        wanted = self.session.ask_prefill()
+        if wanted is not None:
+            yield wanted
 
     @property
     def work(self) -> ModelWork:

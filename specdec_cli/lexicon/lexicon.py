@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from specdec_cli.lexicon.decide import decide
 from specdec_cli.lexicon.file import read_lexicon
@@ -50,6 +50,10 @@ class Lexicon:
         readers = {language: Reader(Vocabulary(files, language), rules, language) for language in _LANGUAGES}
         return cls(MappingProxyType(attributes), rules, readers, _table_words(files))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """How it gets to another process, where a read-only view does not."""
+        return _copied, (dict(self.attributes), self._rules, self._readers, self._names)
+
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption says for every attribute; None where it says nothing, or contradicts itself.
 
@@ -85,6 +89,10 @@ class Lexicon:
         known = self._names[attribute]
         word = _folded(value)
         return known.get(word) is None and (word in known or word in NOT_GIVEN)
+
+
+def _copied(attributes: Mapping[str, tuple[str, ...]], *others: Any) -> Lexicon:
+    return Lexicon(MappingProxyType(attributes), *others)
 
 
 def _folded(value: str) -> str:

@@ -75,6 +75,21 @@ class PromptInputs:
     features: AudioFeatures
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One clip's share of a forward that several clips make together.
+
+    Attributes:
+        start: position of its first token: what its cache holds.
+        length: tokens, at least one.
+        cache: the clip's own.
+    """
+
+    start: int
+    length: int
+    cache: Cache
+
+
 class AudioLanguageModel(ABC):
     """A loaded checkpoint behind the operations that a session needs.
 
@@ -127,6 +142,17 @@ class AudioLanguageModel(ABC):
     @abstractmethod
     def decode(self, embeddings: torch.Tensor, start: int, cache: Cache) -> torch.Tensor:
         """Runs the decoder on [1, q, hidden] at positions start..start+q-1, extending `cache`: [1, q, hidden]."""
+
+    def decode_together(self, embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
+        """Runs the decoder on several clips' tokens, end to end in the order of `spans`: [tokens, hidden] -> the same.
+
+        Each clip attends to itself alone and extends its own cache, as if `decode` had been called for each, which is
+        what happens unless a family can do better.
+        """
+        parts = embeddings.split_with_sizes([span.length for span in spans])
+        return torch.cat(
+            [self.decode(part[None], span.start, span.cache)[0] for part, span in zip(parts, spans, strict=True)]
+        )
 
     @abstractmethod
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

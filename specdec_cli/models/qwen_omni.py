@@ -19,7 +19,8 @@ from transformers.processing_utils import ProcessorMixin
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError
 from specdec_cli.models.checkpoint import checkpoint_folder, loading_errors, require_complete, require_family
 from specdec_cli.models.device import resolve_device, resolve_dtype
-from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs
+from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, Span
+from specdec_cli.models.packed import PackedDecoder, filled
 from specdec_cli.models.quantization import quantization_config
 
 _log = logging.getLogger(__name__)
@@ -66,11 +67,10 @@ class QwenOmniThinker(AudioLanguageModel):
             sorted({self._audio_id, int(module.config.image_token_id), int(module.config.video_token_id)})
         )
         self.eos_ids = _eos_ids(name, module, self.tokenizer)
-        # sdpa takes no mask for one token or an empty cache, and a plain lower triangle otherwise: building it here
-        # saves the model's general mask builder in every step. Other implementations build their own.
-        self._own_masks = text_config._attn_implementation == "sdpa" and set(text_config.layer_types) <= {
-            "full_attention"
-        }
+        # Other attention kernels, and layers spread over several devices, go through transformers' own forward.
+        self._own_masks = PackedDecoder.fits(text_config)
+        spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
+        self._packed = PackedDecoder(module.model.language_model) if self._own_masks and not spread else None
 
     @classmethod
     def load(cls, options: LoadOptions) -> QwenOmniThinker:
@@ -184,27 +184,26 @@ class QwenOmniThinker(AudioLanguageModel):
         cannot disturb each other. Audio and text share one running position, so all three rotary axes are equal.
         """
         length = embeddings.shape[1]
-        positions = torch.arange(start, start + length, device=embeddings.device)[None]
-        mask: dict[str, torch.Tensor | None] | None = None
-        if self._own_masks:
-            causal = None
-            if length > 1 and start > 0:
-                causal = torch.ones(length, start + length, dtype=torch.bool, device=embeddings.device).tril(start)
-                causal = causal[None, None]
-            mask = {"full_attention": causal}
+        if self._packed is not None:
+            return self._packed(embeddings[0], (Span(start, length, cache),))[None]
         hidden: torch.Tensor = self.module.model.language_model(
             inputs_embeds=embeddings,
-            position_ids=positions,
-            attention_mask=mask,
+            position_ids=torch.arange(start, start + length, device=embeddings.device)[None],
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
         return hidden
 
+    def decode_together(self, embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
+        """Runs the decoder on several clips' tokens in one forward: [tokens, hidden] -> the same; see `packed`."""
+        if self._packed is None:
+            return super().decode_together(embeddings, spans)
+        return self._packed(embeddings, spans)
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Output layer: [m, hidden] -> float32 [m, vocab_size]."""
-        scores: torch.Tensor = self.module.lm_head(hidden.to(self.device))
-        return scores.float()
+        scores: torch.Tensor = self.module.lm_head(filled(hidden.to(self.device)))
+        return scores[: len(hidden)].float()
 
     def feature_key(self) -> str:
         """Equal for two thinkers whose feature extractors have equal settings."""

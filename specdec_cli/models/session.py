@@ -1,20 +1,25 @@
-"""One clip on one model: what it has read, and how to read on.
+"""One clip on one model: what it has read, and how to read on, alone or in one forward with other clips.
 
 The same class serves edge and cloud, drafting and verifying. Its one rule keeps the cache right by construction:
 feed whatever the cache lacks, in one pass, and never anything twice. What the cache lacks is derived from the text,
 not remembered, so there is no seed token that could go stale.
+
+A session says what it would feed (a `Pass`) apart from feeding it, so that the passes of several clips can be made
+together; a clip alone is a batch of one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 import torch
 
 from specdec_cli.errors import CacheError, DecodingError
 from specdec_cli.models.cache import BufferedCache
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.family import AudioLanguageModel, PromptInputs, Span
 from specdec_cli.types import ModelWork
 
 
@@ -67,23 +72,23 @@ class Session:
         """What the model has done for this clip so far."""
         return self._work
 
-    @torch.inference_mode()
-    def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need, all but the prompt's last token."""
-        if self._prompt_cached == 0:
-            self._feed(self.prompt_ids[:-1], 0)
+    def ask_prefill(self) -> Pass | None:
+        """The pass that reads the clip and the prompt ahead of need, all but the prompt's last token."""
+        return Pass(self, self.prompt_ids[:-1], 0) if self._prompt_cached == 0 else None
 
-    @torch.inference_mode()
-    def advance(self, text: Sequence[int], positions: int) -> torch.Tensor:
-        """Brings the cache up to prompt + `text` in one pass and scores what follows the last `positions` prefixes.
+    def prefill(self) -> None:
+        """Makes that pass."""
+        wanted = self.ask_prefill()
+        if wanted is not None:
+            wanted.run()
+
+    def ask(self, text: Sequence[int], positions: int) -> Pass:
+        """The pass that brings the cache up to prompt + `text` and scores what follows the last `positions` prefixes.
 
         Args:
             text: all token ids behind the prompt, drafts included; what is cached must be a prefix of it.
             positions: how many of the last positions to score; row i is the distribution after
                 text[: len(text) - positions + 1 + i].
-
-        Returns:
-            float32 [positions, vocab_size] raw logits, placeholders at -inf.
 
         Raises:
             CacheError: the cache holds something else than a prefix of `text`, or too much of it to score
@@ -95,7 +100,11 @@ class Session:
         pending = (*self.prompt_ids[self._prompt_cached :], *text[known:])
         if len(pending) < positions:
             raise CacheError(f"{positions} positions were to be scored, but {len(pending)} tokens are still to be fed")
-        return self._feed(pending, positions)
+        return Pass(self, pending, positions)
+
+    def advance(self, text: Sequence[int], positions: int) -> torch.Tensor:
+        """Makes the pass of `ask`: float32 [positions, vocab_size] raw logits, placeholders at -inf."""
+        return self.ask(text, positions).run()
 
     def rollback(self, text: Sequence[int]) -> None:
         """Forgets every cached token that is not part of `text`, and the last one if nothing would be left to feed."""
@@ -111,44 +120,131 @@ class Session:
 
     def _feed(self, tokens: Sequence[int], positions: int) -> torch.Tensor:
         """One forward over `tokens` behind the cache: [positions, vocab_size]."""
+        (scores,) = feed_together([Pass(self, tokens, positions)])
+        if isinstance(scores, DecodingError):
+            raise scores
+        return scores
+
+    def _encode(self) -> tuple[torch.Tensor | None, float]:
+        """The audio, if it is still to be read, and the milliseconds that it took."""
+        if self._prompt_cached > 0:
+            return None, 0.0
         started = time.perf_counter()
-        audio, encoder_ms = None, 0.0
-        prefill = self._prompt_cached == 0
-        if prefill:
-            audio = self.model.encode(self._features)
-            self._synchronize()
-            encoder_ms = (time.perf_counter() - started) * 1e3
+        audio = self.model.encode(self._features)
+        _synchronize(self.model)
+        return audio, (time.perf_counter() - started) * 1e3
+
+    def _span(self, length: int) -> Span:
         start = self.length
         self._cache.truncate(start)  # a pass that was interrupted may have filled some of the layers
-        hidden = self.model.decode(self.model.embed(tokens, audio), start, self._cache)[0]
-        logits = self.model.logits(hidden[hidden.shape[0] - positions :])[:, : self.vocab_size]
-        if len(self._banned):
-            logits[:, self._banned] = -torch.inf
-        # NaN would choose tokens in silence (argmax takes the first one).
-        if positions and not bool(logits.amax(dim=-1).isfinite().all()):
-            raise DecodingError(
-                f"the scores of {self.model.name} are not finite",
-                hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
-            )
-        self._synchronize()
+        return Span(start, length, self._cache)
+
+    def _took(self, tokens: Sequence[int], encoder_ms: float, decoder_ms: float) -> None:
+        """Records that `tokens` are in the cache."""
+        prefill = self._prompt_cached == 0
         prompt_part = min(len(self.prompt_ids) - self._prompt_cached, len(tokens))
         self._prompt_cached += prompt_part
         self._text_cached.extend(tokens[prompt_part:])
-        elapsed_ms = (time.perf_counter() - started) * 1e3 - encoder_ms
         done = self._work
         self._work = ModelWork(
             encoder_passes=done.encoder_passes + prefill,
             forwards=done.forwards + 1,
             encoder_ms=done.encoder_ms + encoder_ms,
-            prefill_ms=done.prefill_ms + (elapsed_ms if prefill else 0.0),
-            step_ms=done.step_ms + (0.0 if prefill else elapsed_ms),
+            prefill_ms=done.prefill_ms + (decoder_ms if prefill else 0.0),
+            step_ms=done.step_ms + (0.0 if prefill else decoder_ms),
             prompt_tokens=done.prompt_tokens,
             fed_tokens=done.fed_tokens + len(tokens) - prompt_part,
         )
-        return logits
 
-    def _synchronize(self) -> None:
-        # Forward times are part of every transcript; on a GPU they are meaningless without waiting. The loop reads
-        # each token back right after, so the wait is not an extra one.
-        if self.model.device.type == "cuda":
-            torch.cuda.synchronize(self.model.device)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """A forward that a clip needs.
+
+    Attributes:
+        session: the clip on its model.
+        tokens: what to feed behind the cache.
+        positions: how many of the last ones to score.
+    """
+
+    session: Session
+    tokens: Sequence[int]
+    positions: int
+
+    def run(self) -> torch.Tensor:
+        """Makes the pass alone: [positions, vocab_size]."""
+        return self.session._feed(self.tokens, self.positions)
+
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Pass, torch.Tensor, T]
+"""A computation that stops where it needs a forward: it yields the pass and is sent the scores."""
+
+
+def run_alone(steps: Steps[T]) -> T:
+    """The result of a computation, making every forward that it needs for this clip alone."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(wanted.run())
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+@torch.inference_mode()
+def feed_together(passes: Sequence[Pass]) -> list[torch.Tensor | DecodingError]:
+    """One forward for several clips on one model.
+
+    Args:
+        passes: of different sessions on the same model with the same vocabulary.
+
+    Returns:
+        For each pass float32 [positions, vocab_size] raw logits, placeholders at -inf; or what is wrong with them.
+        Of the forward's time, every session's account gets a share by the number of tokens that it fed.
+    """
+    model = passes[0].session.model
+    encoded = [made.session._encode() for made in passes]
+    started = time.perf_counter()
+    heard = [audio for audio, _ in encoded if audio is not None]
+    tokens = [token for made in passes for token in made.tokens]
+    embeddings = model.embed(tokens, torch.cat(heard) if heard else None)[0]
+    hidden = model.decode_together(embeddings, [made.session._span(len(made.tokens)) for made in passes])
+    scores = _scores(passes, hidden)
+    _synchronize(model)
+    ms_per_token = (time.perf_counter() - started) * 1e3 / len(tokens)
+    for made, (_, encoder_ms), found in zip(passes, encoded, scores, strict=True):
+        if not isinstance(found, DecodingError):
+            made.session._took(made.tokens, encoder_ms, ms_per_token * len(made.tokens))
+    return scores
+
+
+def _scores(passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor | DecodingError]:
+    """What follows the last positions of each pass; `hidden` [tokens, width] holds all of them, end to end."""
+    session = passes[0].session
+    scored: list[torch.Tensor] = []
+    end = 0
+    for made in passes:
+        end += len(made.tokens)
+        scored.append(hidden[end - made.positions : end])
+    rows = torch.cat(scored) if len(scored) > 1 else scored[0]
+    logits = session.model.logits(rows)[:, : session.vocab_size]
+    if len(session._banned):
+        logits[:, session._banned] = -torch.inf
+    found: list[torch.Tensor | DecodingError] = list(logits.split_with_sizes([made.positions for made in passes]))
+    # NaN would choose tokens in silence (argmax takes the first one).
+    if len(logits) and not bool(logits.amax(dim=-1).isfinite().all()):
+        for index, part in enumerate(logits.split_with_sizes([made.positions for made in passes])):
+            if part.numel() and not bool(part.amax(dim=-1).isfinite().all()):
+                found[index] = DecodingError(
+                    f"the scores of {session.model.name} are not finite",
+                    hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
+                )
+    return found
+
+
+def _synchronize(model: AudioLanguageModel) -> None:
+    # Forward times are part of every transcript; on a GPU they are meaningless without waiting. The loop reads
+    # each token back right after, so the wait is not an extra one.
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)

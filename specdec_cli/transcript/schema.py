@@ -96,7 +96,7 @@ class Totals(_Part):
 
 
 class Timing(_Part):
-    """Where the time went."""
+    """Where the time went. A forward made for several clips counts for each by its share of the tokens."""
 
     load_s: float | None = Field(description="loading the models, s, once per process")
     audio_s: float | None = Field(description="decoding, resampling and log-mel features, s")
@@ -113,7 +113,7 @@ class Timing(_Part):
 class Resources(_Part):
     """What the process used."""
 
-    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
+    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100: one core; null in a batch")
     peak_rss_mb: float | None = Field(description="largest resident memory of the process so far, MiB")
     gpu_mb: float | None = Field(default=None, description="largest GPU memory allocated so far, MiB; null without")
 
@@ -137,6 +137,7 @@ class Transcript(_Part):
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: Text = Field(description="path as given")
+    id: Text | None = Field(default=None, description="of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
     duration_s: float | None = Field(description="of the clip or segment, s")
     start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
@@ -165,7 +166,7 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        absent = {name for name in ("labels", "error", "start_s", "end_s") if getattr(self, name) is None}
+        absent = {name for name in ("id", "labels", "error", "start_s", "end_s") if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript
 
 _LOOKED_AT = 64  # bytes at the start of a file that tell whether it holds JSON
+_POLL_S = 0.005
+PATIENCE_S = 10.0
+"""How long an append waits for its turn, seconds; longer, and a batch has the file for hours."""
 
 
 def append_transcript(path: Path, transcript: Transcript) -> None:
@@ -30,21 +34,61 @@ def append_line(path: Path, text: str) -> None:
         TranscriptError: the file cannot be written, or the disk is full.
     """
     line = text.encode("utf-8") + b"\n"
+    descriptor = open_locked(path, wait_s=PATIENCE_S)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            _lock(descriptor)
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            written = os.write(descriptor, line)
-            if written != len(line):
-                os.ftruncate(descriptor, size)
-                raise OSError(f"only {written} of {len(line)} bytes could be written")
-        finally:
-            os.close(descriptor)
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        write_whole(descriptor, line)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def open_locked(path: Path, *, wait_s: float = 0.0) -> int:
+    """A descriptor for appending to the file of that name, which nobody else holds; created if there is none.
+
+    Args:
+        path: the file.
+        wait_s: how long to wait for another that holds it, seconds.
+
+    Raises:
+        TranscriptError: another run is writing it, or it cannot be written.
+    """
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            if not lock(descriptor, wait_s=wait_s):
+                raise TranscriptError(
+                    f"{path} is being written by another run.", hint="Wait until it has ended, or name another file."
+                )
+            # While we waited, the other may have put a new file in its place.
+            if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            raise unwritable(path, error) from error
+        except TranscriptError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def write_whole(descriptor: int, lines: bytes) -> None:
+    """Appends `lines`, all of them or nothing, so that a reader never finds half of what belongs together.
+
+    Raises:
+        OSError: the disk is full, for example.
+    """
+    size = os.fstat(descriptor).st_size
+    written = os.write(descriptor, lines)
+    if written != len(lines):
+        os.ftruncate(descriptor, size)
+        raise OSError(f"only {written} of {len(lines)} bytes could be written")
 
 
 def require_appendable(path: Path) -> None:
@@ -68,7 +112,7 @@ def require_appendable(path: Path) -> None:
         else:
             return
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     if start.strip() and not start.lstrip().startswith(b"{"):
         raise TranscriptError(
             f"{path} holds something else than transcripts; nothing was written to it.",
@@ -102,17 +146,34 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
             ) from error
 
 
-def _unwritable(path: Path, error: OSError) -> TranscriptError:
+def lock(descriptor: int, *, wait_s: float = 0.0) -> bool:
+    """Keeps two processes that write one file apart, where the system can; lasts until the descriptor is closed.
+
+    Args:
+        descriptor: of the file.
+        wait_s: how long to wait for another that holds it, seconds.
+
+    Returns:
+        Whether it was had.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    given_up = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= given_up:
+                return False
+            time.sleep(_POLL_S)
+
+
+def unwritable(path: Path, error: OSError) -> TranscriptError:
+    """The error of a file that the system does not let us write."""
     return TranscriptError(
         f"The transcript {path} cannot be written: {error.strerror or error}.",
         hint="Check the folder, its permissions and the free space; what the file held is untouched.",
     )
-
-
-def _lock(descriptor: int) -> None:
-    """Keeps two processes that append to one file apart, where the system can."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)

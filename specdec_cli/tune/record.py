@@ -20,7 +20,7 @@ from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import SessionVerifier
 from specdec_cli.errors import AudioContentError, ConfigError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
-from specdec_cli.models.session import Session
+from specdec_cli.models.session import Session, run_alone
 from specdec_cli.tune.recording import DIGITS, Recording, Track
 
 
@@ -55,7 +55,9 @@ class Recorder:
         cuts = segments(recording, captioner.window_s, None)
         if cuts[0].silent:
             raise AudioContentError(f"{path} is silent: a caption would be invented")
-        edge, cloud = record_tracks(captioner.pair, self._options, *captioner.inputs(cuts[0].samples))
+        edge, cloud = record_tracks(
+            captioner.pair, self._options, *captioner.inputs(cuts[0].samples, captioner.setup.prompt)
+        )
         return Recording(
             file=path,
             sha256=recording.sha256,
@@ -106,7 +108,7 @@ def record_tracks(
         pass
     cloud_text = engine.text
     edge.session.rollback(())
-    drafted = drafter.propose((), options.max_new_tokens).ids
+    drafted = run_alone(drafter.propose((), options.max_new_tokens)).ids
     stop = stopping.first_stop(drafted, 0)
     edge_text = drafted if stop is None else drafted[: stop[0]]
     return _track(edge_text, edge, cloud), _track(cloud_text, edge, cloud)

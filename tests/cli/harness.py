@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from specdec_cli.captioner import Captioner, Loading
 from specdec_cli.cli import main
 from specdec_cli.config import Config
@@ -165,6 +167,9 @@ def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path
     """In the fork: behaves like a fresh process from here on, and ends it."""
     code = 99
     try:
+        torch.set_num_threads(
+            torch.get_num_threads()
+        )  # a fork's pool is made anew, and two threads may not race for it
         # A test run in the background ignores SIGINT, and so would its children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()

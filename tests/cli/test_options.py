@@ -20,6 +20,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["-k3"], "decoding.k", 3),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
+    (["--stop-drafting"], "gate.stop_drafting", True),
     (["--accept", "rank"], "acceptance.rule", "rank"),
     (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
     (["--min-new-tokens", "4"], "decoding.min_new_tokens", 4),

@@ -112,9 +112,9 @@ def test_a_drafter_interrupted_in_the_middle_of_a_block_can_be_used_again(monkey
         for session in _sessions(engine):
             assert session.cached_text == engine.text[: len(session.cached_text)]
             assert all(layer.get_seq_length() == session.length for layer in session._cache.layers)
-        again = Engine(
-            engine._drafter, engine._verifier, engine._gate, engine._stopping, case.options
-        )  # same sessions, same caches, from the start
+        gate = _engine(case)._gate  # the random one has drawn already
+        # same sessions, same caches, from the start
+        again = Engine(engine._drafter, engine._verifier, gate, engine._stopping, case.options)
         if not case.options.sampling:
             assert collect(again.run())[1].token_ids == expected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import time
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_a_lexicon_of_ones_own(tmp_path: Path) -> None:
     assert lexicon.labels("There is no energy.", "en") == {"energy": "calm"}
     assert lexicon.labels("High, with an energy drink.", "en") == {"energy": None}
     assert lexicon.labels("孩子很活泼", "zh") == {"energy": "lively"}
+
+
+def test_it_reaches_another_process_whole(tmp_path: Path) -> None:
+    lexicon = load(tmp_path, WHOLE)
+    copy = pickle.loads(pickle.dumps(lexicon))
+    assert copy.attributes == lexicon.attributes
+    assert copy.labels("There is no energy.", "en") == {"energy": "calm"}
+    with pytest.raises(TypeError):
+        copy.attributes["energy"] = ()
 
 
 def test_words_are_added_to_the_shipped_ones(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Captioning many recordings at once."""

@@ -1,0 +1,258 @@
+"""A batch on a Ray cluster: one actor per model pair, each with a local batch of its own, handed clips as it gets free.
+
+Every node needs specdec installed, and the recordings under the same paths. Only this process writes the output.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.batch.backend import Deliver, Stopped
+from specdec_cli.batch.items import Outcome, Task
+from specdec_cli.batch.local import LocalBackend
+from specdec_cli.batch.prepare import error_outcome
+from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Loading
+    from specdec_cli.config import Config
+    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.run import Setup
+
+CHUNK: Final = 32
+"""Recordings handed to an actor at a time, unless the batch size asks for more."""
+
+_ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
+_STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
+_KNOCK_S: Final = 10.0
+_SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
+
+
+class Worker:
+    """What runs in an actor: a loaded pair and the threads that read ahead for it."""
+
+    def __init__(
+        self, config: Config, lexicon: Lexicon | None, folder: str, batch_size: int | None, workers: int
+    ) -> None:
+        from specdec_cli.captioner import Captioner
+
+        if os.path.isdir(folder):
+            os.chdir(folder)  # relative paths mean what they mean where the command was given
+        captioner = Captioner.load(config)
+        if lexicon is not None:
+            captioner = captioner.labelled(lexicon)
+        self._setup = captioner.setup
+        self._backend = LocalBackend(captioner, batch_size=batch_size, workers=workers)
+        self._stopped = False
+
+    def setup(self) -> Setup:
+        """What the transcripts say of the run."""
+        return self._setup
+
+    def caption(self, tasks: list[Task]) -> list[Outcome]:
+        """What became of the tasks; without those that a stop kept from being begun."""
+        outcomes: list[Outcome] = []
+        self._backend.run(tasks, outcomes.append, lambda: self._stopped)
+        return outcomes
+
+    def stop(self) -> None:
+        """Begins nothing more. Runs beside `caption`."""
+        self._stopped = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Tasks that travel together.
+
+    Attributes:
+        tasks: the recordings.
+        lost: actors that died over exactly these.
+    """
+
+    tasks: tuple[Task, ...]
+    lost: int = 0
+
+    def after_loss(self) -> list[_Chunk]:
+        """What to try next: each half by itself, so that a recording that kills its process ends up alone."""
+        if len(self.tasks) == 1:
+            return [_Chunk(self.tasks, self.lost + 1)]
+        middle = len(self.tasks) // 2
+        return [_Chunk(self.tasks[:middle]), _Chunk(self.tasks[middle:])]
+
+
+class RayBackend:
+    """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
+
+    Args:
+        config: the settings.
+        lexicon: reads the classes that captions say; None: not asked for.
+        address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
+        batch_size, workers: of each actor, see `LocalBackend`.
+        loading: told what is being loaded.
+
+    Raises:
+        ConfigError: Ray is not installed, or no cluster answers.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        lexicon: Lexicon | None,
+        address: str | None,
+        *,
+        batch_size: int | None,
+        workers: int,
+        loading: Loading,
+    ) -> None:
+        self._config = config
+        self._address = address
+        self._arguments = (config, lexicon, os.getcwd(), batch_size, workers)
+        self._chunk = max(CHUNK, 2 * (batch_size or 0))
+        self._loading = loading
+        self._ray = _import_ray()
+        self._actors: list[Any] = []
+        self.setup: Setup
+
+    def __enter__(self) -> RayBackend:
+        with self._loading("Ray"):
+            _connect(self._ray, self._address)
+        try:
+            count, self._resources = _shape(self._ray, self._config)
+            noun = "pair" if count == 1 else "pairs"
+            with self._loading(f"{count} model {noun}"):
+                self._actors = [self._start() for _ in range(count)]
+                self.setup = self._first_setup()
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._ray.shutdown()
+
+    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
+        """See `Backend`. Outcomes come in chunks, as actors finish them."""
+        waiting = _chunks(iter(tasks), self._chunk)
+        again: deque[_Chunk] = deque()
+        idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
+        told, dead_starts = False, 0
+        while True:
+            while idle and not stopped() and (chunk := again.popleft() if again else next(waiting, None)):
+                actor = idle.popleft()
+                running[actor.caption.remote(list(chunk.tasks))] = (actor, chunk)
+            if not running:
+                return
+            if stopped() and not told:
+                told = True
+                for actor, _ in running.values():
+                    actor.stop.remote()
+            for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
+                actor, chunk = running.pop(reference)
+                try:
+                    outcomes = self._ray.get(reference)
+                except self._ray.exceptions.RayActorError as error:
+                    dead_starts = self._replace(actor, idle, dead_starts, error)
+                    outcomes = self._given_up(chunk, again)
+                else:
+                    idle.append(actor)
+                    dead_starts = 0
+                for outcome in outcomes:
+                    deliver(outcome)
+
+    def _start(self) -> Any:
+        # Two at once: `stop` has to be heard while `caption` runs. Losses are dealt with here, by bisection.
+        options = {**self._resources, "max_concurrency": 2, "max_restarts": 0, "max_task_retries": 0}
+        return self._ray.remote(Worker).options(**options).remote(*self._arguments)
+
+    def _first_setup(self) -> Setup:
+        try:
+            setup: Setup = self._ray.get(self._actors[0].setup.remote())
+            return setup
+        except self._ray.exceptions.RayError as error:
+            raise _load_error(error) from error
+
+    def _replace(self, actor: Any, idle: deque[Any], dead_starts: int, error: Exception) -> int:
+        """Starts an actor in place of one that died; returns how many have died in a row."""
+        if dead_starts + 1 >= _STARTS * len(self._actors):
+            raise _load_error(error) from error
+        self._actors.remove(actor)
+        self._actors.append(self._start())
+        idle.append(self._actors[-1])
+        return dead_starts + 1
+
+    def _given_up(self, chunk: _Chunk, again: deque[_Chunk]) -> list[Outcome]:
+        """Puts what an actor died over to be tried again; outcomes for what has cost too many."""
+        if len(chunk.tasks) == 1 and chunk.lost + 1 >= _ATTEMPTS:
+            error = UnexpectedError(f"{chunk.lost + 1} processes died while captioning it.")
+            return [error_outcome(chunk.tasks[0].item, error, self.setup, self._config.prompt)]
+        again.extend(chunk.after_loss())
+        return []
+
+
+def _chunks(tasks: Iterator[Task], size: int) -> Iterator[_Chunk]:
+    while chunk := tuple(islice(tasks, size)):
+        yield _Chunk(chunk)
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a captioning tool reports to nobody
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("--ray needs Ray, which is not installed.", hint="pip install 'specdec-cli[ray]'") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    import logging
+
+    try:
+        _knock(address or os.environ.get("RAY_ADDRESS"))
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    except (OSError, RuntimeError, ValueError) as error:
+        detail = " ".join(str(error).split())
+        raise ConfigError(
+            f"No Ray cluster answers at {address or os.environ.get('RAY_ADDRESS') or 'this machine'}: {detail[:300]}",
+            hint="Start one with: ray start --head; or leave --ray-address out to use this machine.",
+        ) from error
+
+
+def _knock(address: str | None) -> None:
+    """Raises OSError where nobody listens: Ray itself would go on trying for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+
+
+def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
+    """How many actors the cluster has room for, and what each reserves."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = sum(int(node.get("GPU", 0)) for node in nodes)
+    if gpus and config.edge.device != "cpu":
+        return gpus, {"num_cpus": 1, "num_gpus": 1}
+    nodes = [node for node in nodes if node.get("CPU", 0) >= 1]
+    if not nodes:
+        raise ConfigError("The Ray cluster has no CPUs to run on.", hint="Look at it with: ray status")
+    # One core of each node is left to Ray itself: without any, its own tasks starve and everything hangs.
+    spare = max(min(int(node["CPU"]) for node in nodes) - 1, 1)
+    return len(nodes), {"num_cpus": min(config.runtime.threads or spare, spare)}
+
+
+def _load_error(error: Exception) -> SpecdecError:
+    """Why no actor stays alive, from the last line of what the first of them said."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return CheckpointError(
+        f"The models cannot be loaded on the cluster: {lines[-1] if lines else type(error).__name__}",
+        hint="Every node needs specdec and the models; try the same command there without --ray.",
+    )

@@ -1,0 +1,128 @@
+"""Threads that read and prepare recordings ahead of the models, with so many seconds of audio in memory and no more."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Final
+
+from specdec_cli.batch.decode import Prepared
+from specdec_cli.batch.items import Task
+from specdec_cli.batch.prepare import Ready
+
+IN_FLIGHT_S: Final = 600.0
+"""Audio that is prepared and waits, seconds: about 70 MB of samples and features."""
+
+_IN_FLIGHT: Final = 2048  # entries, for those that hold no audio
+_SIGNAL_S = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
+
+
+class Loader:
+    """Prepares tasks in the background, in no certain order. Use it as a context manager.
+
+    Args:
+        tasks: what to prepare; taken by one thread at a time, when there is room.
+        prepare: turns a task into what is ready.
+        workers: number of threads.
+        in_flight_s: seconds of audio above which nothing more is begun. Each thread may go over it by one clip.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        prepare: Callable[[Task], Iterator[Ready]],
+        *,
+        workers: int,
+        in_flight_s: float = IN_FLIGHT_S,
+    ) -> None:
+        self._tasks = iter(tasks)
+        self._prepare = prepare
+        self._limit_s = in_flight_s
+        self._ready: deque[Ready] = deque()
+        self._audio_s = 0.0
+        self._closed = False
+        self._error: BaseException | None = None
+        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
+        self._working = workers
+
+    def __enter__(self) -> Loader:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the threads; waits for them unless the run is being torn down."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads if kind is None else ():
+            thread.join()
+
+    @property
+    def in_flight_s(self) -> float:
+        """Audio that is prepared and not yet released, seconds."""
+        return self._audio_s
+
+    def take(self, stopped: Callable[[], bool]) -> list[Ready]:
+        """All that is ready, waiting for at least one; empty at the end, or when `stopped` says so.
+
+        What is taken counts as in memory until it is released.
+
+        Raises:
+            Whatever finding the tasks raised.
+        """
+        with self._changed:
+            while not self._ready and self._working and not stopped():
+                self._changed.wait(_SIGNAL_S)
+            if self._error is not None:
+                raise self._error
+            if stopped():
+                return []
+            taken = list(self._ready)
+            self._ready.clear()
+            self._changed.notify_all()
+        return taken
+
+    def release(self, clip: Prepared) -> None:
+        """Lets the threads load as much as `clip` was long."""
+        with self._changed:
+            self._audio_s -= clip.clip.duration_s
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while self._wait_for_room() and (task := self._next()) is not None:
+                for ready in self._prepare(task):
+                    if not self._wait_for_room():
+                        return
+                    self._put(ready)
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def _next(self) -> Task | None:
+        with self._turn:
+            return next(self._tasks, None)
+
+    def _wait_for_room(self) -> bool:
+        """Returns False once the loader is closed."""
+        with self._changed:
+            while not self._closed and (self._audio_s >= self._limit_s or len(self._ready) >= _IN_FLIGHT):
+                self._changed.wait()
+            return not self._closed
+
+    def _put(self, ready: Ready) -> None:
+        with self._changed:
+            self._ready.append(ready)
+            if isinstance(ready, Prepared):
+                self._audio_s += ready.clip.duration_s
+            self._changed.notify_all()

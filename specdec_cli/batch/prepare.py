@@ -1,0 +1,133 @@
+"""From a task to clips that only need decoding: read, compared with what is known, cut, turned into prompts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from specdec_cli.audio.files import content_of
+from specdec_cli.batch.decode import Prepared
+from specdec_cli.batch.items import Item, Outcome, Task
+from specdec_cli.captioner import silent_piece
+from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.prompts import prompt_for
+from specdec_cli.run import Clip, Setup
+from specdec_cli.transcript.schema import Transcript
+
+if TYPE_CHECKING:
+    from specdec_cli.audio import Segment
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.config import PromptConfig
+
+_log = logging.getLogger(__name__)
+
+
+class Gathering:
+    """The transcripts of one recording's segments, until all are there.
+
+    Args:
+        item: the recording.
+        setup: what its transcripts say of the run.
+        count: number of segments.
+    """
+
+    def __init__(self, item: Item, setup: Setup, count: int) -> None:
+        self._item = item
+        self._setup = setup
+        self._lines: dict[int, Transcript] = {}
+        self._count = count
+
+    def add(self, index: int, clip: Clip, result: Transcript | SpecdecError) -> Outcome | None:
+        """Takes what became of a segment; returns the recording's outcome if it was the last."""
+        if isinstance(result, SpecdecError):
+            result = self._setup.error_line(clip.file, result, clip)
+        self._lines[index] = _named(result, self._item)
+        if len(self._lines) < self._count:
+            return None
+        return Outcome(self._item, tuple(self._lines[index] for index in range(self._count)))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment's place in its recording."""
+
+    of: Gathering
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A segment that there is nothing to decode of."""
+
+    part: Part
+    clip: Clip
+    error: SpecdecError
+
+
+Ready = Prepared | Refused | Outcome
+"""What a task gives: its segments, or its outcome where nothing needs decoding. The key of a Prepared is a Part."""
+
+
+class Preparer:
+    """Prepares tasks for one captioner. Called from several threads at once."""
+
+    def __init__(self, captioner: Captioner) -> None:
+        self._captioner = captioner
+
+    def __call__(self, task: Task) -> Iterator[Ready]:
+        """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
+        # What cannot be read any more has its caption all the same.
+        if task.done or (task.known is not None and content_of(task.item.file) in (task.known, None)):
+            yield Outcome(task.item)
+            return
+        ours, prompt = self._captioner.setup, self._captioner.config.prompt
+        setup = item_setup(task.item, ours, prompt)
+        try:
+            pieces = list(self._captioner.clips(task.item.file))
+        except Exception as error:
+            yield error_outcome(task.item, _known(error), ours, prompt)
+            return
+        gathering = Gathering(task.item, setup, len(pieces))
+        for index, (clip, cut, decode_s) in enumerate(pieces):
+            yield self._piece(Part(gathering, index), clip, cut, decode_s, setup)
+
+    def _piece(self, part: Part, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Prepared | Refused:
+        if cut.silent:
+            return Refused(part, clip, silent_piece(clip))
+        started = time.perf_counter()
+        try:
+            edge, cloud = self._captioner.inputs(cut.samples, setup.prompt)
+        except Exception as error:
+            return Refused(part, clip, _known(error))
+        return Prepared(part, clip, edge, cloud, decode_s + time.perf_counter() - started, setup)
+
+
+def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:
+    """The setup of a run with an item's own language and instruction."""
+    asked = item.asked(prompt)
+    if asked == (setup.language, setup.prompt):
+        return setup
+    language, instruction = asked
+    style = prompt.style if instruction == prompt_for(language, prompt.style) else None
+    return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
+
+
+def error_outcome(item: Item, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
+    """The outcome of an item that could not be captioned at all."""
+    line = item_setup(item, setup, prompt).error_line(item.file, error)
+    return Outcome(item, (_named(line, item),))
+
+
+def _named(line: Transcript, item: Item) -> Transcript:
+    return line if item.id is None else line.model_copy(update={"id": item.id})
+
+
+def _known(error: Exception) -> SpecdecError:
+    """The error itself, or a typed one around what nobody foresaw."""
+    if isinstance(error, SpecdecError):
+        return error
+    _log.debug("unexpected error", exc_info=error)
+    return UnexpectedError.from_exception(error)

@@ -1,0 +1,96 @@
+"""How far a batch is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from specdec_cli.batch.items import Outcome
+
+LISTED: Final = 20
+"""Failures that are kept for the list at the end; the output has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A recording without a caption, or with a segment that has none."""
+
+    file: str
+    type: str
+    message: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts of a run so far.
+
+    Attributes:
+        total: recordings there are; None while they are being counted.
+        captioned, failed, skipped: recordings captioned, without a caption, and done by an earlier run.
+        audio_s: length of what was captioned, seconds.
+        tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
+        failures: the first of them.
+        clock: seconds from any start.
+    """
+
+    total: int | None = None
+    captioned: int = 0
+    failed: int = 0
+    skipped: int = 0
+    audio_s: float = 0.0
+    tokens: int = 0
+    rounds: int = 0
+    escalations: int = 0
+    failures: list[Failed] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts what became of a recording."""
+        if outcome.skipped:
+            self.skipped += 1
+            return
+        self.failed += outcome.failed
+        self.captioned += not outcome.failed
+        for line in outcome.lines:
+            if line.error is not None and len(self.failures) < LISTED:
+                self.failures.append(Failed(line.file, line.error.type, line.error.message))
+            if line.totals is not None:
+                self.audio_s += line.duration_s or 0.0
+                self.tokens += line.totals.tokens
+                if line.totals.escalation_rate is not None:
+                    self.rounds += line.totals.rounds
+                    self.escalations += line.totals.escalations
+
+    @property
+    def done(self) -> int:
+        """Recordings that this run is through with."""
+        return self.captioned + self.failed + self.skipped
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the first recording was begun, seconds."""
+        return self.clock() - self.started
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of all captions / time since the start."""
+        return self.tokens / self.elapsed_s if self.tokens and self.elapsed_s > 0 else None
+
+    @property
+    def escalation_rate(self) -> float | None:
+        """Escalated / all rounds of all captions; None where no cloud takes part."""
+        return self.escalations / self.rounds if self.rounds else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Time that the rest will take at the pace so far, seconds; None while nobody can tell."""
+        worked = self.captioned + self.failed
+        if self.total is None or not worked:
+            return None
+        return max(self.total - self.done, 0) / worked * self.elapsed_s

@@ -1,0 +1,143 @@
+"""Several clips decoded together: each row takes its own decisions, and the forwards that rows wait for are shared.
+
+A row is an engine stopped at a pass. One step picks a model, makes one forward for all rows that wait for it, and lets
+each of them go on to its next pass. So one edge forward drafts for all rows, the rows that escalate are verified in one
+cloud forward, a row that is done leaves at once, and another may join before the next step. Which rows share a forward
+changes no decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+from specdec_cli.decoding.engine import Engine
+from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.models.session import Pass, feed_together
+from specdec_cli.types import Event
+
+Key = TypeVar("Key")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Row(Generic[Key]):
+    """A clip in flight.
+
+    Attributes:
+        key: what the caller calls it.
+        steps: its engine, stopped at `wanted`.
+        wanted: the pass that it waits for.
+        waited: steps that served others since it began to wait.
+    """
+
+    key: Key
+    steps: Generator[Pass | Event, torch.Tensor, None]
+    wanted: Pass
+    waited: int = 0
+
+
+class Rows(Generic[Key]):
+    """The clips in flight.
+
+    Args:
+        patience: most steps that a row waits while larger groups are served. Waiting lets the rows that are still
+            drafting catch up, so that the expensive forward serves more of them; a block's length is a good measure.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._rows: list[_Row[Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def admit(self, key: Key, engine: Engine) -> list[tuple[Key, Event | SpecdecError]]:
+        """Starts a clip, up to its first pass; returns what happened on the way there."""
+        return self._go_on(key, engine.steps(), None)
+
+    def step(self) -> list[tuple[Key, Event | SpecdecError]]:
+        """Makes one forward and returns what it led to; a row is gone behind its `Finished` or its error.
+
+        An error in one row ends that row alone.
+        """
+        served = self._group()
+        self._rows = [row for row in self._rows if row not in served]
+        for row in self._rows:
+            row.waited += 1
+        happened: list[tuple[Key, Event | SpecdecError]] = []
+        try:
+            answers = _answers([row.wanted for row in served])
+            while served:
+                row, answer = served.pop(0), answers.pop(0)
+                if isinstance(answer, SpecdecError):
+                    row.steps.close()
+                    happened.append((row.key, answer))
+                else:
+                    happened += self._go_on(row.key, row.steps, answer)
+        finally:
+            self._rows += served  # an interrupt came in between: `close` is to find them
+        return happened
+
+    def close(self) -> None:
+        """Ends all rows, leaving their sessions clean."""
+        while self._rows:
+            self._rows.pop().steps.close()
+
+    def _group(self) -> list[_Row[Key]]:
+        """The rows to serve next: the largest group that shares a model, unless somebody has lost patience."""
+        groups: dict[tuple[int, int], list[_Row[Key]]] = {}
+        for row in self._rows:
+            session = row.wanted.session
+            groups.setdefault((id(session.model), session.vocab_size), []).append(row)
+        overdue = max(self._rows, key=lambda row: row.waited)
+        if overdue.waited >= self._patience:
+            return next(group for group in groups.values() if overdue in group)
+        return max(groups.values(), key=len)
+
+    def _go_on(
+        self, key: Key, steps: Generator[Pass | Event, torch.Tensor, None], answer: torch.Tensor | None
+    ) -> list[tuple[Key, Event | SpecdecError]]:
+        """Runs a row up to its next pass or its end."""
+        happened: list[tuple[Key, Event | SpecdecError]] = []
+        try:
+            step = next(steps) if answer is None else steps.send(answer)
+            while not isinstance(step, Pass):
+                happened.append((key, step))
+                step = next(steps)
+        except StopIteration:
+            return happened
+        except Exception as error:
+            return [*happened, (key, _known(error))]
+        self._rows.append(_Row(key, steps, step))
+        return happened
+
+
+def _answers(passes: Sequence[Pass]) -> list[torch.Tensor | SpecdecError]:
+    """The scores of every pass, from one forward; one by one if that fails, so that a culprit fails alone."""
+    if len(passes) > 1:
+        try:
+            return list(feed_together(passes))
+        except Exception as error:
+            _log.warning("%d clips could not share a forward, trying them one by one: %s", len(passes), error)
+    return [_answer(wanted) for wanted in passes]
+
+
+def _answer(wanted: Pass) -> torch.Tensor | SpecdecError:
+    try:
+        return wanted.run()
+    except Exception as error:
+        return _known(error)
+
+
+def _known(error: Exception) -> SpecdecError:
+    """The error itself, or a typed one around what nobody foresaw: whatever it is, it ends one row and not all."""
+    if isinstance(error, SpecdecError):
+        return error
+    _log.debug("unexpected error", exc_info=error)
+    return UnexpectedError.from_exception(error)

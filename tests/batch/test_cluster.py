@@ -1,0 +1,96 @@
+"""A batch on Ray: the same lines, also when actors die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from specdec_cli.transcript import read_transcripts
+from tests.cli.harness import COMMAND, environment
+from tests.mini_pair import captioner, write_voice
+
+pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")]
+
+QUICK = ("--mode", "edge", "--max-new-tokens", "6")
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clips")
+    for index in range(80):
+        write_voice(folder / f"{index:02d}.wav", index, 0.3)
+    (folder / "broken.wav").write_bytes(b"RIFF")
+    return folder
+
+
+def run(clips: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "batch", clips.name, "-o", str(output), *QUICK, "--ray", *more]
+    # Its own session, so that a test can find what it started; relative paths, so that actors must know the folder.
+    return subprocess.Popen(
+        command, cwd=clips.parent, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def finish(started: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = started.communicate(timeout=600)
+    return started.returncode, err
+
+
+def require_complete(output: Path, clips: Path) -> None:
+    lines = {Path(line.file).name: line for line in read_transcripts(output)}
+    assert len(list(read_transcripts(output))) == len(lines) == 81
+    error = lines.pop("broken.wav").error
+    assert error is not None
+    assert error.type == "AudioDecodeError"
+    alone = captioner(decoding__mode="edge", decoding__max_new_tokens=6)
+    for name, line in lines.items():
+        assert line.file == f"{clips.name}/{name}"
+        assert line.caption == alone.caption(clips / name).caption
+
+
+def test_a_cluster_writes_what_one_process_writes_and_resumes(clips: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    code, err = finish(run(clips, output, "--limit", "10"))
+    assert code == 0, err
+    assert len(list(read_transcripts(output))) == 10
+    code, err = finish(run(clips, output))
+    assert code == 3, err
+    assert "10 done before" in err
+    require_complete(output, clips)
+
+
+def test_an_actor_that_is_killed_costs_nothing(clips: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    started = run(clips, output)
+    while started.poll() is None and not (output.exists() and output.stat().st_size):
+        time.sleep(0.01)
+    children = psutil.Process(started.pid).children(recursive=True)
+    actors = [child.pid for child in children if _title(child).startswith(b"ray::Worker")]
+    for pid in actors:  # the first chunk is written, and the second is on its way
+        os.kill(pid, signal.SIGKILL)
+    code, err = finish(started)
+    assert actors
+    assert code == 3, err
+    require_complete(output, clips)
+
+
+def _title(child: psutil.Process) -> bytes:
+    try:
+        return Path(f"/proc/{child.pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_an_address_where_no_cluster_is_is_refused(clips: Path, tmp_path: Path) -> None:
+    code, err = finish(run(clips, tmp_path / "out.jsonl", "--ray-address", "127.0.0.1:1"))
+    assert code == 2
+    assert "127.0.0.1:1" in err
+    assert "Traceback" not in err

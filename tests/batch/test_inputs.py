@@ -1,0 +1,113 @@
+"""Files, folders, patterns and lists: which recordings they are, and what they are called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.batch.export import text_name
+from specdec_cli.batch.inputs import Paths, read_list, relative_name
+from specdec_cli.batch.items import Key
+
+TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in TREE:
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"-")
+    return tmp_path / "tree"
+
+
+def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
+    inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
+    return sorted(os.path.relpath(item.file, tree) for item in inputs)
+
+
+def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
+    assert found(tree, tree) == ["top.ogg"]
+    assert found(tree, tree / "a") == ["a/x.wav", "a/y.FLAC"]
+    assert found(tree, tree, recursive=True) == [
+        "a/x.wav", "a/y.FLAC", "b/deep/x.wav", "b/deep/z.mp3", "b/x.wav", "top.ogg"
+    ]  # fmt: skip
+
+
+def test_a_pattern_chooses_by_name_in_folders(tree: Path) -> None:
+    assert found(tree, tree, recursive=True, pattern="x.*") == ["a/x.wav", "b/deep/x.wav", "b/x.wav"]
+    assert found(tree, tree / "a", pattern="*.txt") == ["a/notes.txt"]
+
+
+def test_a_pattern_as_a_path_is_expanded(tree: Path) -> None:
+    assert found(tree, tree / "*" / "x.wav") == ["a/x.wav", "b/x.wav"]
+    assert found(tree, tree / "**" / "*.mp3") == ["b/deep/z.mp3"]
+    (tree / "a[1].wav").write_bytes(b"-")  # a name that only looks like a pattern
+    assert found(tree, tree / "a[1].wav") == ["a[1].wav"]
+
+
+def test_what_is_not_there_is_still_named(tree: Path) -> None:
+    assert found(tree, tree / "none.wav", tree / "none*.wav") == ["none*.wav", "none.wav"]
+
+
+def test_a_recording_comes_once(tree: Path) -> None:
+    assert found(tree, tree / "a", tree / "a" / "x.wav", tree / "b" / ".." / "a", tree / "a" / "*.wav") == [
+        "a/x.wav",
+        "a/y.FLAC",
+    ]
+
+
+def test_the_run_s_own_files_are_left_out(tree: Path) -> None:
+    without = frozenset({str(tree / "a" / "x.wav"), str(tree / "b")})
+    assert found(tree, tree, recursive=True, without=without) == ["a/y.FLAC", "top.ogg"]
+
+
+def test_a_circle_of_links_ends(tree: Path) -> None:
+    (tree / "b" / "again").symlink_to(tree)
+    assert len(found(tree, tree, recursive=True)) == 6
+
+
+def test_folders_are_scanned_while_they_are_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[str] = []
+    scan = os.scandir
+
+    def watched(folder: str) -> object:
+        scanned.append(os.path.relpath(folder, tree))
+        return scan(folder)
+
+    items = iter(Paths([str(tree)], recursive=True))
+    monkeypatch.setattr("specdec_cli.batch.inputs.os.scandir", watched)
+    next(items)
+    assert scanned == ["."]
+
+
+def test_a_list_is_split_at_lines_or_at_nuls() -> None:
+    assert read_list(b"a.wav\r\nb c.wav\n\n") == ["a.wav", "b c.wav"]
+    assert read_list(b"a\nb.wav\0c.wav\0") == ["a\nb.wav", "c.wav"]
+    assert read_list(b"") == []
+    assert os.fsencode(read_list(b"\xff.wav\n")[0]) == b"\xff.wav"
+
+
+def test_names_mirror_the_folders_and_never_collide(tree: Path) -> None:
+    for paths in ([tree], [tree / "a", tree / "b"], [tree / "a" / "x.wav", tree / "b" / "x.wav"], [tree / "*" / "*"]):
+        inputs = Paths([str(path) for path in paths], recursive=True)
+        names = [relative_name(item.key.path, inputs.base) for item in inputs]
+        assert len(set(names)) == len(names) > 1
+        assert {"a/x.wav", "b/x.wav"} <= set(names)
+    single = Paths([str(tree / "b")], recursive=True)
+    assert sorted(relative_name(item.key.path, single.base) for item in single) == ["deep/x.wav", "deep/z.mp3", "x.wav"]
+
+
+def test_a_recording_from_elsewhere_keeps_its_whole_path() -> None:
+    assert relative_name("/data/x.wav", "/home/me") == "outside/data/x.wav"
+    assert relative_name("/home/me2/x.wav", "/home/me") == "outside/home/me2/x.wav"
+
+
+def test_an_id_makes_a_file_name_that_stays_in_its_folder() -> None:
+    ids = ["a", "../a", "..", "a/b", "a%2Fb", "说话人 1", ".x", "a:b"]
+    names = [text_name(Key("/x.wav", id_), "/") for id_ in ids]
+    assert len(set(names)) == len(ids)
+    assert all("/" not in name and not name.startswith(".") for name in names)
+    assert "说话人 1.txt" in names

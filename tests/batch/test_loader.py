@@ -1,0 +1,205 @@
+"""Reading ahead: bounded, in the background, and gone when it is closed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from specdec_cli.batch.decode import Prepared
+from specdec_cli.batch.items import Item, Outcome, Task
+from specdec_cli.batch.loader import Loader
+from specdec_cli.batch.prepare import Preparer, Ready
+from specdec_cli.run import Clip
+from tests.mini_pair import captioner, write_voice
+
+SETUP = None  # nothing here looks at it
+
+
+def never() -> bool:
+    return False
+
+
+def tasks(count: int) -> Iterator[Task]:
+    return (Task(Item(f"{n}.wav")) for n in range(count))
+
+
+def clip(task: Task, duration_s: float = 1.0) -> Prepared:
+    return Prepared(None, Clip(task.item.file, "", duration_s), None, None, 0.0, SETUP)  # type: ignore[arg-type]
+
+
+def one_second(task: Task) -> Iterator[Ready]:
+    yield clip(task)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def loader_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("loader-")]
+
+
+def drain(loader: Loader) -> list[str]:
+    files = []
+    while taken := loader.take(never):
+        for ready in taken:
+            assert isinstance(ready, Prepared)
+            files.append(ready.clip.file)
+            loader.release(ready)
+    return files
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_every_task_is_prepared_once(workers: int) -> None:
+    with Loader(tasks(200), one_second, workers=workers, in_flight_s=10) as loader:
+        files = drain(loader)
+    assert sorted(files) == sorted(f"{n}.wav" for n in range(200))
+    assert not loader_threads()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_more_audio_is_in_memory_than_allowed(workers: int) -> None:
+    begun: list[str] = []
+
+    def prepare(task: Task) -> Iterator[Ready]:
+        begun.append(task.item.file)
+        yield clip(task, 4.0)
+
+    with Loader(tasks(100), prepare, workers=workers, in_flight_s=10) as loader:
+        until(lambda: loader.in_flight_s >= 10)
+        time.sleep(0.1)
+        assert 12 <= loader.in_flight_s <= 10 + 4 * workers
+        assert len(begun) <= 3 + workers
+        (first, *rest) = loader.take(never)
+        assert len(begun) <= 3 + workers  # taken is not released
+        assert isinstance(first, Prepared)
+        loader.release(first)
+        for ready in rest:
+            assert isinstance(ready, Prepared)
+            loader.release(ready)
+        assert len(drain(loader)) == 100 - 1 - len(rest)
+
+
+def test_a_long_recording_is_prepared_piece_by_piece() -> None:
+    prepared = 0
+
+    def prepare(task: Task) -> Iterator[Ready]:
+        nonlocal prepared
+        for _ in range(1000):
+            prepared += 1
+            yield clip(task)
+
+    with Loader(tasks(1), prepare, workers=1, in_flight_s=10) as loader:
+        until(lambda: loader.in_flight_s >= 10)
+        time.sleep(0.05)
+        assert prepared <= 11
+
+
+def test_outcomes_without_audio_are_bounded_too() -> None:
+    taken = 0
+
+    def many() -> Iterator[Task]:
+        nonlocal taken
+        for task in tasks(100_000):
+            taken += 1
+            yield task
+
+    with Loader(many(), lambda task: iter([Outcome(task.item)]), workers=2):
+        until(lambda: taken > 2000)
+        time.sleep(0.1)
+        assert taken < 3000
+
+
+def test_tasks_are_found_in_the_background_and_no_earlier_than_needed() -> None:
+    names: list[str] = []
+
+    def scan() -> Iterator[Task]:
+        names.append(threading.current_thread().name)
+        yield from tasks(5)
+
+    with Loader(scan(), one_second, workers=1) as loader:
+        assert len(drain(loader)) == 5
+    assert names == ["loader-0"]
+
+
+def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:
+    def broken() -> Iterator[Task]:
+        yield from tasks(3)
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(RuntimeError, match="the disk is gone"), Loader(broken(), one_second, workers=2) as loader:
+        drain(loader)
+    until(lambda: not loader_threads())
+
+
+def test_a_stop_ends_a_wait() -> None:
+    gate = threading.Event()
+
+    def slow(task: Task) -> Iterator[Ready]:
+        gate.wait()
+        yield clip(task)
+
+    with Loader(tasks(3), slow, workers=2) as loader:
+        started = time.monotonic()
+        assert loader.take(lambda: time.monotonic() > started + 0.2) == []
+        assert time.monotonic() - started < 2
+        gate.set()
+
+
+def test_closing_early_leaves_no_thread() -> None:
+    with Loader(tasks(1000), one_second, workers=4, in_flight_s=5) as loader:
+        loader.take(never)
+    assert not loader_threads()
+
+
+def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
+    files = [str(write_voice(tmp_path / f"{n}.wav", n, 0.5 + 0.05 * n)) for n in range(8)] * 6
+    prepare = Preparer(captioner(decoding__mode="hybrid"))
+
+    def inputs(workers: int) -> dict[str, list[Prepared]]:
+        found: dict[str, list[Prepared]] = {}
+        with Loader((Task(Item(file)) for file in files), prepare, workers=workers) as loader:
+            while taken := loader.take(never):
+                for ready in taken:
+                    assert isinstance(ready, Prepared)
+                    found.setdefault(ready.clip.file, []).append(ready)
+                    loader.release(ready)
+        return found
+
+    alone = inputs(1)
+    for file, clips in inputs(6).items():
+        for ready in clips:
+            for ours, theirs in ((ready.edge, alone[file][0].edge), (ready.cloud, alone[file][0].cloud)):
+                assert ours is not None
+                assert theirs is not None
+                assert ours.ids == theirs.ids
+                assert torch.equal(ours.features.values, theirs.features.values)
+
+
+def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: Path) -> None:
+    file = str(write_voice(tmp_path / "a.wav", 1))
+    prepare = Preparer(captioner(decoding__mode="edge"))
+    (ready,) = prepare(Task(Item(file)))
+    assert isinstance(ready, Prepared)
+    content = ready.clip.sha256
+    (outcome,) = prepare(Task(Item(file), known=content))
+    assert isinstance(outcome, Outcome)
+    assert outcome.skipped
+    write_voice(tmp_path / "a.wav", 2)
+    (changed,) = prepare(Task(Item(file), known=content))
+    assert isinstance(changed, Prepared)
+    assert changed.clip.sha256 != content
+    (gone,) = prepare(Task(Item(str(tmp_path / "none.wav")), known=content))
+    assert isinstance(gone, Outcome)
+    assert gone.skipped  # the caption that it has is not given up
+    (never_there,) = prepare(Task(Item(str(tmp_path / "none.wav"))))
+    assert isinstance(never_there, Outcome)
+    assert never_there.failed

@@ -1,0 +1,123 @@
+"""What is still to do, and the refusal to mix settings."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.batch.identity import Identity
+from specdec_cli.batch.inputs import Paths
+from specdec_cli.batch.items import Task
+from specdec_cli.batch.output import Output
+from specdec_cli.batch.plan import Plan
+from specdec_cli.errors import ConfigError
+from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.schema import ModelInfo, Models
+from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> Path:
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    for name in "abcd":
+        (folder / f"{name}.wav").write_bytes(name.encode())
+    return folder
+
+
+def planned(clips: Path, *lines: Transcript, limit: int | None = None, only_failed: bool = False) -> dict[str, Task]:
+    path = write(clips.parent / "o.jsonl", *lines)
+    with Output(path, lambda _: None) as output:
+        plan = Plan(Paths([str(clips)]), output, limit=limit, only_failed=only_failed)
+        tasks = {Path(task.item.file).name: task for task in plan}
+        assert plan.count() == len(tasks)
+    return tasks
+
+
+def content(clips: Path, name: str) -> str:
+    return hashlib.sha256((clips / name).read_bytes()).hexdigest()
+
+
+def test_only_a_good_line_of_the_same_recording_counts(clips: Path) -> None:
+    tasks = planned(
+        clips, good_line(clips / "a.wav", sha256="f" * 64), failed_line(clips / "b.wav"), good_line(clips / "x.wav")
+    )
+    assert tasks["a.wav"].known == "f" * 64
+    assert {name for name, task in tasks.items() if task.known is None} == {"b.wav", "c.wav", "d.wav"}
+    assert not any(task.done for task in tasks.values())
+
+
+def test_a_recording_that_was_moved_is_done_once(clips: Path) -> None:
+    (clips / "copy.wav").write_bytes(b"a")
+    old = good_line("/gone/a.wav", sha256=content(clips, "a.wav"))
+    assert sum(task.done for task in planned(clips, old).values()) == 1
+    still_there = good_line(clips / "a.wav", sha256=content(clips, "a.wav"))
+    assert not planned(clips, still_there)["copy.wav"].done
+
+
+def test_a_limit_counts_what_is_begun(clips: Path) -> None:
+    assert len(planned(clips, limit=2)) == 2
+    done = [good_line(clips / f"{name}.wav") for name in "abcd"]
+    assert len(planned(clips, *done, limit=1)) == 4
+    assert sum(task.known is None for task in planned(clips, done[0], done[2], limit=1).values()) <= 1
+
+
+def test_failed_ones_alone(clips: Path) -> None:
+    lines = [good_line(clips / "a.wav"), failed_line(clips / "b.wav"), failed_line("/elsewhere/x.wav")]
+    assert set(planned(clips, *lines, only_failed=True)) == {"b.wav"}
+    path = write(clips.parent / "o.jsonl", *lines)
+    with Output(path, lambda _: None) as output:
+        files = [task.item.file for task in Plan(None, output, limit=None, only_failed=True)]
+    assert files == [str(clips / "b.wav"), "/elsewhere/x.wav"]
+
+
+def identity(**changes: object) -> Identity:
+    values: dict[str, object] = {
+        "output": Path("o.jsonl"),
+        "mode": "edge",
+        "settings": {**SETTINGS, "stop_strings": ()},
+        "names": {"edge": "edge", "cloud": None},
+        "asked": lambda _: ("en", "Describe."),
+    }
+    return Identity(**(values | changes))  # type: ignore[arg-type]
+
+
+def check(tmp_path: Path, ours: Identity, *lines: Transcript) -> None:
+    with Output(write(tmp_path / "o.jsonl", *lines), ours.check):
+        pass
+
+
+def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
+    other_style = good_line("/b.wav", settings={**SETTINGS, "style": None})
+    check(tmp_path, identity(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
+    check(tmp_path, identity(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mode": "hybrid"}, "mode was 'edge' and is 'hybrid'"),
+        ({"settings": {**SETTINGS, "k": 3, "threshold": 2.0}}, "k was 5 and is 3; threshold was 1.1 and is 2.0"),
+        ({"settings": {**SETTINGS, "new": 1}}, "new was null and is 1"),
+        ({"settings": {key: SETTINGS[key] for key in SETTINGS if key != "k"}}, "k was 5 and is null"),
+        ({"names": {"edge": "other", "cloud": None}}, "edge.model was 'edge' and is 'other'"),
+        ({"names": {"edge": "edge", "cloud": "cloud"}}, "cloud.model was null and is 'cloud'"),
+        ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
+    ],
+)
+def test_other_settings_are_named_with_both_values(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check(tmp_path, identity(**changes), good_line("/a.wav"))
+    assert raised.value.message == f"o.jsonl:1 was made with other settings: {said}."
+    assert "--overwrite" in (raised.value.hint or "")
+
+
+def test_another_number_format_is_refused_once_it_is_known(tmp_path: Path) -> None:
+    ours = identity()
+    check(tmp_path, ours, good_line("/a.wav"))
+    ours.check_models(MODELS)
+    loaded = Models(edge=ModelInfo(name="edge", dtype="bfloat16", device="cuda:0"), cloud=None)
+    with pytest.raises(ConfigError, match=r"edge\.dtype was float32 and is bfloat16"):
+        ours.check_models(loaded)

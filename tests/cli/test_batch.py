@@ -1,0 +1,477 @@
+"""`specdec batch`: what goes where, what is left out the next time, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.batch.output import Output
+from specdec_cli.captioner import Captioner
+from specdec_cli.cli.options import FLAG_NAMES
+from specdec_cli.transcript import Transcript, read_transcripts
+from tests.audio.malformed import CASES
+from tests.cli.conftest import Specdec
+from tests.cli.harness import Outcome
+from tests.mini_pair import RATE, captioner, voice, write_voice
+
+QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+"""Settings that make a caption cheap, for tests of what is around it."""
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> Path:
+    """Two folders with recordings of the same names, of different lengths."""
+    folder = tmp_path / "clips"
+    for index, name in enumerate(("ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.wav", "bob/3.wav")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_voice(folder / name, index, 0.6 + 0.3 * (index % 3))
+    (folder / "notes.txt").write_text("not a recording")
+    return folder
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "out.jsonl"
+
+
+@pytest.fixture
+def batch(specdec: Specdec, output: Path) -> Callable[..., Outcome]:
+    """Run `specdec batch ARGUMENTS --output out.jsonl`."""
+    return lambda *arguments: specdec("batch", *arguments, "--output", output)
+
+
+def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
+    lines = list(read_transcripts(output))
+    named = {os.path.relpath(line.file, folder): line for line in lines}
+    assert len(named) == len(lines), "a recording is there twice"
+    return named
+
+
+def table_rows(table: Path) -> list[dict[str, str]]:
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def break_file(path: Path) -> bytes:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60])
+    return whole
+
+
+@pytest.mark.parametrize("settings", [{}, {"language": "en", "mode": "lossless"}, {"mode": "edge", "temperature": 0.8}])
+def test_captions_are_those_of_the_single_command(
+    batch: Callable[..., Outcome], clips: Path, output: Path, settings: dict[str, object]
+) -> None:
+    flags = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+    outcome = batch(clips, "--recursive", *flags)
+    assert (outcome.code, outcome.out) == (0, "")
+    sections = {"language": "prompt", "mode": "decoding", "temperature": "decoding"}
+    alone = captioner(**{f"{sections[name]}__{name}": value for name, value in settings.items()})
+    lines = by_name(output, clips)
+    assert len(lines) == 5
+    for line in lines.values():
+        expected = alone.caption(line.file)
+        assert line.caption == expected.caption
+        assert (line.sha256, line.duration_s, line.prompt) == (expected.sha256, expected.duration_s, expected.prompt)
+        assert (line.settings, line.models) == (expected.settings, expected.models)
+    assert "5 captioned" in outcome.err
+    assert "failed" not in outcome.err
+
+
+UNTIMED = {"timing": True, "resources": True, "rounds": {"__all__": {"draft_ms", "verify_ms"}}}
+"""What a transcript holds of the clock and of the process."""
+
+
+@pytest.mark.parametrize("gate", ["entropy", "random", "package:mini/gate.json"])
+def test_transcripts_are_those_of_the_single_command(
+    batch: Callable[..., Outcome], specdec: Specdec, clips: Path, output: Path, tmp_path: Path, gate: str
+) -> None:
+    """Rounds with their evidence and pieces, totals and labels too."""
+    flags = ("--gate", gate, "--labels", *(() if gate == "random" else ("--stop-drafting",)))
+    assert batch(clips, "-r", *flags).code == 0
+    single = tmp_path / "single.jsonl"
+    files = [clips / name for name in by_name(output, clips)]
+    assert specdec("caption", *files, *flags, "--output", single).code == 0
+    together, alone = by_name(output, clips), by_name(single, clips)
+    assert len(together) == 5
+    assert any(round_.escalated for line in alone.values() for round_ in line.rounds)
+    for name, line in together.items():
+        assert line.labels
+        assert line.model_dump(exclude=UNTIMED) == alone[name].model_dump(exclude=UNTIMED), name
+
+
+def test_labels_are_all_there_or_not_at_all(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_file(clips / "ann" / "1.wav")
+    assert batch(clips / "ann", *QUICK, "--labels").code == 3
+    assert [line.labels is None for line in read_transcripts(output) if line.caption] == [False]
+    assert "1 done before" in batch(clips / "ann", *QUICK, "--labels").err  # a line without a caption has none
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    outcome = batch(clips, "-r", *QUICK)
+    assert outcome.code == 2
+    assert "labels was true and is false" in outcome.err
+
+
+def test_the_same_command_again_does_nothing(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+    batch(clips, "-r", *QUICK)
+    before = output.read_bytes()
+    outcome = batch(clips, "-r", *QUICK)
+    assert outcome.code == 0
+    assert "0 captioned  5 done before" in outcome.err
+    assert output.read_bytes() == before
+
+
+def test_another_working_directory_changes_nothing(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clips)
+    assert "2 captioned" in batch("ann", *QUICK).err
+    assert [line.file for line in read_transcripts(output)] in (["ann/1.wav", "ann/2.wav"], ["ann/2.wav", "ann/1.wav"])
+    assert "3 captioned  2 done before" in batch(clips, "-r", *QUICK).err
+    monkeypatch.chdir(clips.parent)  # where ann/1.wav leads nowhere
+    assert "0 captioned  5 done before" in batch(clips, "-r", *QUICK).err
+
+
+def test_a_new_file_and_a_changed_one_are_captioned_and_no_other(
+    batch: Callable[..., Outcome], clips: Path, output: Path
+) -> None:
+    batch(clips, "-r", *QUICK)
+    before = by_name(output, clips)
+    write_voice(clips / "ann" / "2.wav", 70)
+    write_voice(clips / "new.wav", 71)
+    os.utime(clips / "bob" / "1.wav")  # touched, not changed
+    outcome = batch(clips, "-r", *QUICK)
+    assert "2 captioned  4 done before" in outcome.err
+    after = by_name(output, clips)
+    assert len(after) == 6
+    assert {name for name in before if after[name] != before[name]} == {"ann/2.wav"}
+
+
+def test_changed_settings_are_named_and_refused_before_models_are_loaded(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch(clips, "-r", *QUICK)
+    before = output.read_bytes()
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    for flags, said in (
+        (["-k", "3"], "k was 5 and is 3"),
+        (["-l", "en"], "language was 'zh' and is 'en'"),
+        (["--segment", "2"], "segment_s was null and is 2.0"),
+    ):
+        outcome = batch(clips, "-r", *QUICK, *flags)
+        assert outcome.code == 2
+        assert said in outcome.err
+        assert "hint: " in outcome.err
+        assert output.read_bytes() == before
+
+
+def test_overwriting_starts_anew(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+    batch(clips, "-r", *QUICK)
+    outcome = batch(clips / "ann", *QUICK, "-l", "en", "--overwrite")
+    assert outcome.code == 0
+    assert {line.language for line in read_transcripts(output)} == {"en"}
+    assert len(list(read_transcripts(output))) == 2
+
+
+def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+    whole = break_file(clips / "ann" / "1.wav")
+    outcome = batch(clips, "-r", *QUICK, clips / "none.wav")
+    assert outcome.code == 3
+    lines = by_name(output, clips)
+    assert {name: line.error.type for name, line in lines.items() if line.error} == {
+        "ann/1.wav": "AudioDecodeError",
+        "none.wav": "AudioNotFoundError",
+    }
+    assert outcome.err.count("error: ") == 2
+    assert "4 captioned" in outcome.err
+    assert "2 failed" in outcome.err
+    retry = outcome.err.splitlines()[-1]
+    assert retry.startswith("hint: To caption just those again: specdec batch ")
+    assert "--retry-failed" in retry
+    assert "none.wav" not in retry
+    (clips / "ann" / "1.wav").write_bytes(whole)
+    kept = {name: line for name, line in lines.items() if not line.error}
+    outcome = batch("--retry-failed", *QUICK)
+    assert outcome.code == 3
+    assert "1 captioned" in outcome.err
+    lines = by_name(output, clips)
+    assert [name for name, line in lines.items() if line.error] == ["none.wav"]
+    assert {name: lines[name] for name in kept} == kept
+    fresh = captioner(decoding__mode="edge", decoding__max_new_tokens=4).caption(clips / "ann" / "1.wav")
+    assert lines["ann/1.wav"].settings == fresh.settings
+    assert lines["ann/1.wav"].caption == fresh.caption
+
+
+def test_a_resumed_run_tries_the_failed_ones_too(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+    whole = break_file(clips / "ann" / "1.wav")
+    batch(clips / "ann", *QUICK)
+    (clips / "ann" / "1.wav").write_bytes(whole)
+    assert batch(clips / "ann", *QUICK).code == 0
+    assert all(line.caption for line in by_name(output, clips).values())
+
+
+def test_retrying_needs_no_path_and_can_be_narrowed_by_one(
+    batch: Callable[..., Outcome], clips: Path, output: Path
+) -> None:
+    for name in ("ann/1.wav", "bob/1.wav"):
+        break_file(clips / name)
+    batch(clips, "-r", *QUICK)
+    write_voice(clips / "ann" / "1.wav", 1)
+    write_voice(clips / "bob" / "1.wav", 2)
+    (clips / "bob" / "4.wav").write_bytes((clips / "bob" / "1.wav").read_bytes())
+    assert "1 captioned" in batch(clips / "bob", "--retry-failed", *QUICK).err
+    assert [name for name, line in by_name(output, clips).items() if line.error] == ["ann/1.wav"]
+    assert "1 captioned" in batch("--retry-failed", *QUICK).err
+    lines = by_name(output, clips)
+    assert len(lines) == 5
+    assert not any(line.error for line in lines.values())
+
+
+def test_nothing_but_failures_is_exit_code_1(batch: Callable[..., Outcome], clips: Path) -> None:
+    break_file(clips / "ann" / "1.wav")
+    assert batch(clips / "ann" / "1.wav", *QUICK).code == 1
+
+
+def test_sixty_broken_files_among_three_hundred(batch: Callable[..., Outcome], tmp_path: Path, output: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    healthy = [write_voice(tmp_path / f"{seed}.wav", seed, 0.3).read_bytes() for seed in range(8)]
+    for index in range(240):
+        (folder / f"good-{index:03d}.wav").write_bytes(healthy[index % 8] + bytes(index))  # bytes behind the audio
+    ways = {
+        "empty.wav", "text.wav", "page.flac", "git-lfs.wav", "cut-at-60-percent.wav", "cut-at-40-percent.flac",
+        "claims-twice.wav", "no-data-chunk.wav", "random-0.wav", "nan.wav", "silence.wav", "fifty-milliseconds.wav",
+    }  # fmt: skip
+    expected: dict[str, str] = {}
+    for case in CASES:
+        for copy in range(5 if case.name in ways else 0):
+            name = f"{copy}-{case.name}"
+            case.make(folder / name, np.random.default_rng([copy, len(expected)]))
+            expected[name] = case.expected_error.__name__
+    assert len(ways) == 12
+    assert len(expected) == 60
+    outcome = batch(folder, *QUICK, "--workers", "3", "--csv", tmp_path / "t.csv", "--txt-dir", tmp_path / "texts")
+    assert outcome.code == 3
+    lines = by_name(output, folder)
+    assert {name: line.error.type for name, line in lines.items() if line.error} == expected
+    assert sum(line.caption is not None for line in lines.values()) == 240
+    assert "240 captioned" in outcome.err
+    assert "60 failed" in outcome.err
+    assert "... and 40 more" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert len(table_rows(tmp_path / "t.csv")) == 300
+    assert len(list((tmp_path / "texts").iterdir())) == 240
+
+
+def test_exports_mirror_the_folders(batch: Callable[..., Outcome], clips: Path, output: Path, tmp_path: Path) -> None:
+    break_file(clips / "bob" / "3.wav")
+    table, texts = tmp_path / "t.csv", tmp_path / "texts"
+    for _ in range(2):  # the second run has nothing to caption and exports all the same
+        assert batch(clips, "-r", *QUICK, "--csv", table, "--txt-dir", texts).code == 3
+        lines = by_name(output, clips)
+        rows = {row["name"]: row for row in table_rows(table)}
+        assert set(rows) == set(lines)
+        assert rows["bob/3.wav"]["error"].startswith("AudioDecodeError: ")
+        found = {str(path.relative_to(texts)): path.read_text("utf-8") for path in texts.rglob("*.txt")}
+        assert found == {f"{name}.txt": f"{line.caption}\n" for name, line in lines.items() if line.caption}
+        assert all(rows[name]["caption"] == (line.caption or "") for name, line in lines.items())
+        shutil.rmtree(texts)
+
+
+def test_own_files_in_the_searched_folder_are_no_recordings(specdec: Specdec, clips: Path) -> None:
+    folder = clips / "ann"
+    own = ("-o", folder / "o.jsonl", "--csv", folder / "t.csv", "--txt-dir", folder / "texts")
+    for expected in ("2 captioned", "2 done before"):
+        outcome = specdec("batch", folder, "-r", "--glob", "*", *QUICK, *own)
+        assert outcome.code == 0
+        assert expected in outcome.err
+
+
+def test_a_manifest_brings_ids_languages_and_prompts(
+    batch: Callable[..., Outcome], clips: Path, output: Path, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "list.tsv"
+    english = "Summarise the speaker's voice and emotion in one English sentence."
+    rows = [
+        ("file", "id", "language", "prompt"),
+        ("clips/ann/1.wav", "a-zh", "", ""),
+        ("clips/ann/1.wav", "a-en", "en", ""),
+        (str(clips / "bob/1.wav"), "b/1", "en", english),
+        ("clips/none.wav", "none", "", ""),
+    ]
+    manifest.write_text("\n".join("\t".join(row) for row in rows), "utf-8")
+    outcome = batch("--manifest", manifest, "--mode", "edge", "--txt-dir", tmp_path / "texts")
+    assert outcome.code == 3
+    lines = {line.id: line for line in read_transcripts(output)}
+    assert set(lines) == {"a-zh", "a-en", "b/1", "none"}
+    for id_, settings in (
+        ("a-zh", {}),
+        ("a-en", {"prompt__language": "en"}),
+        ("b/1", {"prompt__language": "en", "prompt__text": english}),
+    ):
+        expected = captioner(decoding__mode="edge", **settings).caption(lines[id_].file)
+        assert (lines[id_].caption, lines[id_].prompt) == (expected.caption, expected.prompt), id_
+    assert sorted(os.listdir(tmp_path / "texts")) == ["a-en.txt", "a-zh.txt", "b%2F1.txt"]
+    outcome = batch("--manifest", manifest, "--mode", "edge")
+    assert "0 captioned" in outcome.err
+    assert "3 done before" in outcome.err
+    write_voice(clips / "none.wav", 5)
+    assert batch("--retry-failed", "--mode", "edge").code == 0
+    assert {line.id for line in read_transcripts(output)} == set(lines)
+    manifest.write_text(manifest.read_text("utf-8").replace("a-zh\t\t", "a-zh\ten\t"), "utf-8")
+    outcome = batch("--manifest", manifest, "--mode", "edge")
+    assert outcome.code == 2
+    assert "language was 'zh' and is 'en'" in outcome.err
+
+
+def test_a_list_on_stdin(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = f"{clips}/ann/1.wav\n{clips}/bob/3.wav\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names)))
+    assert batch("-", *QUICK).code == 0
+    assert set(by_name(output, clips)) == {"ann/1.wav", "bob/3.wav"}
+
+
+def test_a_limit_is_for_one_run(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+    for expected in (2, 4, 5):
+        assert batch(clips, "-r", "--limit", "2", *QUICK).code == 0
+        assert len(by_name(output, clips)) == expected
+
+
+def test_the_first_failure_may_end_it(batch: Callable[..., Outcome], tmp_path: Path, output: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for index in range(40):
+        write_voice(folder / f"{index:02d}.wav", index, 0.3)
+    (tmp_path / "broken.wav").write_bytes(b"-")
+    outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--workers", "1", *QUICK)
+    assert outcome.code in (1, 3)
+    lines = list(read_transcripts(output))
+    assert sum(line.error is not None for line in lines) == 1
+    assert len(lines) < 20
+
+
+def test_segments_come_together_or_not_at_all(batch: Callable[..., Outcome], tmp_path: Path, output: Path) -> None:
+    long = tmp_path / "long.wav"
+    pieces = [voice(1, 2.0), np.zeros(2 * RATE, np.float32), voice(2, 2.0)]
+    soundfile.write(long, np.concatenate(pieces), RATE)
+    short = write_voice(tmp_path / "short.wav", 3, 1.0)
+    outcome = batch(long, short, "--segment", "2", *QUICK, "--txt-dir", tmp_path / "texts")
+    assert outcome.code == 3  # one segment is silent
+    lines = [line for line in read_transcripts(output) if line.file == str(long)]
+    assert [(line.start_s, line.end_s) for line in lines] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
+    assert [line.caption is None for line in lines] == [False, True, False]
+    alone = captioner(decoding__mode="edge", decoding__max_new_tokens=4, audio__segment_s=2.0)
+    assert [line.caption for line in lines] == [transcript.caption for transcript in alone.captions(long)]
+    texts = (tmp_path / "texts" / "long.wav.txt").read_text("utf-8").splitlines()
+    assert texts == [line.caption for line in lines if line.caption]
+    batch(long, short, "--segment", "2", *QUICK)
+    assert len(list(read_transcripts(output))) == 4
+
+
+@pytest.mark.parametrize("batch_size", ["1", "7", "auto"])
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_batch_size_and_threads_change_no_text(
+    batch: Callable[..., Outcome], clips: Path, output: Path, batch_size: str, workers: str
+) -> None:
+    assert batch(clips, "-r", "--batch-size", batch_size, "--workers", workers, "--threshold", "0.1").code == 0
+    alone = captioner(gate__threshold=0.1)
+    for line in by_name(output, clips).values():
+        assert line.caption == alone.caption(line.file).caption
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "No recordings are named"),
+        (["a.wav", "--manifest", "list.tsv"], "not from both"),
+        (["--manifest", "none.tsv"], "cannot be read"),
+        (["a.wav", "--batch-size", "0"], "--batch-size"),
+        (["a.wav", "--batch-size", "many"], "'many'"),
+        (["a.wav", "--workers", "0"], "--workers"),
+        (["a.wav", "--limit", "0"], "--limit"),
+        (["a.wav", "-k", "0"], "decoding.k"),
+        (["--retry-failed"], "there is no file"),
+        (["--retry-failed", "--overwrite"], "--overwrite"),
+        (["a.wav", "--csv", "out.jsonl"], "--csv and --output"),
+        (["a.wav", "--csv", "no/t.csv"], "--csv"),
+        (["a.wav", "--txt-dir", "file"], "--txt-dir"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    outcome = specdec("batch", *arguments, "-o", "out.jsonl")
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_output_is_required(specdec: Specdec) -> None:
+    outcome = specdec("batch", "a.wav")
+    assert outcome.code == 2
+    assert "--output" in outcome.err
+
+
+def test_folders_without_recordings_are_refused_before_loading(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    outcome = batch(clips)
+    assert outcome.code == 1
+    assert "--recursive" in outcome.err
+    assert not output.exists()
+
+
+def test_an_output_in_use_or_of_another_kind_is_left_alone(
+    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    with Output(output, None):
+        outcome = batch(clips, "-r")
+        assert outcome.code == 1
+        assert "being written by another run" in outcome.err
+    for text in ("notes", json.dumps({"a": 1}) + "\n"):
+        output.write_text(text)
+        assert batch(clips, "-r").code == 1
+        assert output.read_text() == text
+
+
+def test_a_batch_that_cannot_load_its_models_drops_nothing(
+    batch: Callable[..., Outcome], clips: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch(clips, "-r", *QUICK)
+    before = output.read_bytes()
+    monkeypatch.undo()
+    outcome = batch(clips, "-r", "--overwrite", "--set", f"edge.model={tmp_path / 'none'}")
+    assert outcome.code == 1
+    assert output.read_bytes() == before
+
+
+def test_quiet_is_failures_alone(batch: Callable[..., Outcome], clips: Path) -> None:
+    assert batch(clips / "ann", "-q", *QUICK).err == ""
+    break_file(clips / "bob" / "1.wav")
+    errors = batch(clips / "bob", "-q", *QUICK).err.splitlines()
+    assert [line.split(":")[0] for line in errors] == ["error", "hint"]
+
+
+def test_help_names_every_flag_of_caption(specdec: Specdec) -> None:
+    text = specdec("batch", "--help").out
+    for flag in (*FLAG_NAMES.values(), "--config", "--set", "--output", "--manifest", "--resume", "--debug"):
+        assert f"  {flag}" in text or f", {flag}" in text, flag

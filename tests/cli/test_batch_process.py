@@ -1,0 +1,239 @@
+"""A batch that is killed, interrupted, watched and large: real processes, signals and terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.batch.output import Output
+from specdec_cli.transcript import Transcript, read_transcripts
+from tests.cli.harness import Fork, Outcome, on_terminal, process
+from tests.console.screens import ESCAPE
+from tests.mini_pair import RATE, voice, write_voice
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--segment", "1", "--batch-size", "4", "--workers", "2")
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def sixty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty recordings in two folders: most of them short, three cut into pieces, two broken."""
+    folder = tmp_path_factory.mktemp("sixty")
+    for half in ("a", "b"):
+        (folder / half).mkdir()
+    for index in range(60):
+        path = folder / "ab"[index % 2] / f"{index // 2:02d}.wav"
+        if index in (7, 40):
+            path.write_bytes(b"RIFF" + bytes(40))
+        elif index in (11, 30, 51):
+            soundfile.write(path, voice(index, 2.5), RATE)
+        else:
+            write_voice(path, index, 0.2 + 0.02 * (index % 20))
+    return folder
+
+
+def arguments(folder: Path, output: Path) -> list[str]:
+    return ["batch", str(folder), "-r", "-o", str(output), *QUICK]
+
+
+def telling(transcript: Transcript) -> tuple[object, ...]:
+    """What of a line must not depend on when and beside whom the clip was captioned."""
+    ids = [(round_.draft_ids, round_.committed_ids) for round_ in transcript.rounds]
+    settings = json.dumps(transcript.settings, sort_keys=True)
+    error = transcript.error.message if transcript.error else None
+    place = (transcript.file, transcript.start_s, transcript.end_s, transcript.sha256, transcript.duration_s)
+    return (*place, transcript.language, transcript.prompt, transcript.caption, error, ids, settings)
+
+
+def sorted_lines(output: Path) -> list[tuple[object, ...]]:
+    return sorted((telling(line) for line in read_transcripts(output)), key=lambda line: str(line[:2]))
+
+
+def wait_for_lines(output: Path, count: int, fork: Fork) -> None:
+    """Until the output has so many lines, or the process is over."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not output.exists() or output.read_bytes().count(b"\n") < count:
+        if os.waitid(os.P_PID, fork.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        assert time.monotonic() < deadline, f"{output} did not get {count} lines"
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(sixty: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
+    output = tmp_path_factory.mktemp("whole") / "out.jsonl"
+    outcome = Fork(arguments(sixty, output)).wait()
+    assert outcome.code == 3, outcome.err
+    lines = sorted_lines(output)
+    assert len({line[0] for line in lines}) == 60
+    assert len(lines) == 66  # three of them in three pieces
+    return lines
+
+
+def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
+    """Kills runs over one output at random points, then lets the last one finish; returns how many died."""
+    rng = np.random.default_rng(seed)
+    died = 0
+    for point in sorted(rng.integers(0, 64, kills)):
+        fork = Fork(arguments(folder, output))
+        wait_for_lines(output, int(point), fork)
+        time.sleep(rng.uniform(0, 0.01))
+        fork.send(signal.SIGKILL)
+        died += fork.wait().code == -signal.SIGKILL
+    outcome = Fork(arguments(folder, output)).wait()
+    assert outcome.code == 3, outcome.err
+    return died
+
+
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
+    sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int]
+) -> None:
+    died = 0
+    for seed in seeds:
+        output = tmp_path / f"{seed}.jsonl"
+        died += kill_and_resume(sixty, output, seed, kills=5)
+        assert sorted_lines(output) == uninterrupted, f"seed {seed}"
+        assert os.listdir(tmp_path) == [output.name]
+        output.unlink()
+    assert died >= 4 * len(seeds)
+
+
+def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
+    sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
+) -> None:
+    output = tmp_path / "out.jsonl"
+    fork = Fork(arguments(sixty, output))
+    wait_for_lines(output, 3, fork)
+    fork.send(signal.SIGINT)
+    outcome = fork.wait()
+    assert outcome.code == 130, outcome.err
+    assert "finishing what has begun" in outcome.err
+    assert "Traceback" not in outcome.err
+    done = sorted_lines(output)
+    assert 3 <= len(done) < 60
+    assert set(map(str, done)) <= set(map(str, uninterrupted))
+    hint = outcome.err.splitlines()[-1]
+    assert hint == f"hint: To go on: specdec {' '.join(arguments(sixty, output))}"
+    again = Fork(arguments(sixty, output)).wait()
+    assert again.code == 3
+    assert f" {len({line[0] for line in done if line[8] is None})} done before" in again.err
+    assert sorted_lines(output) == uninterrupted
+
+
+def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    for index in range(40):
+        write_voice(folder / f"{index:02d}.wav", index, 8.0)
+    output = tmp_path / "out.jsonl"
+    slow = ["batch", str(folder), "-o", str(output), "--min-new-tokens", "300", "--max-new-tokens", "400"]
+    fork = Fork([*slow, "--mode", "edge", "--set", "decoding.loop_period=0", "--batch-size", "32"])
+    time.sleep(1.0)
+    fork.send(signal.SIGINT)
+    time.sleep(0.2)
+    fork.send(signal.SIGINT)
+    outcome = fork.wait()
+    assert outcome.code == 130
+    assert "Traceback" not in outcome.err
+    assert "To go on" not in outcome.err
+
+
+def test_termination_keeps_whole_lines(sixty: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    fork = Fork(arguments(sixty, output))
+    wait_for_lines(output, 2, fork)
+    fork.send(signal.SIGTERM)
+    outcome = fork.wait()
+    assert outcome.code == 143
+    assert "Traceback" not in outcome.err
+    assert len(list(read_transcripts(output))) >= 2
+
+
+def test_a_process_of_its_own_shares_its_output_with_nobody(sixty: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    with Output(output, None):
+        refused = Fork(arguments(sixty, output)).wait()
+    assert refused.code == 1
+    assert "being written by another run" in refused.err
+    assert not output.exists()
+
+
+def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) -> None:
+    outcome, shown = on_terminal(arguments(sixty, tmp_path / "out.jsonl"), width=100)
+    assert outcome.code == 3
+    assert shown.count(HIDE) == shown.count(SHOW) > 0
+    assert shown.rindex(SHOW) > shown.rindex(HIDE)
+    plain = ESCAPE.sub("", shown)
+    assert re.search(r"\d+/60 · ", plain)
+    assert re.search(r"tokens/s", plain)
+    assert max(len(row) for row in re.split(r"[\r\n]", plain[: plain.index("captioned")])) <= 100
+    after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
+    assert "58 captioned" in after
+    assert "2 failed" in after
+
+
+def test_a_log_has_no_control_characters_and_few_lines(sixty: Path, tmp_path: Path) -> None:
+    outcome = Fork(arguments(sixty, tmp_path / "out.jsonl")).wait()
+    assert "\x1b" not in outcome.err
+    assert "\r" not in outcome.err
+    assert outcome.out == ""
+    assert len(outcome.err.splitlines()) < 20
+
+
+def many_links(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    first = write_voice(folder / "00000.wav", 1, 0.3)
+    for index in range(1, count):
+        os.link(first, folder / f"{index:05d}.wav")
+    return folder
+
+
+def test_five_thousand_files_are_begun_at_once(tmp_path: Path) -> None:
+    folder, output = many_links(tmp_path / "many", 5000), tmp_path / "out.jsonl"
+    started = time.monotonic()
+    fork = Fork(["batch", str(folder), "-o", str(output), *QUICK, "--limit", "200"])
+    wait_for_lines(output, 1, fork)
+    first_s = time.monotonic() - started
+    fork.send(signal.SIGINT)
+    assert fork.wait().code == 130
+    assert first_s < 10  # a second on an idle machine; probing all of the files would take longer than this
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    folder, output = many_links(tmp_path / "many", 600), tmp_path / "out.jsonl"
+    fork = Fork(["batch", str(folder), "-o", str(output), *QUICK])
+
+    def resident(lines: int) -> int:
+        wait_for_lines(output, lines, fork)
+        return int(Path(f"/proc/{fork.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    early, late = resident(100), resident(590)
+    assert fork.wait().code == 0
+    assert late < 1.1 * early
+
+
+def test_a_process_of_its_own_captions_a_folder(sixty: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    outcome: Outcome = process("batch", str(sixty / "a"), "-o", str(output), "--limit", "3", *QUICK)
+    assert outcome.code == 0, outcome.err
+    lines = list(read_transcripts(output))
+    assert len({line.file for line in lines}) == 3
+    assert all(line.timing.load_s for line in lines)
+    assert outcome.err.startswith("loading PyTorch ...\nloading edge: package:mini/edge ...\n")
