@@ -172,7 +172,7 @@ def _gate(scale: _Scale, marks: Sequence[_Mark], gate: str, index: int) -> Itera
     for mark in mine:
         x, y = scale.x(mark.share), scale.y(mark.value)
         low, high = scale.y(mark.low), scale.y(mark.high)
-        if abs(low - high) > 1:
+        if mark.confirmed and abs(low - high) > 1:  # of estimates the tooltip tells it: dozens of bars hide the signs
             bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
             yield f'<path d="{bar}" {stroke} fill="none" stroke-width="1.5"/>'
         yield f"<g><title>{escape(_sentence(mark))}</title>{_sign(x, y, index, mark.confirmed)}</g>"
