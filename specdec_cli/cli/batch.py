@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
 
 _INPUT, _OUTPUT, _WORK = "Input", "Output", "Work"
-SOME_FAILED: Final = 3
-INTERRUPTED: Final = 130
 _LONGEST_COMMAND: Final = 300
 
 
@@ -157,7 +156,7 @@ def batch(
         view.hint(f"To go on: {_command([])}")
         raise typer.Exit(INTERRUPTED)
     if counts.failed:
-        raise typer.Exit(SOME_FAILED if counts.captioned + counts.skipped else 1)
+        raise typer.Exit(SOME_FAILED if counts.captioned + counts.skipped else ALL_FAILED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli import options
+from specdec_cli.cli import judging, options
 from specdec_cli.errors import ConfigError
 
 _WHAT = "What is compared"
-_JUDGED = "What captions are judged by"
 _OUTPUT = "Output"
 
 
@@ -36,43 +35,13 @@ def compare(
     ] = 1,
     *,
     given: options.Given,
-    references: Annotated[
-        Path | None,
-        typer.Option(
-            "--references",
-            metavar="TABLE",
-            help="Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
-    file_column: Annotated[
-        str | None,
-        typer.Option("--file-column", metavar="COLUMN", help="Names the recording.", rich_help_panel=_JUDGED),
-    ] = None,
-    text_column: Annotated[
-        list[str] | None,
-        typer.Option("--text-column", metavar="COLUMN", help="Holds a caption. Repeatable.", rich_help_panel=_JUDGED),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label",
-            metavar="ATTRIBUTE=COLUMN",
-            help="Holds the class of an attribute, e.g. emotion=mood. Repeatable.",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
-    lexicon: Annotated[
-        Path | None,
-        typer.Option(
-            "--lexicon",
-            metavar="FILE",
-            help="Words for classes, in place of the shipped ones.",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
+    references: judging.Table = None,
+    file_column: judging.FileColumn = None,
+    text_column: judging.TextColumn = None,
+    label: judging.Label = None,
+    lexicon: judging.Words = None,
     bertscore: Annotated[
-        bool, typer.Option("--bertscore", help="BERTScore too (needs an extra).", rich_help_panel=_JUDGED)
+        bool, typer.Option("--bertscore", help="BERTScore too (needs an extra).", rich_help_panel=judging.PANEL)
     ] = False,
     seed: Annotated[
         int,
@@ -81,7 +50,7 @@ def compare(
             metavar="S",
             min=0,
             help="Of the bootstrap; that of the sampling is --set decoding.seed=S.",
-            rich_help_panel=_JUDGED,
+            rich_help_panel=judging.PANEL,
         ),
     ] = 0,
     output: Annotated[
@@ -125,7 +94,7 @@ def compare(
 
     Needs no references: without them captions are compared with those of the cloud alone.
     """
-    from specdec_cli.cli.comparing import Comparing, Judging, Request
+    from specdec_cli.cli.comparing import Comparing, Request
     from specdec_cli.compare.plan import parse_modes, richest
 
     wanted = parse_modes(modes)
@@ -141,7 +110,7 @@ def compare(
         recursive=recursive,
         limit=limit,
         repeats=repeat,
-        judging=Judging(
+        judging=judging.Judging(
             references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, bertscore, seed
         ),
         output=output,

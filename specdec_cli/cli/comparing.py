@@ -5,85 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from specdec_cli.cli import startup
+from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.errors import ConfigError, SpecdecError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
+    from specdec_cli.cli.judging import Judging
     from specdec_cli.compare.journal import Journal, Terms
     from specdec_cli.compare.recordings import Recording
     from specdec_cli.compare.result import Comparison
     from specdec_cli.compare.runner import Runner, Step
     from specdec_cli.config import Config
     from specdec_cli.console.progress import QuietSteps
-    from specdec_cli.lexicon import Lexicon
-    from specdec_cli.metrics import References
     from specdec_cli.transcript import Transcript
     from specdec_cli.types import Mode
-
-ALL_FAILED: Final = 1
-SOME_FAILED: Final = 3
-INTERRUPTED: Final = 130
-
-
-@dataclass(frozen=True, slots=True)
-class Judging:
-    """What captions are judged by, as given on the command line.
-
-    Attributes:
-        references: a table, or None.
-        file_column, text_columns, labels: its columns; a label is "attribute=column".
-        lexicon: file of words, None for the shipped one.
-        bertscore: compute it.
-        seed: of the bootstrap.
-    """
-
-    references: Path | None
-    file_column: str | None
-    text_columns: tuple[str, ...]
-    labels: tuple[str, ...]
-    lexicon: Path | None
-    bertscore: bool
-    seed: int
-
-    def read(self) -> tuple[Lexicon, References | None]:
-        """The lexicon, and the references if there are any.
-
-        Raises:
-            ConfigError: one of the two is malformed, or a column is named of no table.
-        """
-        from specdec_cli.lexicon import Lexicon
-
-        lexicon = Lexicon.load(self.lexicon)
-        if self.references is None:
-            if self.file_column or self.text_columns or self.labels or self.bertscore:
-                raise ConfigError(
-                    "--file-column, --text-column, --label and --bertscore are about references, and there are none.",
-                    hint="Name the table: --references FILE",
-                )
-            return lexicon, None
-        from specdec_cli.metrics import References
-
-        return lexicon, References.read(
-            self.references,
-            file_column=self.file_column,
-            text_columns=self.text_columns,
-            label_columns=dict(self._column(label, lexicon) for label in self.labels),
-            lexicon=lexicon,
-        )
-
-    def _column(self, label: str, lexicon: Lexicon) -> tuple[str, str]:
-        attribute, separator, column = label.partition("=")
-        if not separator or not column or attribute not in lexicon.attributes:
-            raise ConfigError(
-                f"--label {label!r} is not of the form attribute=column.",
-                hint=f"Attributes: {', '.join(lexicon.attributes)}. For example: --label emotion=mood",
-            )
-        return attribute, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +42,16 @@ class Request:
     json: bool
     html: Path | None
     captions: int
+
+
+def identified(files: Sequence[str], view: QuietSteps) -> list[Recording]:
+    """The recordings by their bytes; one that another one equals is left out, and said to be."""
+    from specdec_cli.compare.recordings import identify
+
+    recordings, copies = identify(files)
+    for copy, original in copies.items():
+        view.say(f"{copy} holds the same bytes as {original} and is left out")
+    return recordings
 
 
 class Comparing:
@@ -152,7 +102,7 @@ class Comparing:
 
     def _recordings(self) -> list[Recording]:
         """Everything to compare, after what cannot succeed was refused."""
-        from specdec_cli.compare.recordings import find_recordings, identify
+        from specdec_cli.compare.recordings import find_recordings
 
         request = self._request
         files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
@@ -162,10 +112,7 @@ class Comparing:
             raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
         if request.html is not None:
             startup.refuse_report(request.html, files)
-        recordings, copies = identify(files)
-        for copy, original in copies.items():
-            self._view.say(f"{copy} holds the same bytes as {original} and is left out")
-        return recordings
+        return identified(files, self._view)
 
     def _captioned(self, recordings: Sequence[Recording]) -> tuple[Journal, bool]:
         """What there is after captioning what was missing, and whether that was interrupted."""

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli import options
+from specdec_cli.cli import judging, options
 
 _WHAT = "What is tried"
-_JUDGED = "What captions are judged by"
 _OUTPUT = "Output"
 
 
@@ -56,41 +55,11 @@ def tune(
     ] = 0,
     *,
     given: options.Given,
-    references: Annotated[
-        Path | None,
-        typer.Option(
-            "--references",
-            metavar="TABLE",
-            help="Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
-    file_column: Annotated[
-        str | None,
-        typer.Option("--file-column", metavar="COLUMN", help="Names the recording.", rich_help_panel=_JUDGED),
-    ] = None,
-    text_column: Annotated[
-        list[str] | None,
-        typer.Option("--text-column", metavar="COLUMN", help="Holds a caption. Repeatable.", rich_help_panel=_JUDGED),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label",
-            metavar="ATTRIBUTE=COLUMN",
-            help="Holds the class of an attribute, e.g. emotion=mood. Repeatable.",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
-    lexicon: Annotated[
-        Path | None,
-        typer.Option(
-            "--lexicon",
-            metavar="FILE",
-            help="Words for classes, in place of the shipped ones.",
-            rich_help_panel=_JUDGED,
-        ),
-    ] = None,
+    references: judging.Table = None,
+    file_column: judging.FileColumn = None,
+    text_column: judging.TextColumn = None,
+    label: judging.Label = None,
+    lexicon: judging.Words = None,
     recordings: Annotated[
         Path | None,
         typer.Option(
@@ -125,7 +94,6 @@ def tune(
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption.
     """
-    from specdec_cli.cli.comparing import Judging
     from specdec_cli.cli.tuning import Request, Tuning, parse_gates, parse_ks
 
     gates, sizes = parse_gates(gate), parse_ks(ks)
@@ -139,7 +107,9 @@ def tune(
         ks=sizes,
         budget=budget,
         seed=seed,
-        judging=Judging(references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, False, seed),
+        judging=judging.Judging(
+            references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, False, seed
+        ),
         recordings=recordings,
         output=output,
         plot=plot,

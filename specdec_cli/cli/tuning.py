@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli import startup
-from specdec_cli.cli.comparing import ALL_FAILED, INTERRUPTED, SOME_FAILED, Judging
+from specdec_cli.cli.comparing import identified
+from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
+    from specdec_cli.cli.judging import Judging
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.console.progress import QuietSteps
@@ -114,14 +116,12 @@ class Tuning:
 
     def _clips(self) -> dict[str, str]:
         """SHA-256 -> path of everything to tune on, after what cannot succeed was refused."""
-        from specdec_cli.compare.recordings import find_recordings, identify
+        from specdec_cli.compare.recordings import find_recordings
 
         request = self._request
         files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
         self._refuse_targets(files)
-        recordings, copies = identify(files)
-        for copy, original in copies.items():
-            self._view.say(f"{copy} holds the same bytes as {original} and is left out")
+        recordings = identified(files, self._view)
         for recording in recordings:
             if recording.error is not None:
                 self.failed(recording.path, recording.error)

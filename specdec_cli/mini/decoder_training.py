@@ -28,8 +28,7 @@ class DecoderRecipe:
     """Hyperparameters.
 
     `captions`: different instructions answered for each clip in a step; `balanced`: rare rate classes count more;
-    `prosody`: factor on the words of rate, pitch and range, with `balanced`;
-    `stop_after`: steps after which to stop, before the schedule of `epochs` ends (0: at its end).
+    `prosody`: factor on the words of rate, pitch and range, with `balanced`.
     """
 
     epochs: int = 4
@@ -43,7 +42,6 @@ class DecoderRecipe:
     smoothing: float = 0.06
     balanced: bool = False
     prosody: float = 1.0
-    stop_after: int = 0
     noise: float = 0.3
     dropout: float = 0.1
     average: float = 0.995
@@ -134,9 +132,8 @@ def train_decoder(
         schedule.load_state_dict(state["schedule"])
         average.values = state["average"]
         first = int(state["step"])
-    last = recipe.stop_after or len(steps)
     model.train()
-    for step in range(first, last):
+    for step in range(first, len(steps)):
         with torch.random.fork_rng():
             torch.manual_seed(recipe.seed * 1_000_003 + step)
             generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
@@ -151,7 +148,7 @@ def train_decoder(
         optimiser.zero_grad(set_to_none=True)
         average.update(parameters, step)
         report(step + 1, len(steps), {"loss": float(loss.detach())})
-        if (step + 1) % recipe.save_every == 0 or step + 1 == last:
+        if (step + 1) % recipe.save_every == 0 or step + 1 == len(steps):
             save_state(
                 state_path,
                 {

@@ -8,7 +8,6 @@ once with both models, and goes on from its recordings when it is run again with
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -28,8 +27,9 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference
 from specdec_cli.mini import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
-from specdec_cli.mini.labels import TRAINING_CORPORA, Row, read_rows, training_rows
+from specdec_cli.mini.labels import Row, read_rows, training_rows
 from specdec_cli.mini.references import told
+from specdec_cli.mini.sweep import evenly
 from specdec_cli.prompts import Language
 from specdec_cli.tune.candidates import candidates
 from specdec_cli.tune.fit import examples, fit
@@ -41,17 +41,6 @@ from specdec_cli.tune.recording import Recording
 from specdec_cli.tune.tuner import Plan, Tuner, Watch, split, swept
 
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
-
-
-def balanced(rows: Sequence[Row], clips: int, seed: int) -> list[Row]:
-    """About `clips` training clips, the corpora in equal parts as far as they go."""
-    rng = random.Random(seed)
-    chosen: list[Row] = []
-    parts = [[row for row in training_rows(rows) if row.corpus == corpus] for corpus in TRAINING_CORPORA]
-    for left, part in zip(range(len(parts), 0, -1), sorted(parts, key=len), strict=True):
-        chosen += rng.sample(part, min(len(part), (clips - len(chosen)) // left))
-    rng.shuffle(chosen)
-    return chosen
 
 
 def weights_fingerprint() -> str:
@@ -94,7 +83,7 @@ def main(
     captioner = Captioner.load(load_config("mini", environ={}).config)
     plan = Plan(("learned", "random"), (k,), budget, seed)
     try:
-        parts = recorded(captioner, plan, data, balanced(read_rows(data), clips, seed), work, watch)
+        parts = recorded(captioner, plan, data, evenly(training_rows(read_rows(data)), clips, seed), work, watch)
     finally:
         watch.close()
     gate, figures = fitted_gate(captioner, plan, parts)

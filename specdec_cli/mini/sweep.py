@@ -141,14 +141,16 @@ def settings(gates: Sequence[str], ks: Sequence[int]) -> list[Setting]:
 
 def balanced(rows: Sequence[Row], clips: int, seed: int) -> list[Row]:
     """About `clips` dev clips, the training corpora in equal parts as far as they go."""
+    return evenly(dev_rows(rows), clips, seed)
+
+
+def evenly(rows: Sequence[Row], clips: int, seed: int) -> list[Row]:
+    """About `clips` of `rows`, shuffled, the training corpora in equal parts as far as they go."""
     rng = random.Random(seed)
     chosen: list[Row] = []
-    parts = {corpus: [row for row in dev_rows(rows) if row.corpus == corpus] for corpus in TRAINING_CORPORA}
-    left = clips
-    for corpora_left, part in zip(range(len(parts), 0, -1), sorted(parts.values(), key=len), strict=True):
-        share = min(len(part), left // corpora_left)
-        chosen += rng.sample(part, share)
-        left -= share
+    parts = [[row for row in rows if row.corpus == corpus] for corpus in TRAINING_CORPORA]
+    for left, part in zip(range(len(parts), 0, -1), sorted(parts, key=len), strict=True):
+        chosen += rng.sample(part, min(len(part), (clips - len(chosen)) // left))
     rng.shuffle(chosen)
     return chosen
 
