@@ -12,6 +12,7 @@
     │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
     ├── DecodingError              the decoding loop was asked for something impossible
     │   └── CacheError             a model's cache and the committed text disagree (a bug: please report)
+    ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
     ├── TranscriptError            a transcript that cannot be written or read
     ├── ReportError                a report that cannot be written
     └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
@@ -78,6 +79,10 @@ class DecodingError(SpecdecError):
 
 class CacheError(DecodingError):
     """A model's cache and the committed text disagree. It is a bug of specdec, never of the input."""
+
+
+class CloudError(SpecdecError):
+    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 
 
 class TranscriptError(SpecdecError):

@@ -62,6 +62,25 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkUse:
+    """What one exchange with a cloud behind a link cost.
+
+    Attributes:
+        bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; 0 on a link that is imitated
+            without messages.
+        network_ms: from the first byte out to the last byte in, less `cloud_ms`, milliseconds.
+        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it.
+        simulated: whether link or step costs are imitated.
+    """
+
+    bytes_up: int
+    bytes_down: int
+    network_ms: float
+    cloud_ms: float
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """One block: drafted, then kept or escalated, then committed.
 

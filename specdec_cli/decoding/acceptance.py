@@ -22,6 +22,7 @@ import torch
 from specdec_cli.decoding.draft import Draft, draw
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.types import LinkUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,14 @@ class Verdict:
     Attributes:
         accepted: number of leading drafted tokens that are kept.
         token: the cloud's own token behind them: the correction, or the bonus if all were kept.
+        more: tokens that the cloud generated behind that one, where it was asked to run on.
+        link: what the exchange cost; None where cloud and edge share the process and no link is imitated.
     """
 
     accepted: int
     token: int
+    more: tuple[int, ...] = ()
+    link: LinkUse | None = None
 
 
 def judge(draft: Draft, scores: torch.Tensor, options: DecodingOptions, generator: torch.Generator) -> Verdict:

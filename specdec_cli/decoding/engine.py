@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-
-import torch
+from typing import Any
 
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Decision, Gate
@@ -20,7 +19,7 @@ from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
-from specdec_cli.models.session import Pass, Steps, T
+from specdec_cli.models.session import Pass, Steps, T, Wait
 from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Reason, Round, Source
 
 
@@ -101,7 +100,7 @@ class Engine:
         try:
             step = next(steps)
             while True:
-                if isinstance(step, Pass):
+                if isinstance(step, (Pass, Wait)):
                     step = steps.send(step.run())
                 else:
                     yield step
@@ -111,8 +110,11 @@ class Engine:
         finally:
             steps.close()
 
-    def steps(self) -> Generator[Pass | Event, torch.Tensor, None]:
-        """The events, and between them the passes that they need: each pass wants its scores sent back."""
+    def steps(self) -> Generator[Pass | Wait | Event, Any, None]:
+        """The events, and between them the passes that they need: each pass wants its scores sent back.
+
+        A `Wait` wants None, once what it waits for is there.
+        """
         clock = _ActiveTime()
         ttft_ms = 0.0
         prefilled: set[str] = set()

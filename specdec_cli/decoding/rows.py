@@ -3,21 +3,22 @@
 A row is an engine stopped at a pass. One step picks a model, makes one forward for all rows that wait for it, and lets
 each of them go on to its next pass. So one edge forward drafts for all rows, the rows that escalate are verified in one
 cloud forward, a row that is done leaves at once, and another may join before the next step. Which rows share a forward
-changes no decision.
+changes no decision. A row that waits for an answer from elsewhere keeps no other row waiting.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.errors import SpecdecError, UnexpectedError
-from specdec_cli.models.session import Pass, feed_together
+from specdec_cli.models.session import Pass, Wait, feed_together
 from specdec_cli.types import Event
 
 Key = TypeVar("Key")
@@ -32,13 +33,13 @@ class _Row(Generic[Key]):
     Attributes:
         key: what the caller calls it.
         steps: its engine, stopped at `wanted`.
-        wanted: the pass that it waits for.
+        wanted: the pass, or the answer from elsewhere, that it waits for.
         waited: steps that served others since it began to wait.
     """
 
     key: Key
-    steps: Generator[Pass | Event, torch.Tensor, None]
-    wanted: Pass
+    steps: Generator[Pass | Wait | Event, Any, None]
+    wanted: Pass | Wait
     waited: int = 0
 
 
@@ -64,15 +65,19 @@ class Rows(Generic[Key]):
     def step(self) -> list[tuple[Key, Event | SpecdecError]]:
         """Makes one forward and returns what it led to; a row is gone behind its `Finished` or its error.
 
-        An error in one row ends that row alone.
+        Rows whose answer from elsewhere is there go on first; where all rows wait for one, so does this call. An
+        error in one row ends that row alone.
         """
-        served = self._group()
+        happened = self._resume()
+        passes = {id(row): row.wanted for row in self._rows if isinstance(row.wanted, Pass)}
+        if not passes:
+            return happened
+        served = self._group(passes)
         self._rows = [row for row in self._rows if row not in served]
         for row in self._rows:
             row.waited += 1
-        happened: list[tuple[Key, Event | SpecdecError]] = []
         try:
-            answers = _answers([row.wanted for row in served])
+            answers = _answers([passes[id(row)] for row in served])
             while served:
                 row, answer = served.pop(0), answers.pop(0)
                 if isinstance(answer, SpecdecError):
@@ -89,25 +94,46 @@ class Rows(Generic[Key]):
         while self._rows:
             self._rows.pop().steps.close()
 
-    def _group(self) -> list[_Row[Key]]:
-        """The rows to serve next: the largest group that shares a model, unless somebody has lost patience."""
+    def _resume(self) -> list[tuple[Key, Event | SpecdecError]]:
+        """Lets every row go on whose answer from elsewhere is there."""
+        waiting = {id(row): row.wanted.future for row in self._rows if isinstance(row.wanted, Wait)}
+        if waiting and len(waiting) == len(self._rows):
+            wait(waiting.values(), return_when=FIRST_COMPLETED)
+        there = [row for row in self._rows if id(row) in waiting and waiting[id(row)].done()]
+        self._rows = [row for row in self._rows if row not in there]
+        happened: list[tuple[Key, Event | SpecdecError]] = []
+        try:
+            while there:
+                row = there.pop(0)
+                happened += self._go_on(row.key, row.steps, None)
+        finally:
+            self._rows += there
+        return happened
+
+    def _group(self, passes: Mapping[int, Pass]) -> list[_Row[Key]]:
+        """The rows to serve next: the largest group that shares a model, unless somebody has lost patience.
+
+        Args:
+            passes: what each row wants, by the row's `id`, of the rows that want a pass.
+        """
         groups: dict[tuple[int, int], list[_Row[Key]]] = {}
         for row in self._rows:
-            session = row.wanted.session
-            groups.setdefault((id(session.model), session.vocab_size), []).append(row)
-        overdue = max(self._rows, key=lambda row: row.waited)
+            if id(row) in passes:
+                session = passes[id(row)].session
+                groups.setdefault((id(session.model), session.vocab_size), []).append(row)
+        overdue = max((row for row in self._rows if id(row) in passes), key=lambda row: row.waited)
         if overdue.waited >= self._patience:
             return next(group for group in groups.values() if overdue in group)
         return max(groups.values(), key=len)
 
     def _go_on(
-        self, key: Key, steps: Generator[Pass | Event, torch.Tensor, None], answer: torch.Tensor | None
+        self, key: Key, steps: Generator[Pass | Wait | Event, Any, None], answer: torch.Tensor | None
     ) -> list[tuple[Key, Event | SpecdecError]]:
-        """Runs a row up to its next pass or its end."""
+        """Runs a row up to what it needs next, or to its end."""
         happened: list[tuple[Key, Event | SpecdecError]] = []
         try:
             step = next(steps) if answer is None else steps.send(answer)
-            while not isinstance(step, Pass):
+            while not isinstance(step, (Pass, Wait)):
                 happened.append((key, step))
                 step = next(steps)
         except StopIteration:

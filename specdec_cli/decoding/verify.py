@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import torch
@@ -20,6 +21,9 @@ class Verifier(Protocol):
 
     def verify(self, text: Sequence[int], draft: Draft) -> Steps[Verdict]:
         """Judges `draft` as the continuation of `text`. Asking twice gives the same answer under greedy rules."""
+
+    def start(self, text: Sequence[int], draft: Draft) -> Future[Verdict] | None:
+        """Begins to judge elsewhere and returns at once; None if it takes this process's forwards (`verify`)."""
 
     def rollback(self, text: Sequence[int]) -> None:
         """Makes sure that nothing but `text` is remembered."""
@@ -55,6 +59,10 @@ class SessionVerifier:
         proposed = (*text, *draft.ids)
         logits = yield self.session.ask(proposed, len(draft.ids) + 1)
         return judge(draft, self._processors(proposed, logits), self._options, self._generator)
+
+    def start(self, text: Sequence[int], draft: Draft) -> Future[Verdict] | None:  # noqa: ARG002
+        """None: the session's forwards are this process's."""
+        return None
 
     def rollback(self, text: Sequence[int]) -> None:
         """Makes sure that the session's cache holds a prefix of `text`."""

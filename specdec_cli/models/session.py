@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -176,9 +177,27 @@ class Pass:
         return self.session._feed(self.tokens, self.positions)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wait:
+    """Something that is computed elsewhere, in another thread or on another machine.
+
+    Attributes:
+        future: its result or its error, for whoever yielded this to look at.
+    """
+
+    future: Future[Any]
+
+    def run(self) -> None:
+        """Waits until it is there, and raises nothing whatever became of it."""
+        wait([self.future])
+
+
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Pass, torch.Tensor, T]
-"""A computation that stops where it needs a forward: it yields the pass and is sent the scores."""
+Steps: TypeAlias = Generator[Pass | Wait, Any, T]
+"""A computation that stops where it needs a forward: it yields the pass and is sent the scores.
+
+Where it needs something from elsewhere it yields a `Wait`, and goes on (sent None) when that is there.
+"""
 
 
 def run_alone(steps: Steps[T]) -> T:
