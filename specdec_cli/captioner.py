@@ -21,6 +21,7 @@ from specdec_cli.audio import Recording, Segment, check_content, load_audio, seg
 from specdec_cli.config import Config, ModelConfig, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_engine, gate_of
+from specdec_cli.decoding.imitation import Imitation
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -251,13 +252,13 @@ def decoding_options(config: Config) -> DecodingOptions:
     Raises:
         ConfigError: the learned gate's weights cannot be read.
     """
-    decoding = config.decoding.model_dump(exclude={"cloud_prefill"})
+    decoding = config.decoding.model_dump()
     acceptance = config.acceptance
     classifier = _classifier(config)
     threshold = config.gate.effective_threshold
     return DecodingOptions(
         **decoding,
-        early_cloud_prefill=config.decoding.cloud_prefill == "early",
+        imitation=Imitation(**config.link.model_dump(), **config.simulate.model_dump()),
         gate=config.gate.name,
         threshold=classifier.threshold if threshold is None and classifier else threshold,
         stop_drafting=config.gate.stop_drafting,

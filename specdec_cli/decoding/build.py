@@ -10,10 +10,12 @@ import torch
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.imitation import prompt_bytes
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.verify import SessionVerifier
+from specdec_cli.decoding.threaded import ThreadedVerifier
+from specdec_cli.decoding.verify import SessionVerifier, Verifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
@@ -79,7 +81,8 @@ def build_engine(
                 f"mode {options.mode!r} needs a {role} model, and none is configured",
                 hint=f"Set {role}.model, or choose another --mode.",
             )
-        return Session(model, inputs, capacity, pair.vocab_size)
+        least_ms = options.imitation.edge_step_ms if role == "edge" else options.imitation.cloud_step_ms
+        return Session(model, inputs, capacity, pair.vocab_size, least_ms or 0.0)
 
     def processors(on: Session) -> ScoreProcessors:
         return ScoreProcessors(options, on.prompt_ids, on.model.eos_ids, on.model.device)
@@ -90,10 +93,12 @@ def build_engine(
         else session(pair.edge, edge_inputs, "edge")
     )
     stop_ids = stop_ids_of(pair, options, drafting.model)
-    verifier = None
+    verifier: Verifier | None = None
     if options.mode in ("hybrid", "lossless"):
         verifying = session(pair.cloud, cloud_inputs, "cloud")
         verifier = SessionVerifier(verifying, processors(verifying), options, generator, stop_ids)
+        if cloud_inputs is not None and _beside(options, drafting.model, verifying.model):
+            verifier = ThreadedVerifier(verifier, options.imitation, prompt_bytes(cloud_inputs))
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
     gate = make_gate(
         gate_of(options),
@@ -103,6 +108,15 @@ def build_engine(
         generator=gate_generator(options, edge_inputs),
     )
     return Engine(drafter, verifier, gate, StopRules(options, stop_ids, drafting.model.text), options)
+
+
+def _beside(options: DecodingOptions, edge: AudioLanguageModel, cloud: AudioLanguageModel) -> bool:
+    """Whether a cloud that is loaded here works in a thread beside the edge: only where that gains or shows something.
+
+    On one device the two would only take time from each other.
+    """
+    wanted = options.draft_ahead == "on" or options.cloud_prefill == "overlap" or options.imitation.has_link
+    return wanted or (options.draft_ahead == "auto" and edge.device != cloud.device)
 
 
 def gate_generator(options: DecodingOptions, clip: PromptInputs | None) -> torch.Generator | None:

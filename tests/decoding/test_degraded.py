@@ -23,7 +23,7 @@ REASON = "the cloud does not answer"
 def failing_after(answers: int, case: Case) -> tuple[Engine, list[int]]:
     """An engine whose cloud fails behind so many verdicts, and the number of times that it was asked."""
     engine = build_engine(case.pair, case.options, case.edge_inputs, case.cloud_inputs)
-    verifier = engine._verifier
+    verifier = engine._cloud._verifier
     assert isinstance(verifier, SessionVerifier)
     calls = [0]
     verify = verifier.verify
@@ -86,14 +86,14 @@ def test_a_required_cloud_ends_the_clip() -> None:
 
 
 def test_an_early_prefill_that_fails_counts_too() -> None:
-    case = make_case(90_200, mode="hybrid", early_cloud_prefill=True)
+    case = make_case(90_200, mode="hybrid", cloud_prefill="early")
     engine, calls = failing_after(9, case)
 
     def refused() -> Steps[None]:
         raise CloudError(REASON)
         yield
 
-    engine._verifier.prefill = refused  # type: ignore[union-attr, method-assign]
+    engine._cloud._verifier.prefill = refused  # type: ignore[union-attr, method-assign]
     _, finished = collect(engine.run())
     assert finished.degraded == REASON
     assert calls == [0]
