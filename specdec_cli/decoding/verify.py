@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
@@ -20,7 +21,7 @@ class Verifier(Protocol):
     """Whoever can judge a block: a model of this process, which needs forwards, or one behind a link."""
 
     def verify(self, text: Sequence[int], draft: Draft) -> Steps[Verdict]:
-        """Judges `draft` as the continuation of `text`. Asking twice gives the same answer under greedy rules."""
+        """Judges `draft` as the continuation of `text`. Asking twice gives the same answer."""
 
     def start(self, text: Sequence[int], draft: Draft) -> Future[Verdict] | None:
         """Begins to judge elsewhere and returns at once; None if it takes this process's forwards (`verify`)."""
@@ -43,7 +44,8 @@ class SessionVerifier:
         session: the clip on the verifying model.
         processors: of that model.
         options: the run's settings; they hold the acceptance rule.
-        generator: the clip's random generator.
+        generator: the clip's random generator; its seed and the place in the text give the draws of a verdict, so that
+            asking twice gives the same answer, here or behind a link.
     """
 
     def __init__(
@@ -58,7 +60,8 @@ class SessionVerifier:
         """Scores all m + 1 positions of a block of m tokens in one forward and applies the acceptance rule."""
         proposed = (*text, *draft.ids)
         logits = yield self.session.ask(proposed, len(draft.ids) + 1)
-        return judge(draft, self._processors(proposed, logits), self._options, self._generator)
+        draws = draws_at(self._generator.initial_seed(), len(text))
+        return judge(draft, self._processors(proposed, logits), self._options, draws)
 
     def start(self, text: Sequence[int], draft: Draft) -> Future[Verdict] | None:  # noqa: ARG002
         """None: the session's forwards are this process's."""
@@ -78,3 +81,9 @@ class SessionVerifier:
     def work(self) -> ModelWork:
         """What the session's model has done for this clip."""
         return self.session.work
+
+
+def draws_at(seed: int, position: int) -> torch.Generator:
+    """The random generator of a verdict about a block that begins at token `position` of the text."""
+    digest = hashlib.blake2b(position.to_bytes(4, "big"), digest_size=8, key=seed.to_bytes(8, "big"))
+    return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
