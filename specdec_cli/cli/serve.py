@@ -53,7 +53,8 @@ def serve(
         ),
     ] = None,
     idle_s: Annotated[
-        float, typer.Option("--idle-s", min=0.1, help="Seconds until an unused clip is forgotten.", rich_help_panel=_LIMITS)
+        float,
+        typer.Option("--idle-s", min=0.1, help="Seconds until an unused clip is forgotten.", rich_help_panel=_LIMITS),
     ] = 120.0,
     max_rate: Annotated[
         float, typer.Option("--max-rate", min=1, help="Requests a second of one address.", rich_help_panel=_LIMITS)

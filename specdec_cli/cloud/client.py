@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -107,6 +107,7 @@ class HttpCloud:
         capacity: int,
         vocab_size: int,
         generator: torch.Generator,  # noqa: ARG002 (its seed is among the options, and the server draws by that)
+        stop_ids: Collection[int],
     ) -> RemoteVerifier:
         """Judges the blocks of one clip; see `CloudLink.verifier`."""
         from specdec_cli.cloud.remote import RemoteVerifier
@@ -118,7 +119,7 @@ class HttpCloud:
                 f"included) and {capacity} may follow",
                 hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
             )
-        return RemoteVerifier(self, inputs, options, capacity, vocab_size)
+        return RemoteVerifier(self, inputs, options, capacity, vocab_size, stop_ids)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begins a call; its future raises CloudError at the latest when its time is up."""
@@ -242,4 +243,3 @@ class _Edge:
                     hint="The edge's are what is sent. Use two models of one family, and one release of transformers.",
                 )
         return None
-

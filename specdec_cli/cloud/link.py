@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class CloudLink(Protocol):
         capacity: int,
         vocab_size: int,
         generator: torch.Generator,
+        stop_ids: Collection[int],
     ) -> Verifier:
         """Whoever judges the blocks of one clip. Nothing is sent before the first block, or `prefill`.
 
@@ -64,6 +66,7 @@ class CloudLink(Protocol):
             capacity: most tokens that will follow the prompt at any time, drafts included.
             vocab_size: ids from here on are never scored.
             generator: the clip's random generator.
+            stop_ids: nothing is generated behind any of these.
 
         Raises:
             DecodingError: this cloud cannot judge such a clip, or not by these settings.

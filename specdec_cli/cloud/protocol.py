@@ -127,6 +127,7 @@ class Clip(Message):
     frames: int = Field(gt=0, description="feature frames")
     capacity: int = Field(gt=0, description="most tokens behind the prompt at any time")
     vocab_size: int = Field(gt=0, description="ids from here on are never scored")
+    stop_ids: list[TokenId] = Field(max_length=1000, description="nothing is generated behind any of these")
     rules: Rules
     question: Question | None = Field(default=None, description="null: only hear it")
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -48,17 +48,24 @@ class RemoteVerifier:
 
     Args:
         cloud: the connection.
-        inputs, options, capacity, vocab_size: see `CloudLink.verifier`.
+        inputs, options, capacity, vocab_size, stop_ids: see `CloudLink.verifier`.
     """
 
     def __init__(
-        self, cloud: HttpCloud, inputs: PromptInputs, options: DecodingOptions, capacity: int, vocab_size: int
+        self,
+        cloud: HttpCloud,
+        inputs: PromptInputs,
+        options: DecodingOptions,
+        capacity: int,
+        vocab_size: int,
+        stop_ids: Collection[int],
     ) -> None:
         self._cloud = cloud
         self._inputs = inputs
         self._options = options
         self._capacity = capacity
         self._vocab_size = vocab_size
+        self._stop_ids = sorted(stop_ids)
         self._eos_ids = cloud.eos_ids
         self._session = uuid.uuid4().hex
         self._open = False
@@ -68,24 +75,28 @@ class RemoteVerifier:
         self._work = ModelWork()
         weakref.finalize(self, _forget, weakref.ref(cloud), self._session, self._traffic)
 
-    def verify(self, text: Sequence[int], draft: Draft) -> Steps[Verdict]:
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Steps[Verdict]:
         """Waits for the server's verdict. Raises CloudError where there is none."""
-        future = self.start(text, draft)
+        future = self.start(text, draft, run_on)
         yield Wait(future)
         return future.result()
 
-    def start(self, text: Sequence[int], draft: Draft) -> Future[Verdict]:
+    def start(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Future[Verdict]:
         """Sends a block and returns at once."""
-        return self._cloud.submit(self._ask(tuple(text), draft))
+        return self._cloud.submit(self._ask(tuple(text), draft, run_on))
 
     def rollback(self, text: Sequence[int]) -> None:
         """Nothing: every question says the whole text, and the server goes by that."""
 
     def prefill(self) -> Steps[None]:
         """Sends the clip ahead of need. A failure is left to the first question, which will meet it too."""
-        future = self._cloud.submit(self._introduce())
+        future = self.start_prefill()
         yield Wait(future)
         future.exception()
+
+    def start_prefill(self) -> Future[None]:
+        """Sends the clip and returns at once."""
+        return self._cloud.submit(self._introduce())
 
     @property
     def work(self) -> ModelWork:
@@ -97,12 +108,12 @@ class RemoteVerifier:
             if not self._open:
                 await self._put(None, b"")
 
-    async def _ask(self, text: tuple[int, ...], draft: Draft) -> Verdict:
+    async def _ask(self, text: tuple[int, ...], draft: Draft, run_on: int) -> Verdict:
         """One question and its answer, whatever it takes."""
         async with self._lock:
             started = time.perf_counter()
             up, down = self._traffic.bytes_up, self._traffic.bytes_down
-            question, rows = self._question(text, draft)
+            question, rows = self._question(text, draft, run_on)
             answer = await self._answer(question, rows)
             found = self._judged(answer.judgement, question)
             elapsed_ms = (time.perf_counter() - started) * 1e3
@@ -138,6 +149,7 @@ class RemoteVerifier:
             frames=values.shape[1],
             capacity=self._capacity,
             vocab_size=self._vocab_size,
+            stop_ids=self._stop_ids,
             rules=rules_of(self._options),
             question=question,
         )
@@ -157,11 +169,11 @@ class RemoteVerifier:
         self._work = _model_work(answer.work)
         return answer
 
-    def _question(self, text: tuple[int, ...], draft: Draft) -> tuple[Question, bytes]:
+    def _question(self, text: tuple[int, ...], draft: Draft, run_on: int) -> tuple[Question, bytes]:
         counts, rows = None, b""
         if self._options.rule == "sampling" and draft.ids:
             counts, rows = pack_rows(draft.probabilities().to("cpu", torch.float32).numpy())
-        return Question(text=list(text), draft=list(draft.ids), rows=counts), rows
+        return Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows
 
     def _judged(self, judgement: Judgement | None, question: Question) -> Judgement:
         """The judgement, if it can be one of that question. Raises CloudError if not."""

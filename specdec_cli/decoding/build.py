@@ -105,14 +105,14 @@ def build_engine(
     drafting = (
         session(cloud, cloud_inputs, "cloud") if options.mode == "cloud" else session(pair.edge, edge_inputs, "edge")
     )
+    stop_ids = stop_ids_of(pair, options, drafting.model)
     verifier: Verifier | None = None
     if options.mode in ("hybrid", "lossless"):
         if link is not None and cloud_inputs is not None:
-            verifier = link.verifier(cloud_inputs, options, capacity, pair.vocab_size, generator)
+            verifier = link.verifier(cloud_inputs, options, capacity, pair.vocab_size, generator, stop_ids)
         else:
             verifying = session(cloud, cloud_inputs, "cloud")
-            verifier = SessionVerifier(verifying, processors(verifying), options, generator)
-    stop_ids = stop_ids_of(pair, options, drafting.model)
+            verifier = SessionVerifier(verifying, processors(verifying), options, generator, stop_ids)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
     gate = make_gate(
         gate_of(options),

@@ -102,7 +102,7 @@ class Feeder:
                 self._feed(unheard[:1])
 
     def _admit(self) -> bool:
-        """Begins the jobs whose sessions are free, waiting for one if there is nothing to do; False: no more will come."""
+        """Begins the jobs whose sessions are free; waits if there is nothing to do. False: no more will come."""
         with self._changed:
             while not self._waiting and not self._running:
                 if self._closing:

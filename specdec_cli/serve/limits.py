@@ -79,9 +79,7 @@ class Doorkeeper:
         clock: seconds, monotonic.
     """
 
-    def __init__(
-        self, token: str | None, requests_per_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, token: str | None, requests_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._token = token.encode() if token else None
         self._rate = requests_per_s
         self._clock = clock

@@ -14,16 +14,28 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter("specdec_requests", "Requests by route and status.", ("route", "status"), registry=self.registry)
-        self._seconds = Histogram("specdec_request_seconds", "Request to answer.", ("route",), buckets=_MS, registry=self.registry)
+        self._requests = Counter(
+            "specdec_requests", "Requests by route and status.", ("route", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "specdec_request_seconds", "Request to answer.", ("route",), buckets=_MS, registry=self.registry
+        )
         self._bytes = Counter("specdec_bytes", "Bytes of bodies.", ("direction",), registry=self.registry)
         self._drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were judged.", registry=self.registry)
-        self._accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=self.registry)
-        self._generated = Counter("specdec_generated_tokens", "Corrections, bonus tokens and tokens run on.", registry=self.registry)
+        self._accepted = Counter(
+            "specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=self.registry
+        )
+        self._generated = Counter(
+            "specdec_generated_tokens", "Corrections, bonus tokens and tokens run on.", registry=self.registry
+        )
         self._forwards = Counter("specdec_forwards", "Forwards of the model.", registry=self.registry)
         self._clips = Counter("specdec_forward_clips", "Clips that forwards were made for.", registry=self.registry)
-        self._forward_s = Histogram("specdec_forward_seconds", "Time of a forward.", buckets=_MS, registry=self.registry)
-        self._forgotten = Counter("specdec_sessions_forgotten", "Clips that were let go.", ("why",), registry=self.registry)
+        self._forward_s = Histogram(
+            "specdec_forward_seconds", "Time of a forward.", buckets=_MS, registry=self.registry
+        )
+        self._forgotten = Counter(
+            "specdec_sessions_forgotten", "Clips that were let go.", ("why",), registry=self.registry
+        )
         self.sessions = Gauge("specdec_sessions", "Clips held.", registry=self.registry)
         self.held_bytes = Gauge("specdec_session_bytes", "Memory of the clips held.", registry=self.registry)
         self.waiting = Gauge("specdec_waiting", "Requests that wait for the model.", registry=self.registry)

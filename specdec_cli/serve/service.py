@@ -97,7 +97,8 @@ class Service:
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         processors = ScoreProcessors(options, inputs.ids, self._model.eos_ids, self._model.device)
-        verifier = SessionVerifier(session, processors, options, torch.Generator().manual_seed(options.seed))
+        generator = torch.Generator().manual_seed(options.seed)
+        verifier = SessionVerifier(session, processors, options, generator, clip.stop_ids)
         taken = self._position_bytes * (len(inputs.ids) + clip.capacity) + values.nbytes
         held = Held(id_, named, verifier, options, clip.capacity, clip.vocab_size, taken)
         self.sessions.add(held)
@@ -118,7 +119,7 @@ class Service:
 
         def begin() -> Steps[Verdict]:
             held.verifier.rollback(text)
-            return held.verifier.verify(text, draft)
+            return held.verifier.verify(text, draft, question.more)
 
         return self._submit(held, begin)
 
