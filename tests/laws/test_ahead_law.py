@@ -224,3 +224,22 @@ def test_an_abandoned_flight_leaves_both_sessions_clean(after: int) -> None:
             assert all(layer.get_seq_length() == session.length for layer in session._cache.layers)
         assert not drafter._ahead
     assert flown > 5
+
+
+def test_cloud_mode_over_a_link_equals_generate() -> None:
+    """The cloud writes a piece of text in each exchange, and nothing is loaded of the edge's."""
+    exchanges = 0
+    for number in range(140_000, 140_060):
+        case = make_case(number, mode="cloud", imitation=Imitation(rtt_ms=0.0), max_new_tokens=12 + number % 30)
+        assert case.pair.cloud is not None
+        expected = generate(case.pair.cloud, case.cloud_inputs, case.pair.vocab_size, case.options)
+        rounds, finished = collect(engine_of(case).run())
+        assert list(finished.token_ids) == expected, number
+        assert finished.edge is None
+        assert finished.cloud is not None
+        assert finished.cloud.encoder_passes == 1
+        assert {source for round_ in rounds for source in round_.source} == {"cloud"}
+        assert not any(round_.draft_ids or round_.escalated for round_ in rounds)
+        assert all(round_.link is not None and round_.link.simulated for round_ in rounds)
+        exchanges += len(rounds)
+    assert exchanges > 70
