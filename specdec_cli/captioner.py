@@ -293,7 +293,14 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.segment_s,
+        **_simulated(config),
     }
+
+
+def _simulated(config: Config) -> dict[str, object]:
+    """What is imitated, by the names of `SIMULATED`; nothing of what is not."""
+    values = {**config.link.model_dump(), **config.simulate.model_dump()}
+    return {f"simulated_{name}": value for name, value in values.items() if value is not None}
 
 
 def _classifier(config: Config) -> Classifier | None:

@@ -75,6 +75,11 @@ class CloudSide:
         return self._verifier is not None and self.degraded is None
 
     @property
+    def drafts_ahead(self) -> bool:
+        """Whether the edge drafts while blocks are verified elsewhere."""
+        return self.flown and self._options.draft_ahead != "off" and self._options.mode != "cloud"
+
+    @property
     def work(self) -> ModelWork | None:
         """What the cloud has done for this clip; None if the mode has none, or it is the drafting model."""
         return None if self._verifier is None else self._verifier.work
@@ -138,7 +143,7 @@ class CloudSide:
         self.flown = True
         flight = Flight(future)
         yield Sent(index, draft.ids)
-        if self._options.draft_ahead != "off":
+        if self.drafts_ahead:
             supposed = (*text, *draft.ids)
             yield from draft_ahead(self._drafter, self._gate, self._options, supposed, flight, self._looping)
         if not flight.landed:

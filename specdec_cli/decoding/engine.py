@@ -186,7 +186,7 @@ class Engine:
             draft_ms=block.proposal.ms,
             verify_ms=block.verify_ms,
             network_ms=None if block.link is None else block.link.network_ms,
-            hidden_ms=draft.hidden_ms if self._cloud.flown and self._options.draft_ahead != "off" else None,
+            hidden_ms=draft.hidden_ms if self._cloud.drafts_ahead else None,
             thrown_away=useless,
             link=block.link,
         )
