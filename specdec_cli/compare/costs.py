@@ -50,6 +50,8 @@ class _Columns:
     prefill_ms: Values
     cpu_ms: Values
     uplink: Values
+    network_ms: Values
+    hidden_ms: Values
 
     @classmethod
     def of(cls, clips: Sequence[PairedClip], mode: Mode) -> _Columns:
@@ -74,6 +76,8 @@ class _Columns:
             prefill_ms=each(_prefill_ms),
             cpu_ms=each(lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2)),
             uplink=each(lambda run: run.uplink.bytes),
+            network_ms=count(lambda totals: totals.network_ms),
+            hidden_ms=count(lambda totals: totals.hidden_ms),
         )
 
 
@@ -103,6 +107,10 @@ def _figures(mode: Mode, table: dict[Mode, _Columns], resampler: Resampler) -> M
         edge_token_share=share(own.edge_tokens, own.tokens),
         acceptance_rate=share(own.accepted, own.drafted),
         uplink_bytes=_whole(own.uplink),
+        network_s=float(np.nansum(own.network_ms)) / 1e3 if np.isfinite(own.network_ms).any() else None,
+        hidden_share=share(np.nan_to_num(own.hidden_ms), np.nan_to_num(own.network_ms))
+        if np.isfinite(own.hidden_ms).any()
+        else None,
         cpu_s=figure(lambda columns: total(columns.cpu_ms / 1e3)),
         cpu_percent=resampler.value(ratio(100 * own.cpu_ms, own.total_ms)),
     )
