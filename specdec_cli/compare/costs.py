@@ -52,6 +52,7 @@ class _Columns:
     uplink: Values
     network_ms: Values
     hidden_ms: Values
+    flight_ms: Values
 
     @classmethod
     def of(cls, clips: Sequence[PairedClip], mode: Mode) -> _Columns:
@@ -78,6 +79,7 @@ class _Columns:
             uplink=each(lambda run: run.uplink.bytes),
             network_ms=count(lambda totals: totals.network_ms),
             hidden_ms=count(lambda totals: totals.hidden_ms),
+            flight_ms=each(_flight_ms),
         )
 
 
@@ -108,7 +110,7 @@ def _figures(mode: Mode, table: dict[Mode, _Columns], resampler: Resampler) -> M
         acceptance_rate=share(own.accepted, own.drafted),
         uplink_bytes=_whole(own.uplink),
         network_s=float(np.nansum(own.network_ms)) / 1e3 if np.isfinite(own.network_ms).any() else None,
-        hidden_share=share(np.nan_to_num(own.hidden_ms), np.nan_to_num(own.network_ms))
+        hidden_share=share(np.nan_to_num(own.hidden_ms), np.nan_to_num(own.flight_ms))
         if np.isfinite(own.hidden_ms).any()
         else None,
         cpu_s=figure(lambda columns: total(columns.cpu_ms / 1e3)),
@@ -139,6 +141,12 @@ def _product(*factors: float | None) -> float | None:
 def _prefill_ms(run: Transcript) -> float | None:
     parts = [part for part in (run.timing.prefill_edge_ms, run.timing.prefill_cloud_ms) if part is not None]
     return sum(parts) if parts else None
+
+
+def _flight_ms(run: Transcript) -> float | None:
+    """Time that blocks were on their way or at the cloud, its prefill included, milliseconds."""
+    network_ms = run.totals.network_ms if run.totals else None
+    return None if network_ms is None else network_ms + (run.timing.forwards_cloud_ms or 0.0)
 
 
 def _whole(values: Values) -> int:

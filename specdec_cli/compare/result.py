@@ -77,7 +77,7 @@ class ModeFigures(_Part):
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
     network_s: float | None = Field(default=None, description="time on the link, s; null where there is none")
     hidden_share: Interval | None = Field(
-        default=None, description="drafting of kept blocks during verifications elsewhere / time on the link"
+        default=None, description="drafting of kept blocks during flights / time in flight: link and cloud"
     )
     cpu_s: Figure = Field(description="CPU time while decoding, s")
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")

@@ -69,7 +69,7 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
     if any(mode.network_s is not None for mode in comparison.costs):
         link.append(alone("on the link", lambda mode: wording.plain(mode.network_s, seconds)))
     if any(mode.hidden_share is not None for mode in comparison.costs):
-        link.append(alone("  of it hidden", lambda mode: wording.share(mode.hidden_share)))
+        link.append(alone("flights hidden", lambda mode: wording.share(mode.hidden_share)))
     return [
         *rows,
         compared("first token", lambda mode: mode.ttft_ms, milliseconds),
