@@ -26,7 +26,8 @@ def over_a_link(file: str, network_ms: float, hidden_ms: float) -> Transcript:
     assert made_.totals is not None
     totals = made_.totals.model_copy(update={"network_ms": network_ms, "hidden_ms": hidden_ms, "thrown_away": 3})
     timing = made_.timing.model_copy(update={"forwards_cloud_ms": 50.0})
-    return made_.model_copy(update={"totals": totals, "timing": timing})
+    rounds = [round_.model_copy(update={"network_ms": network_ms}) for round_ in made_.rounds]
+    return made_.model_copy(update={"totals": totals, "timing": timing, "rounds": rounds})
 
 
 def test_time_on_the_link_and_its_hidden_share(lexicon: Lexicon) -> None:
