@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
-    from specdec_cli.types import Finished, Prefill, Round, Started, Update
+    from specdec_cli.types import Finished, Prefill, Round, Sent, Started, Update
 
 try:
     __version__ = version("specdec-cli")
@@ -34,6 +34,7 @@ _HOMES = {
     "Lexicon": "specdec_cli.lexicon",
     "Prefill": "specdec_cli.types",
     "Round": "specdec_cli.types",
+    "Sent": "specdec_cli.types",
     "Run": "specdec_cli.run",
     "SpecdecError": "specdec_cli.errors",
     "Started": "specdec_cli.types",
@@ -49,6 +50,7 @@ __all__ = [
     "Lexicon",
     "Prefill",
     "Round",
+    "Sent",
     "Run",
     "SpecdecError",
     "Started",
