@@ -109,7 +109,9 @@ class ModelConfig(Section):
         description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
     )
     revision: PlainText | None = Field(default=None, description="branch, tag or commit of a hub model; null: main")
-    family: Literal["qwen2.5-omni"] = Field(default="qwen2.5-omni", description="model family: which adapter drives it")
+    family: Literal["qwen2.5-omni", "qwen2-audio"] = Field(
+        default="qwen2.5-omni", description="model family: which adapter drives it"
+    )
     device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="number format of the weights; auto: the checkpoint's own"
