@@ -175,6 +175,7 @@ class Run:
             caption=text.caption,
             labels=None if text.labels is None else dict(text.labels),
             finish_reason=finished.finish_reason,
+            degraded=finished.degraded,
             models=setup.models,
             settings=setup.settings,
             rounds=self._records,

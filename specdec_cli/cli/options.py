@@ -26,6 +26,7 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "decoding.seed": "--seed",
     "decoding.repetition_penalty": "--repetition-penalty",
     "decoding.no_repeat_ngram": "--no-repeat-ngram",
+    "decoding.require_cloud": "--require-cloud",
     "gate.name": "--gate",
     "gate.threshold": "--threshold",
     "gate.stop_drafting": "--stop-drafting",
@@ -143,6 +144,14 @@ NoRepeatNgram = Annotated[
         "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
     ),
 ]
+RequireCloud = Annotated[
+    bool | None,
+    typer.Option(
+        "--require-cloud/--no-require-cloud",
+        help="Fail where the cloud cannot be asked, instead of letting the edge write on alone.",
+        rich_help_panel=_DECODING,
+    ),
+]
 Language = Annotated[
     str | None,
     typer.Option("--language", "-l", metavar="zh|en", help="Language of the caption.", rich_help_panel=_TEXT),
@@ -195,6 +204,7 @@ SHARED: Final[Mapping[str, tuple[str, Any]]] = {
     "seed": ("decoding.seed", Seed),
     "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
     "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
+    "require_cloud": ("decoding.require_cloud", RequireCloud),
 }
 """Parameter of a command -> the setting it sets, and how it is declared."""
 

@@ -158,6 +158,9 @@ class DecodingConfig(Section):
     cloud_prefill: Literal["lazy", "early"] = Field(
         default="lazy", description="lazy: the cloud hears the clip at the first escalation; early: at the start"
     )
+    require_cloud: bool = Field(
+        default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
+    )
 
 
 class GateConfig(Section):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from specdec_cli.console.cells import clean
 from specdec_cli.console.figures import count, milliseconds, percent, seconds
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
@@ -101,6 +102,8 @@ def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tup
         speed(len(event.token_ids), event.total_ms),
     ]
     lines.append(("time", Text(dot.join(times))))
+    if event.degraded is not None:
+        lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
     if event.finish_reason in _ENDINGS:
         ending, style = _ENDINGS[event.finish_reason]
         lines.append(("end", Text(f"{ending} ({event.finish_reason})", style=style)))
@@ -116,6 +119,8 @@ def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
         f"{seconds(event.total_ms / 1000)} in all",
         speed(len(event.token_ids), event.total_ms),
     ]
+    if event.degraded is not None:
+        parts.append(f"degraded: {event.degraded}")
     if event.finish_reason in _ENDINGS:
         parts.append(f"{_ENDINGS[event.finish_reason][0]} ({event.finish_reason})")
     return ", ".join(parts)

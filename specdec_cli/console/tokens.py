@@ -28,7 +28,7 @@ def roles(round_: Round, text: EventText) -> Iterator[tuple[str, Role]]:
     """
     tail: Role = "rejected" if round_.corrected else "cut"
     committed = list(zip(text.committed_pieces, round_.source, strict=False))
-    kept = len(committed) if "cloud" in round_.source else round_.accepted
+    kept = len(committed) if "cloud" in round_.source and not round_.escalated else round_.accepted
     yield from committed[:kept]
     yield from ((piece, tail) for piece in text.draft_pieces[kept:])
     yield from committed[kept:]

@@ -89,11 +89,11 @@ def build_engine(
         if options.mode == "cloud"
         else session(pair.edge, edge_inputs, "edge")
     )
+    stop_ids = stop_ids_of(pair, options, drafting.model)
     verifier = None
     if options.mode in ("hybrid", "lossless"):
         verifying = session(pair.cloud, cloud_inputs, "cloud")
-        verifier = SessionVerifier(verifying, processors(verifying), options, generator)
-    stop_ids = stop_ids_of(pair, options, drafting.model)
+        verifier = SessionVerifier(verifying, processors(verifying), options, generator, stop_ids)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
     gate = make_gate(
         gate_of(options),

@@ -16,7 +16,7 @@ Stop = Callable[[torch.Tensor, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed block of m >= 1 tokens.
+    """A proposed block of m tokens: at least one, but where a cloud elsewhere is to generate without a draft.
 
     Attributes:
         ids: the tokens.

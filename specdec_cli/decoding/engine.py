@@ -13,12 +13,14 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from specdec_cli.decoding.acceptance import Verdict
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Decision, Gate
 from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
+from specdec_cli.errors import CloudError
 from specdec_cli.models.session import Pass, Steps, T, Wait
 from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Reason, Round, Source
 
@@ -85,9 +87,8 @@ class Engine:
         self._stopping = stopping
         self._options = options
         self._text: list[int] = []
-        # A text that one model promises to equal (lossless, cloud) is never bent: there a loop only ends it.
-        self._may_break_out = options.mode in ("hybrid", "edge")
         self._loop_was_verified = False
+        self._degraded: str | None = None
 
     @property
     def text(self) -> tuple[int, ...]:
@@ -122,8 +123,8 @@ class Engine:
         index = 0
         self._rollback()
         try:
-            if self._verifier is not None and self._options.early_cloud_prefill:
-                yield from self._verifier.prefill()
+            if self._options.early_cloud_prefill:
+                yield from self._prefill_cloud()
             while finish is None:
                 block, finish = yield from self._round()
                 ttft_ms = ttft_ms or clock.ms
@@ -148,7 +149,7 @@ class Engine:
                 clock.resume()
                 index += 1
             edge, cloud = self._work()
-            yield Finished(self.text, finish, edge, cloud, ttft_ms, clock.ms)
+            yield Finished(self.text, finish, edge, cloud, ttft_ms, clock.ms, self._degraded)
         finally:
             self._rollback()
 
@@ -181,12 +182,14 @@ class Engine:
         draft_ms = own_ms + self._step_ms() - before
         reason: Reason | None = "loop" if proposal.looping and self._gate.name != "always" else decision.reason
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
-        if self._verifier is None or reason is None or proposal.broken_out:
+        verdict = None
+        before = self._step_ms()
+        if reason is not None and not proposal.broken_out:
+            verdict, own_ms = yield from _timed(self._verdict(draft))
+        if verdict is None:
             source: Source = "cloud" if self._options.mode == "cloud" else "edge"
             kept = len(draft.ids)
             return _Block(draft, decision, draft.ids, (source,) * kept, None, kept, draft_ms, None)
-        before = self._step_ms()
-        verdict, own_ms = yield from _timed(self._verifier.verify(self._text, draft))
         verify_ms = own_ms + self._step_ms() - before
         accepted = verdict.accepted
         last: Source = "bonus" if accepted == len(draft.ids) else "corrected"
@@ -202,11 +205,46 @@ class Engine:
         draft = yield from self._drafter.propose(self._text, size, judge.stop)
         looping = self._loop_end([*self._text, *draft.ids]) is not None
         broken_out = False
-        if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
+        if looping and self._may_break_out and (self._asked is None or self._loop_was_verified):
             draft = yield from self._drafter.break_out(self._text, size, self._options.loop_top_k)
             judge = self._gate.open(len(self._text))
             broken_out = True
         return _Proposal(draft, judge.decide(draft), looping, broken_out)
+
+    @property
+    def _asked(self) -> Verifier | None:
+        """Who judges escalated blocks; None where nobody does, or nobody any more."""
+        return self._verifier if self._degraded is None else None
+
+    @property
+    def _may_break_out(self) -> bool:
+        """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
+        return self._options.mode in ("hybrid", "edge") or self._degraded is not None
+
+    def _verdict(self, draft: Draft) -> Steps[Verdict | None]:
+        """What the cloud says of the block; None if there is none to ask."""
+        if self._asked is None:
+            return None
+        try:
+            return (yield from self._asked.verify(self._text, draft))
+        except CloudError as error:
+            self._degrade(error)
+            return None
+
+    def _prefill_cloud(self) -> Steps[None]:
+        try:
+            if self._asked is not None:
+                yield from self._asked.prefill()
+        except CloudError as error:
+            self._degrade(error)
+
+    def _degrade(self, error: CloudError) -> None:
+        """Goes on without the cloud for the rest of the clip, or raises `error` where the cloud is required."""
+        if self._options.require_cloud:
+            raise error
+        self._degraded = error.message
+        if self._options.mode == "lossless":
+            self._degraded += "; from there on the text is the edge's own, and not lossless"
 
     def _verified_for_the_first_time(self, block: _Block) -> bool:
         """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""

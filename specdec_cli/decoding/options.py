@@ -45,6 +45,7 @@ class DecodingOptions:
     loop_repeats: int = 3  # times that it must stand in a row
     loop_top_k: int = 10  # candidates when the edge breaks out of a loop
     early_cloud_prefill: bool = False  # let the cloud read the prompt before anything escalates
+    require_cloud: bool = False  # a cloud that fails ends the clip; else the edge writes on alone
 
     def __post_init__(self) -> None:
         if self.k < 1:

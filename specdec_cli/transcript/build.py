@@ -29,7 +29,7 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         draft_ids=list(event.draft_ids),
         draft_text=draft_text,
         entropy=_rounded(event.entropy),
-        max_entropy=round(event.max_entropy, _DIGITS),
+        max_entropy=_round(event.max_entropy),
         score=_rounded(event.score),
         margin=_rounded(event.margin) or None,
         logprob=_rounded(event.logprob) or None,
@@ -45,6 +45,7 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         draft_ms=round(event.draft_ms, _DIGITS),
         verify_ms=_round(event.verify_ms),
         network_ms=_round(event.network_ms),
+        hidden_ms=_round(event.hidden_ms),
     )
 
 

@@ -46,7 +46,7 @@ class RoundRecord(_Part):
     draft_ids: list[int] = Field(description="drafted token ids")
     draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
     entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
-    max_entropy: float = Field(description="largest of `entropy`, nats")
+    max_entropy: float | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
     score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
     margin: list[float] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
     logprob: list[float] | None = Field(default=None, description="of each drafted token, nats")
@@ -68,6 +68,9 @@ class RoundRecord(_Part):
     draft_ms: float = Field(description="time drafting, ms, prefill left out")
     verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
     network_ms: float | None = Field(description="time on the link, ms; null where there is none")
+    hidden_ms: float | None = Field(
+        default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
+    )
 
 
 class EncoderPasses(_Part):
@@ -151,6 +154,9 @@ class Transcript(_Part):
         description="class that the caption says per attribute, null where it says none; left out if not asked",
     )
     finish_reason: FinishReason | None
+    degraded: Text | None = Field(
+        default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
+    )
     error: ErrorInfo | None = None
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
@@ -166,7 +172,8 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        absent = {name for name in ("id", "labels", "error", "start_s", "end_s") if getattr(self, name) is None}
+        optional = ("id", "labels", "degraded", "error", "start_s", "end_s")
+        absent = {name for name in optional if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
 
 

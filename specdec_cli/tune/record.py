@@ -102,7 +102,7 @@ def record_tracks(
     stop_ids = stop_ids_of(pair, options, edge.session.model)
     stopping = StopRules(options, stop_ids, pair.writer.text)
     drafter = Drafter(edge.session, edge.processors, stop_ids, generator, sampling=False)
-    verifier = SessionVerifier(cloud.session, cloud.processors, options, generator)
+    verifier = SessionVerifier(cloud.session, cloud.processors, options, generator, stop_ids)
     engine = Engine(drafter, verifier, make_gate("always"), stopping, options)
     for _ in engine.run():
         pass

@@ -33,6 +33,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     ([*SAMPLED, "--seed", "7"], "decoding.seed", 7),
     (["--repetition-penalty", "1.2"], "decoding.repetition_penalty", 1.2),
     (["--no-repeat-ngram", "3"], "decoding.no_repeat_ngram", 3),
+    (["--require-cloud"], "decoding.require_cloud", True),
     (["--language", "en"], "prompt.language", "en"),
     (["-l", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.style", "concise"),
