@@ -160,6 +160,7 @@ class ModelWork:
         encoder_ms, prefill_ms, step_ms: milliseconds in the audio tower, in the prefill, and in all other forwards.
         prompt_tokens: tokens of the prompt, audio included.
         fed_tokens: tokens fed after the prompt; a rolled-back token that is fed again counts again.
+        bytes_up: bodies of requests sent to a model behind a link, repeats included; 0 for one of this process.
     """
 
     encoder_passes: int = 0
@@ -169,6 +170,7 @@ class ModelWork:
     step_ms: float = 0.0
     prompt_tokens: int = 0
     fed_tokens: int = 0
+    bytes_up: int = 0
 
     @property
     def total_ms(self) -> float:

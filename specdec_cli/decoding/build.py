@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,12 +14,15 @@ from specdec_cli.decoding.gate import make_gate
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.verify import SessionVerifier
+from specdec_cli.decoding.verify import SessionVerifier, Verifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
 from specdec_cli.models.vocabulary import shared_vocab_size, usable_vocab_size
 from specdec_cli.types import GateName
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.link import CloudLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +30,26 @@ class Pair:
     """The models of a run; either may be absent where no mode needs it.
 
     Attributes:
-        edge, cloud: loaded checkpoints, or None.
+        edge, cloud: loaded checkpoints, or None; the cloud may also be behind a link.
         vocab_size: leading token ids that both may use.
     """
 
     edge: AudioLanguageModel | None
-    cloud: AudioLanguageModel | None
+    cloud: AudioLanguageModel | CloudLink | None
     vocab_size: int
 
     @classmethod
-    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | None) -> Pair:
-        """Checks that the two can work together.
+    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | CloudLink | None) -> Pair:
+        """Checks that the two can work together; a link has done that when it was made.
 
         Raises:
             TokenizerMismatchError: their tokenizers differ.
-            DecodingError: there is no model at all.
+            DecodingError: there is no model at all, or none beside a link.
         """
+        if cloud is not None and not isinstance(cloud, AudioLanguageModel):
+            if edge is None:
+                raise DecodingError("a cloud behind a link needs the edge's features and tokenizer")
+            return cls(edge, cloud, min(usable_vocab_size(edge), cloud.vocab_size))
         if edge is not None and cloud is not None:
             return cls(edge, cloud, shared_vocab_size(edge, cloud))
         only = edge or cloud
@@ -50,11 +58,19 @@ class Pair:
         return cls(edge, cloud, usable_vocab_size(only))
 
     @property
+    def loaded(self) -> tuple[AudioLanguageModel, ...]:
+        """The models of this process, the edge first."""
+        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLanguageModel))
+
+    @property
+    def link(self) -> CloudLink | None:
+        """The cloud, if it is behind a link."""
+        return None if self.cloud is None or isinstance(self.cloud, AudioLanguageModel) else self.cloud
+
+    @property
     def writer(self) -> AudioLanguageModel:
         """A model to turn token ids into text with: the tokenizers are the same."""
-        found = self.edge or self.cloud
-        assert found is not None  # `of` refuses an empty pair
-        return found
+        return self.loaded[0]
 
 
 def build_engine(
@@ -84,16 +100,19 @@ def build_engine(
     def processors(on: Session) -> ScoreProcessors:
         return ScoreProcessors(options, on.prompt_ids, on.model.eos_ids, on.model.device)
 
+    link = pair.link
+    cloud = pair.cloud if isinstance(pair.cloud, AudioLanguageModel) else None
     drafting = (
-        session(pair.cloud, cloud_inputs, "cloud")
-        if options.mode == "cloud"
-        else session(pair.edge, edge_inputs, "edge")
+        session(cloud, cloud_inputs, "cloud") if options.mode == "cloud" else session(pair.edge, edge_inputs, "edge")
     )
     stop_ids = stop_ids_of(pair, options, drafting.model)
-    verifier = None
+    verifier: Verifier | None = None
     if options.mode in ("hybrid", "lossless"):
-        verifying = session(pair.cloud, cloud_inputs, "cloud")
-        verifier = SessionVerifier(verifying, processors(verifying), options, generator, stop_ids)
+        if link is not None and cloud_inputs is not None:
+            verifier = link.verifier(cloud_inputs, options, capacity, pair.vocab_size, generator, stop_ids)
+        else:
+            verifying = session(cloud, cloud_inputs, "cloud")
+            verifier = SessionVerifier(verifying, processors(verifying), options, generator, stop_ids)
     drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
     gate = make_gate(
         gate_of(options),

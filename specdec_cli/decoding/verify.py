@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -21,7 +22,7 @@ class Verifier(Protocol):
     """Whoever can judge a block: a model of this process, which needs forwards, or one behind a link."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Steps[Verdict]:
-        """Judges `draft` as the continuation of `text`. Asking twice gives the same answer under greedy rules.
+        """Judges `draft` as the continuation of `text`. Asking twice gives the same answer.
 
         Args:
             text: the committed token ids.
@@ -57,7 +58,8 @@ class SessionVerifier:
         session: the clip on the verifying model.
         processors: of that model.
         options: the run's settings; they hold the acceptance rule.
-        generator: the clip's random generator.
+        generator: the clip's random generator; its seed and the place in the text give the draws of a verdict, so that
+            asking twice gives the same answer, here or behind a link.
         stop_ids: nothing is generated behind any of these.
     """
 
@@ -82,20 +84,21 @@ class SessionVerifier:
         """
         proposed = (*text, *draft.ids)
         logits = yield self.session.ask(proposed, len(draft.ids) + 1)
-        verdict = judge(draft, self._processors(proposed, logits), self._options, self._generator)
+        draws = draws_at(self._generator.initial_seed(), len(text))
+        verdict = judge(draft, self._processors(proposed, logits), self._options, draws)
         if run_on == 0:
             return verdict
         written = [*text, *draft.ids[: verdict.accepted], verdict.token]
-        more = yield from self._run_on(written, run_on)
+        more = yield from self._run_on(written, run_on, draws)
         return replace(verdict, more=more)
 
-    def _run_on(self, text: list[int], most: int) -> Steps[tuple[int, ...]]:
+    def _run_on(self, text: list[int], most: int, draws: torch.Generator) -> Steps[tuple[int, ...]]:
         """Up to `most` tokens of the cloud's own behind `text`; nothing behind one that ends it."""
         start = len(text)
         self.session.rollback(text)
         while len(text) - start < most and text[-1] not in self._stop_ids:
             logits = yield self.session.ask(text, 1)
-            text.append(chosen(self._processors(text, logits)[0], self._options, self._generator))
+            text.append(chosen(self._processors(text, logits)[0], self._options, draws))
         return tuple(text[start:])
 
     def start(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Future[Verdict] | None:  # noqa: ARG002
@@ -120,3 +123,9 @@ class SessionVerifier:
     def work(self) -> ModelWork:
         """What the session's model has done for this clip."""
         return self.session.work
+
+
+def draws_at(seed: int, position: int) -> torch.Generator:
+    """The random generator of a verdict about a block that begins at token `position` of the text."""
+    digest = hashlib.blake2b(position.to_bytes(4, "big"), digest_size=8, key=seed.to_bytes(8, "big"))
+    return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)

@@ -69,6 +69,11 @@ class Session:
         return tuple(self._text_cached)
 
     @property
+    def cache_bytes(self) -> int:
+        """Memory of the keys and values, bytes: all of it from the first pass on, 0 before."""
+        return self._cache.nbytes
+
+    @property
     def work(self) -> ModelWork:
         """What the model has done for this clip so far."""
         return self._work

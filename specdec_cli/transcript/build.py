@@ -46,6 +46,8 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         verify_ms=_round(event.verify_ms),
         network_ms=_round(event.network_ms),
         hidden_ms=_round(event.hidden_ms),
+        bytes_up=event.link.bytes_up if event.link else None,
+        bytes_down=event.link.bytes_down if event.link else None,
     )
 
 

@@ -27,7 +27,8 @@ class _Part(BaseModel):
 class ModelInfo(_Part):
     """A model that took part."""
 
-    name: Text = Field(description="as configured: a folder or a hub id")
+    name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
+    serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights")
     device: str = Field(description="where it ran")
 
@@ -68,6 +69,8 @@ class RoundRecord(_Part):
     draft_ms: float = Field(description="time drafting, ms, prefill left out")
     verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
     network_ms: float | None = Field(description="time on the link, ms; null where there is none")
+    bytes_up: int | None = Field(default=None, description="sent for this round; null where there is no link")
+    bytes_down: int | None = Field(default=None, description="received for it; null where there is no link")
     hidden_ms: float | None = Field(
         default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
     )
@@ -124,8 +127,8 @@ class Resources(_Part):
 class Uplink(_Part):
     """What left the device."""
 
-    payload: Literal["none", "features", "waveform"] = Field(description="none: edge and cloud share this machine")
-    bytes: int = Field(ge=0)
+    payload: Literal["none", "features", "waveform"] = Field(description="none: no cloud elsewhere was asked")
+    bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
 class ErrorInfo(_Part):

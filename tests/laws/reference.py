@@ -20,6 +20,7 @@ from transformers import (
 
 from specdec_cli.decoding.build import gate_generator
 from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
 from tests.laws.cases import Case
@@ -88,7 +89,7 @@ def reference_text(case: Case) -> tuple[list[int], int]:
             unsure = _unsure(case, text, draft, rows)
         if unsure:
             escalations += 1
-            new = _verified(case, text, draft, rows, generator)
+            new = _verified(case, text, draft, rows, draws_at(options.seed, len(text)))
         else:
             new = draft
         for token in new:
