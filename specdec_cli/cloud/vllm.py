@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_START_S: Final = 60.0
+_START_S: Final = 120.0
 """Seconds that the first questions may take: a server that was just started may still be compiling."""
 
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
