@@ -46,7 +46,8 @@ def clip(number: int) -> npt.NDArray[np.float32]:
 
 def configured(url: str, **settings: Any) -> CloudConfig:
     """The configuration of a vLLM cloud at `url`."""
-    return CloudConfig(engine="vllm", url=url, model="tiny", allow_audio_upload=True, timeout_s=60.0, **settings)
+    given: dict[str, Any] = {"timeout_s": 60.0, **settings}
+    return CloudConfig(engine="vllm", url=url, model="tiny", allow_audio_upload=True, **given)
 
 
 @dataclass(frozen=True)
