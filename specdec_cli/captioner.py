@@ -23,6 +23,7 @@ from specdec_cli.cloud.link import CloudLink
 from specdec_cli.config import CloudConfig, Config, ModelConfig, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_engine, gate_of
+from specdec_cli.decoding.imitation import Imitation
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -258,13 +259,13 @@ def decoding_options(config: Config) -> DecodingOptions:
     Raises:
         ConfigError: the learned gate's weights cannot be read.
     """
-    decoding = config.decoding.model_dump(exclude={"cloud_prefill"})
+    decoding = config.decoding.model_dump()
     acceptance = config.acceptance
     classifier = _classifier(config)
     threshold = config.gate.effective_threshold
     return DecodingOptions(
         **decoding,
-        early_cloud_prefill=config.decoding.cloud_prefill == "early",
+        imitation=Imitation(**config.link.model_dump(), **config.simulate.model_dump()),
         gate=config.gate.name,
         threshold=classifier.threshold if threshold is None and classifier else threshold,
         stop_drafting=config.gate.stop_drafting,
@@ -292,7 +293,14 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.segment_s,
+        **_simulated(config),
     }
+
+
+def _simulated(config: Config) -> dict[str, object]:
+    """What is imitated, by the names of `SIMULATED`; nothing of what is not."""
+    values = {**config.link.model_dump(), **config.simulate.model_dump()}
+    return {f"simulated_{name}": value for name, value in values.items() if value is not None}
 
 
 def _classifier(config: Config) -> Classifier | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import Event, EventText, Finished, Mode, Round, Started, Update
+from specdec_cli.types import Event, EventText, Finished, Mode, Round, Sent, Started, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,8 @@ class Run:
         yield Update(self._setup.started(self.clip), EventText())
         for event in self._engine.run():
             pieces = EventText(caption=text.strip())
+            if isinstance(event, Sent):
+                pieces = replace(pieces, draft_pieces=_pieces(writer, event.draft_ids))
             if isinstance(event, Round):
                 ids.extend(event.committed_ids)
                 before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest

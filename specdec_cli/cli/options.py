@@ -26,6 +26,8 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "decoding.seed": "--seed",
     "decoding.repetition_penalty": "--repetition-penalty",
     "decoding.no_repeat_ngram": "--no-repeat-ngram",
+    "decoding.draft_ahead": "--draft-ahead",
+    "decoding.run_on": "--run-on",
     "decoding.require_cloud": "--require-cloud",
     "gate.name": "--gate",
     "gate.threshold": "--threshold",
@@ -144,6 +146,32 @@ NoRepeatNgram = Annotated[
         "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
     ),
 ]
+
+
+def count_or_word(text: str) -> int | str:
+    """A whole number as one, anything else as it is: whether it is a word that the setting takes is checked there."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+DraftAhead = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-ahead",
+        metavar="auto|on|off",
+        help="Draft on while a block is verified; auto: by a cloud elsewhere, on: also by one loaded here.",
+        rich_help_panel=_DECODING,
+    ),
+]
+RunOn = Annotated[
+    Any,
+    typer.Option(
+        "--run-on",
+        metavar="auto|N",
+        parser=count_or_word,
+        help="Tokens that an asked cloud adds to its own at most; auto: as measured costs say.",
+        rich_help_panel=_DECODING,
+    ),
+]
 RequireCloud = Annotated[
     bool | None,
     typer.Option(
@@ -204,6 +232,8 @@ SHARED: Final[Mapping[str, tuple[str, Any]]] = {
     "seed": ("decoding.seed", Seed),
     "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
     "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
+    "draft_ahead": ("decoding.draft_ahead", DraftAhead),
+    "run_on": ("decoding.run_on", RunOn),
     "require_cloud": ("decoding.require_cloud", RequireCloud),
 }
 """Parameter of a command -> the setting it sets, and how it is declared."""

@@ -150,7 +150,11 @@ class _Checker:
             unused += ["gate.threshold", "gate.file", "gate.stop_drafting"]
             unused += ["gate.name"] * (self.config.gate.name != "always")
         if mode in ("edge", "cloud"):
-            unused.append("decoding.cloud_prefill")
+            unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on"]
+        if mode == "edge":
+            unused += ["decoding.require_cloud", "link.rtt_ms", "link.mbps", "simulate.cloud_step_ms"]
+        if mode == "cloud":
+            unused.append("simulate.edge_step_ms")
         hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
         for name in filter(self.by_flag, unused):
             yield self.clash(name, ", but ", "decoding.mode", hint)
@@ -190,6 +194,14 @@ class _Checker:
             hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
             yield self.clash("gate.stop_drafting", ", but ", "gate.name", hint)
 
+    def imitated(self) -> Iterator[Problem]:
+        if self.config.cloud is None or self.config.cloud.url is None:
+            return
+        for section, field in (("link", "rtt_ms"), ("link", "mbps"), ("simulate", "cloud_step_ms")):
+            if getattr(getattr(self.config, section), field) is not None:
+                hint = "A real link has its own: only to a cloud that is loaded here can one be imitated."
+                yield self.clash(f"{section}.{field}", ", but ", "cloud.url", hint)
+
     def placement(self) -> Iterator[Problem]:
         cloud = self.config.cloud
         for section, model in (("edge", self.config.edge), ("cloud", None if cloud and cloud.url else cloud)):
@@ -226,6 +238,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
         checker.ignored_by_choice,
         checker.threshold_bounds,
         checker.gate_weights,
+        checker.imitated,
         checker.placement,
     ):
         found += check()

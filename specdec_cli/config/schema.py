@@ -213,11 +213,40 @@ class DecodingConfig(Section):
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
-    cloud_prefill: Literal["lazy", "early"] = Field(
-        default="lazy", description="lazy: the cloud hears the clip at the first escalation; early: at the start"
+    cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
+        default="lazy",
+        description="lazy: the cloud hears the clip when first asked; early: before the edge does; overlap: beside it",
+    )
+    draft_ahead: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="draft on during verifications; auto: of a cloud elsewhere; on: also of one loaded here",
+    )
+    run_on: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=0, le=64)],
+        Expected("auto, or a whole number from 0 to 64", ("auto",)),
+    ] = Field(
+        default=0, description="tokens that the cloud adds to its own at most; auto: as measured costs say; 0: none"
     )
     require_cloud: bool = Field(
         default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
+    )
+
+
+class LinkConfig(Section):
+    """A link that is imitated between edge and cloud where both are loaded here."""
+
+    rtt_ms: float | None = Field(default=None, ge=0, le=60_000, description="simulated round trip, ms; null: none")
+    mbps: float | None = Field(
+        default=None, gt=0, description="simulated bandwidth of each direction, megabits a second; null: unlimited"
+    )
+
+
+class SimulateConfig(Section):
+    """Step costs that are imitated: a forward takes at least so long."""
+
+    edge_step_ms: float | None = Field(default=None, gt=0, le=60_000, description="simulated edge step, ms; null: real")
+    cloud_step_ms: float | None = Field(
+        default=None, gt=0, le=60_000, description="simulated cloud step, ms; null: real"
     )
 
 
@@ -300,6 +329,8 @@ class Config(Section):
     acceptance: AcceptanceConfig = AcceptanceConfig()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
+    link: LinkConfig = LinkConfig()
+    simulate: SimulateConfig = SimulateConfig()
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
@@ -318,4 +349,6 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     "acceptance": AcceptanceConfig,
     "prompt": PromptConfig,
     "audio": AudioConfig,
+    "link": LinkConfig,
+    "simulate": SimulateConfig,
 }

@@ -85,6 +85,7 @@ class LinesView:
         """Print the heading; models and settings only where they differ from the last clip's."""
         self._begin()
         self._clip = event
+        self._link = "simulated_rtt_ms" in event.settings or "simulated_mbps" in event.settings
         self._space()
         self._print(file_line(event, self._width, self._signs))
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
@@ -110,10 +111,8 @@ class LinesView:
 
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None
-        k = clip.settings.get("k")
         figure = figure_of(clip.settings)
-        k = k if isinstance(k, int) else len(event.draft_ids)
-        layout = layout_for(self._width, k, clip.mode, link=self._link, figure=figure)
+        layout = self._layout_of(clip, len(event.draft_ids))
         heading = []
         if layout != self._layout:
             self._layout = layout
@@ -122,6 +121,12 @@ class LinesView:
         return heading + render_round(
             event, text, layout, mode=clip.mode, threshold=threshold, signs=self._signs, figure=figure
         )
+
+    def _layout_of(self, clip: Started, drafted: int) -> Layout:
+        """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
+        k = clip.settings.get("k")
+        k = k if isinstance(k, int) else drafted
+        return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
 
     def _finished(self, clip: Started, event: Finished, labels: Mapping[str, str | None] | None) -> list[Text]:
         width = min(self._width - 1, PROSE_WIDTH)

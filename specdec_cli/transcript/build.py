@@ -64,6 +64,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
     drafted = sum(len(event.draft_ids) for event in escalated)
     accepted = sum(event.accepted for event in escalated)
     edge, cloud = finished.edge, finished.cloud
+    hidden_ms = _sum([event.hidden_ms for event in rounds])
     return Totals(
         tokens=len(finished.token_ids),
         rounds=len(rounds),
@@ -75,6 +76,10 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sum(source in _DRAFTED_BY_EDGE for source in sources), len(sources)),
+        run_on=sources.count("cloud") if cloud_takes_part else None,
+        network_ms=_sum([event.network_ms for event in rounds]),
+        hidden_ms=hidden_ms,
+        thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(
@@ -143,6 +148,12 @@ def error_transcript(
 
 def _prefill_ms(work: ModelWork) -> float:
     return work.encoder_ms + work.prefill_ms
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """The sum of what was measured; None if nothing was."""
+    measured = [value for value in values if value is not None]
+    return round(sum(measured), _DIGITS) if measured else None
 
 
 def _ratio(part: float, whole: float) -> float | None:

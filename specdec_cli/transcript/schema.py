@@ -96,6 +96,15 @@ class Totals(_Part):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
+    run_on: int | None = Field(
+        default=None,
+        description="tokens that the cloud generated behind its own; null where it wrote all or took no part",
+    )
+    network_ms: float | None = Field(default=None, description="time on the link, ms; null where there is none")
+    hidden_ms: float | None = Field(
+        default=None, description="drafting of kept blocks while earlier ones were verified elsewhere, ms"
+    )
+    thrown_away: int | None = Field(default=None, description="tokens drafted ahead in vain")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses

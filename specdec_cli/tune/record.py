@@ -105,7 +105,7 @@ def record_tracks(
     loaded = pair.cloud if isinstance(pair.cloud, AudioLanguageModel) else None
     edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, loaded, options, cloud_inputs)
     generator = torch.Generator().manual_seed(options.seed)
-    stop_ids = stop_ids_of(pair, options, edge.session.model)
+    stop_ids = stop_ids_of(pair, options)
     stopping = StopRules(options, stop_ids, pair.writer.text)
     drafter = Drafter(edge.session, edge.processors, stop_ids, generator, sampling=False)
     verifier = SessionVerifier(cloud.session, cloud.processors, options, generator, stop_ids)
