@@ -1,0 +1,127 @@
+"""Wire law: a cloud behind `specdec serve` gives the text that it would give in this process.
+
+Features cross the wire in float16, so the cloud of this process hears them rounded to that, too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from specdec_cli.cloud.client import HttpCloud
+from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.models.family import AudioFeatures, PromptInputs
+from specdec_cli.types import Finished, Round
+from tests.cloud.serving import Served, linked, serving
+from tests.laws.cases import Case, cloud, collect, make_case
+
+MODELS = 9
+CHUNK = 40
+
+
+class Servers:
+    """A server for each of the verifying models, and a link to it for each edge; started when they are wanted."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._served = cache(self._serve)
+        self._linked = cache(self._link)
+
+    def link(self, case: Case) -> HttpCloud:
+        """A link for the edge of a case to a server of its cloud."""
+        seed = next(seed for seed in range(MODELS) if cloud(seed) is case.pair.cloud)
+        return self._linked(seed, case.pair.edge)
+
+    def _serve(self, seed: int) -> Served:
+        return self._stack.enter_context(serving(cloud(seed)))
+
+    def _link(self, seed: int, edge: object) -> HttpCloud:
+        return self._stack.enter_context(linked(self._served(seed).url, edge))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack)
+
+
+def rounded(inputs: PromptInputs) -> PromptInputs:
+    """The prompt with features as they come out of the wire."""
+    values = inputs.features.values.to(torch.float16).to(torch.float32)
+    return PromptInputs(inputs.ids, AudioFeatures(values, inputs.features.frames))
+
+
+def both(case: Case, link: HttpCloud) -> tuple[tuple[list[Round], Finished], tuple[list[Round], Finished]]:
+    """What a case gives in this process, and over the wire."""
+    here = build_engine(case.pair, case.options, case.edge_inputs, rounded(case.cloud_inputs))
+    away = Pair.of(case.pair.edge, link)
+    assert away.vocab_size == case.pair.vocab_size
+    there = build_engine(away, case.options, case.edge_inputs, case.cloud_inputs)
+    return collect(here.run()), collect(there.run())
+
+
+def differences(case: Case, servers: Servers) -> Iterator[str]:
+    (rounds, end), (far_rounds, far_end) = both(case, servers.link(case))
+    if far_end.degraded is not None:
+        yield f"case {case.number}: degraded: {far_end.degraded}"
+    if (end.token_ids, end.finish_reason) != (far_end.token_ids, far_end.finish_reason):
+        yield f"case {case.number}: {far_end.token_ids} != {end.token_ids}"
+    if [(r.reason, r.accepted, r.source) for r in rounds] != [(r.reason, r.accepted, r.source) for r in far_rounds]:
+        yield f"case {case.number}: other rounds"
+    ours, theirs = end.cloud, far_end.cloud
+    assert ours is not None
+    assert theirs is not None
+    if (ours.encoder_passes, ours.forwards, ours.fed_tokens) != (
+        theirs.encoder_passes,
+        theirs.forwards,
+        theirs.fed_tokens,
+    ):
+        yield f"case {case.number}: other work: {theirs} != {ours}"
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_the_text_is_that_of_one_process(servers: Servers, chunk: int) -> None:
+    found: list[str] = []
+    for number in range(70_000 + chunk * CHUNK, 70_000 + (chunk + 1) * CHUNK):
+        rng = random.Random(number)
+        rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical"))
+        mode = "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid"
+        early = rng.random() < 0.3
+        found += differences(make_case(number, mode=mode, acceptance=rule, early_cloud_prefill=early), servers)
+    assert found == []
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_a_seed_gives_the_same_text_too(servers: Servers, chunk: int) -> None:
+    found: list[str] = []
+    for number in range(71_000 + chunk * CHUNK, 71_000 + (chunk + 1) * CHUNK):
+        rng = random.Random(number)
+        case = make_case(
+            number,
+            mode=rng.choice(("hybrid", "lossless")),
+            temperature=rng.choice((0.7, 1.0, 1.5)),
+            top_k=rng.choice((None, None, 20)),
+            top_p=rng.choice((None, 0.9)),
+        )
+        found += differences(case, servers)
+    assert found == []
+
+
+def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) -> None:
+    case = make_case(72_000, mode="hybrid", gate="entropy", threshold=1e9, loop_period=0)
+    (_, _), (_, end) = both(case, servers.link(case))
+    assert end.cloud is not None
+    assert (end.cloud.bytes_up, end.cloud.encoder_passes) == (0, 0)
+    case = replace(case, options=replace(case.options, threshold=0.0, max_new_tokens=12, k=2))
+    (_, _), (rounds, end) = both(case, servers.link(case))
+    assert end.cloud is not None
+    asked = [round_ for round_ in rounds if round_.escalated]
+    features = 2 * case.cloud_inputs.features.values.numel()
+    assert end.cloud.encoder_passes == 1
+    assert features < end.cloud.bytes_up < features + 2000 + 300 * len(asked)
