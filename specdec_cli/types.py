@@ -75,7 +75,7 @@ class LinkUse:
         bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; 0 on a link that is imitated
             without messages.
         network_ms: from the first byte out to the last byte in, less `cloud_ms`, milliseconds.
-        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it.
+        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it. A vLLM does not say: estimated.
         simulated: whether link or step costs are imitated.
     """
 

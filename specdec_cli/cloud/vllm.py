@@ -15,8 +15,7 @@ from specdec_cli.cloud.background import Background
 from specdec_cli.cloud.guard import Guard
 from specdec_cli.cloud.link import Payload
 from specdec_cli.cloud.token import read_token
-from specdec_cli.cloud.transport import Traffic
-from specdec_cli.cloud.vllm_http import DeclinedError, VllmHttp
+from specdec_cli.cloud.vllm_http import DeclinedError, TimedTraffic, VllmHttp
 from specdec_cli.cloud.vllm_rules import unserved
 from specdec_cli.cloud.vllm_verifier import VllmVerifier
 from specdec_cli.cloud.vllm_wire import (
@@ -82,7 +81,7 @@ class VllmCloud:
         self._context: int | None = None
         self._refusal: ConfigError | TokenizerMismatchError | None = None
         try:
-            first = self._guard.run(self.connected(Traffic()), max(config.timeout_s, _START_S))
+            first = self._guard.run(self.connected(TimedTraffic()), max(config.timeout_s, _START_S))
             self._background.submit(first).result()
         except CloudError:
             if self._refusal is not None:
@@ -135,7 +134,7 @@ class VllmCloud:
         if not self._background.closed:
             self._background.close(self._http.close())
 
-    async def connected(self, traffic: Traffic) -> None:
+    async def connected(self, traffic: TimedTraffic) -> None:
         """Finds out, once, whether the server serves the model, offers the endpoints, and has the edge's ids.
 
         Raises:
@@ -152,7 +151,7 @@ class VllmCloud:
             raise CloudError(error.message, hint=error.hint) from None
         self._context = context
 
-    async def _served(self, traffic: Traffic) -> int:
+    async def _served(self, traffic: TimedTraffic) -> int:
         """The context of the model, which the server has."""
 
         def read(body: bytes) -> dict[str, int]:
@@ -169,7 +168,7 @@ class VllmCloud:
             )
         return found[self.model]
 
-    async def _compare_tokens(self, traffic: Traffic) -> None:
+    async def _compare_tokens(self, traffic: TimedTraffic) -> None:
         tokenizer = self._edge.tokenizer
         text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(sorted({*self.eos_ids, *self.placeholder_ids})))
         request = {"model": self.model, "prompt": text, "add_special_tokens": False}
@@ -189,14 +188,14 @@ class VllmCloud:
                 hint="Drafted ids would mean other words to the cloud. Use two models of one family and release.",
             )
 
-    async def _try_out(self, traffic: Traffic) -> None:
+    async def _try_out(self, traffic: TimedTraffic) -> None:
         """A question like those that will come, about no recording: it shows whether the last id is known, too."""
         ids = (*self._edge.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
         question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
         body = question.body(self.model, None, self.eos_ids)
         await self._asked(GENERATE, body, traffic, lambda found: read_reply(found, question))
 
-    async def _asked(self, path: str, body: bytes | None, traffic: Traffic, read: Callable[[bytes], T]) -> T:
+    async def _asked(self, path: str, body: bytes | None, traffic: TimedTraffic, read: Callable[[bytes], T]) -> T:
         """As `VllmHttp.ask`, but what the server declines at the start is a mistake of set-up.
 
         Raises:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import random
 import ssl
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import httpx
@@ -23,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+_PIECE: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 _HINTS: Final = {
@@ -31,6 +35,13 @@ _HINTS: Final = {
 }
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class TimedTraffic(Traffic):
+    """`Traffic`, and how long the server kept silent: between the last byte of a question and the answer's head, s."""
+
+    silent_s: float = 0.0
 
 
 class DeclinedError(CloudError):
@@ -80,8 +91,9 @@ class VllmHttp:
         self._http = httpx.AsyncClient(
             base_url=url, headers=headers, verify=verify, timeout=None, trust_env=False, follow_redirects=False
         )
+        self._shortest_s = math.inf
 
-    async def ask(self, path: str, body: bytes | None, traffic: Traffic, read: Callable[[bytes], T]) -> T:
+    async def ask(self, path: str, body: bytes | None, traffic: TimedTraffic, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer. The caller limits the time.
 
         Args:
@@ -108,11 +120,19 @@ class VllmHttp:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
         raise UnreachableError(f"{self.url}: {traffic.trouble}")
 
-    async def _once(self, path: str, body: bytes | None, traffic: Traffic) -> bytes:
-        method = "GET" if body is None else "POST"
-        found = bytearray()
-        traffic.bytes_up += len(body or b"")
-        async with self._http.stream(method, path, content=body) as response:
+    @property
+    def round_trip_s(self) -> float:
+        """The shortest silence so far, seconds: a round trip, and what the quickest answer took; 0 before any."""
+        return 0.0 if self._shortest_s == math.inf else self._shortest_s
+
+    async def _once(self, path: str, body: bytes | None, traffic: TimedTraffic) -> bytes:
+        method, found = "GET" if body is None else "POST", bytearray()
+        sending = _Sending(body or b"", traffic)
+        headers = {"Content-Length": str(len(body))} if body else {}
+        async with self._http.stream(method, path, content=sending if body else None, headers=headers) as response:
+            silent_s = time.perf_counter() - sending.done_at
+            traffic.silent_s += silent_s
+            self._shortest_s = min(self._shortest_s, silent_s)
             async for chunk in response.aiter_raw():
                 found += chunk
                 traffic.bytes_down += len(chunk)
@@ -128,6 +148,22 @@ class VllmHttp:
     async def close(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
+
+
+class _Sending:
+    """A body in pieces, each counted as it goes out: not at all where no connection comes about."""
+
+    def __init__(self, body: bytes, traffic: Traffic) -> None:
+        self._body = body
+        self._traffic = traffic
+        self.done_at = time.perf_counter()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self._body), _PIECE):
+            piece = self._body[at : at + _PIECE]
+            self._traffic.bytes_up += len(piece)
+            yield piece
+        self.done_at = time.perf_counter()
 
 
 def _reason(body: bytes) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.transport import Traffic
-from specdec_cli.cloud.vllm_http import DeclinedError
+from specdec_cli.cloud.vllm_http import DeclinedError, TimedTraffic
 from specdec_cli.cloud.vllm_rules import Judged, VllmRules
 from specdec_cli.cloud.vllm_wire import (
     GENERATE,
@@ -70,9 +69,10 @@ class VllmVerifier:
         self._uuid = uuid.uuid4().hex
         self._sent = False
         self._lock = asyncio.Lock()  # two questions at once would both send the recording
-        self._traffic = Traffic()
+        self._traffic = TimedTraffic()
         self._passes = 0
         self._fed = 0
+        self._cloud_ms = 0.0
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Steps[Verdict]:
         """Waits for the server's verdict. Raises CloudError where there is none."""
@@ -99,10 +99,11 @@ class VllmVerifier:
 
     @property
     def work(self) -> ModelWork:
-        """What the server has been asked for this clip. It does not say what time any part of it took."""
+        """What the server has been asked for this clip. Each time it reads the prompt again, and says no times."""
         return ModelWork(
             encoder_passes=int(self._sent),
             forwards=self._passes,
+            step_ms=self._cloud_ms,
             prompt_tokens=self._prompt_tokens,
             fed_tokens=self._fed,
             bytes_up=self._traffic.bytes_up,
@@ -115,7 +116,7 @@ class VllmVerifier:
 
     async def _verdict(self, text: tuple[int, ...], draft: tuple[int, ...], run_on: int) -> Verdict:
         async with self._lock:
-            started = time.perf_counter()
+            started, before_ms = time.perf_counter(), self._cloud_ms
             up, down = self._traffic.bytes_up, self._traffic.bytes_down
             judged = await self._judged(text, draft, 1 + run_on)
             tokens = self._until_stop(judged.tokens)
@@ -123,11 +124,12 @@ class VllmVerifier:
                 written = (*text, *draft[: judged.accepted], *tokens)
                 further = await self._judged(written, (), 1 + run_on - len(tokens))
                 tokens = self._until_stop((*tokens, *further.tokens))
+            cloud_ms = self._cloud_ms - before_ms
             use = LinkUse(
                 bytes_up=self._traffic.bytes_up - up,
                 bytes_down=self._traffic.bytes_down - down,
-                network_ms=(time.perf_counter() - started) * 1e3,  # the server does not say how much of it is its own
-                cloud_ms=0.0,
+                network_ms=max((time.perf_counter() - started) * 1e3 - cloud_ms, 0.0),
+                cloud_ms=cloud_ms,
             )
             return Verdict(judged.accepted, tokens[0], tokens[1:], use)
 
@@ -166,8 +168,11 @@ class VllmVerifier:
         return reply
 
     async def _exchanged(self, question: Question, url: str | None) -> Reply:
+        http, before_s = self._cloud.http, self._traffic.silent_s
         body = question.body(self._cloud.model, Recording(self._uuid, url), self._stop_ids)
-        reply = await self._cloud.http.ask(GENERATE, body, self._traffic, lambda found: read_reply(found, question))
+        reply = await http.ask(GENERATE, body, self._traffic, lambda found: read_reply(found, question))
+        # The server does not say how long it took: so long as it was silent, beyond the shortest silence there was.
+        self._cloud_ms += max(self._traffic.silent_s - before_s - http.round_trip_s, 0.0) * 1e3
         self._passes += 1
         self._fed += question.length - self._prompt_tokens
         return reply

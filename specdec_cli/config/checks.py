@@ -97,13 +97,13 @@ class _Checker:
             yield self.clash("cloud.engine", ", but ", "cloud.url", "Name the address of the vllm server.")
         if cloud.model is None:
             yield self.clash("cloud.engine", ", but ", "cloud.model", "Name the model as the vllm server does.")
+        if mode == "edge":
+            return
         if not cloud.allow_audio_upload:
             hint = (
                 "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
             )
             yield self.clash("cloud.engine", ", which wants the recordings, but ", "cloud.allow_audio_upload", hint)
-        if mode == "edge":
-            return
         whole = ", which tells the likeliest tokens only, but "
         for name, off in _WHOLE_DISTRIBUTIONS.items():
             if self.given[name].value != off:
