@@ -17,6 +17,7 @@ from specdec_cli.errors import SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
+    from specdec_cli.cloud.link import CloudLink
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
@@ -29,6 +30,7 @@ _PACKAGES = (
     "soundfile",
     "soxr",
     "av",
+    "httpx",
     "psutil",
     "pydantic",
     "pyyaml",
@@ -154,7 +156,17 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
         if info is not None:
             yield Check(role, "ok", f"{info.name} · {info.dtype} · {info.device}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
+    if captioner.pair.link is not None:
+        yield _link(captioner.pair.link)
     yield _one_caption(captioner)
+
+
+def _link(link: CloudLink) -> Check:
+    """Whether a cloud elsewhere answers, and how fast."""
+    try:
+        return Check("link", "ok", link.probe())
+    except SpecdecError as error:
+        return Check("link", "fail", _sentence(error))
 
 
 def _one_caption(captioner: Captioner) -> Check:

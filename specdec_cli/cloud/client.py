@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Coroutine
 from concurrent.futures import Future
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from specdec_cli.cloud import fingerprint
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.options import DecodingOptions
 
 T = TypeVar("T")
+
+_PROBES: Final = 5
 
 _ABOUT_THE_CLIP: Final = frozenset({"malformed", "too_large"})
 """Refusals that say nothing about the next clip."""
@@ -167,7 +170,7 @@ class HttpCloud:
             CloudError: not reached, or it does not fit.
         """
         if self._info is None:
-            told = await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
+            told = await self._told(traffic)
             self._refusal = self._edge.refusal(self.name, told)
             if self._refusal is not None:
                 raise CloudError(self._refusal.message, hint=self._refusal.hint)
@@ -189,20 +192,21 @@ class HttpCloud:
         if not self._background.closed:
             self._background.submit(delete())
 
-    def round_trip_ms(self, times: int = 5) -> list[float]:
-        """Milliseconds of so many requests that the server answers at once, its model not asked.
-
-        Raises:
-            CloudError: it does not answer.
-        """
-        found = []
-        for _ in range(times):
+    def probe(self) -> str:
+        """Versions and round trip; see `CloudLink.probe`."""
+        times = []
+        for _ in range(_PROBES):
             started = time.perf_counter()
-            self.submit(
-                self._transport.fetch(Request("GET", "/v1/info"), Traffic(), lambda body: parse(Info, body))
-            ).result()
-            found.append((time.perf_counter() - started) * 1e3)
-        return found
+            told = self.submit(self._told(Traffic())).result()
+            times.append((time.perf_counter() - started) * 1e3)
+        self.submit(self.connected(Traffic())).result()
+        return (
+            f"{self.name}: {told.model}, specdec {told.server}, protocol {told.protocol}, "
+            f"{median(times):.1f} ms round trip"
+        )
+
+    async def _told(self, traffic: Traffic) -> Info:
+        return await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
 
     def close(self) -> None:
         """Closes the connections and ends the thread."""

@@ -188,7 +188,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
         (413, framed(good | {"capacity": 10**6}, features)),
         (422, framed(good | {"capacity": 3}, features)),
         (422, framed(good | {"vocab_size": 10**6}, features)),
-        (422, framed(good | {"prompt_ids": good["prompt_ids"][1:] + [placeholder]}, features)),
+        (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
         (422, framed(good | {"prompt_ids": [7]}, features)),
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),

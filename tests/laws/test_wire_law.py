@@ -16,8 +16,10 @@ import torch
 
 from specdec_cli.cloud.client import HttpCloud
 from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.decoding.rows import Rows
+from specdec_cli.errors import SpecdecError
 from specdec_cli.models.family import AudioFeatures, PromptInputs
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import Event, Finished, Round
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import Case, cloud, collect, make_case
 
@@ -92,9 +94,44 @@ def test_the_text_is_that_of_one_process(servers: Servers, chunk: int) -> None:
         rng = random.Random(number)
         rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical"))
         mode = "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid"
-        early = rng.random() < 0.3
-        found += differences(make_case(number, mode=mode, acceptance=rule, early_cloud_prefill=early), servers)
+        ways = {
+            "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
+            "draft_ahead": ("on", "off")[number % 2],
+            "run_on": rng.choice((0, 0, 1, 3)),
+        }
+        found += differences(make_case(number, mode=mode, acceptance=rule, **ways), servers)
     assert found == []
+
+
+def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers) -> None:
+    wrong = []
+    for number in range(73_000, 73_030):
+        case = make_case(number, mode="cloud")
+        (_, end), (rounds, far_end) = both(case, servers.link(case))
+        if (end.token_ids, end.finish_reason) != (far_end.token_ids, far_end.finish_reason):
+            wrong.append(f"case {number}: {far_end.token_ids} != {end.token_ids}")
+        assert {source for round_ in rounds for source in round_.source} == {"cloud"}
+    assert wrong == []
+
+
+def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
+    """Rows whose answers come from elsewhere, in whatever order they come."""
+    for first in range(74_000, 74_040, 8):
+        cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
+        rows: Rows[int] = Rows(patience=4)
+        ends: dict[int, Event | SpecdecError] = {}
+        happened = []
+        for number, case in enumerate(cases):
+            away = Pair.of(case.pair.edge, servers.link(case))
+            happened += rows.admit(number, build_engine(away, case.options, case.edge_inputs, case.cloud_inputs))
+        while len(rows):
+            happened += rows.step()
+        ends |= {key: what for key, what in happened if isinstance(what, (Finished, SpecdecError))}
+        for number, case in enumerate(cases):
+            (_, alone), _ = both(case, servers.link(case))
+            end = ends[number]
+            assert isinstance(end, Finished), end
+            assert (end.token_ids, end.degraded) == (alone.token_ids, None), case.number
 
 
 @pytest.mark.parametrize("chunk", range(2))
