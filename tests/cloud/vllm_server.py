@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 NAME = "tiny"
-_START_S = 300
+_START_S = 900
 
 
 @contextmanager
