@@ -24,7 +24,7 @@ OF_THE_USER: dict[str, dict[str, object]] = {"qwen2.5-omni-vllm": {"cloud.allow_
 
 @pytest.mark.parametrize("name", sorted(shipped_configs()))
 def test_shipped_configs_are_valid(name: str) -> None:
-    resolved = load_config(name, flags=OF_THE_USER.get(name), environ={})
+    resolved = load_config(name, flags=OF_THE_USER.get(name, {}), environ={})
     assert resolved.path == shipped_configs()[name]
     assert resolved.config.cloud is not None
 
