@@ -7,8 +7,10 @@ log-mel features are computed there.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from specdec_cli.cloud.background import Background
@@ -23,6 +25,7 @@ from specdec_cli.cloud.vllm_wire import (
     MODELS,
     MOST_CANDIDATES,
     TOKENIZE,
+    VERSION,
     NonsenseError,
     Question,
     read_reply,
@@ -41,6 +44,8 @@ T = TypeVar("T")
 
 _START_S: Final = 120.0
 """Seconds that the first questions may take: a server that was just started may still be compiling."""
+
+_PROBES: Final = 5
 
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
 
@@ -128,6 +133,23 @@ class VllmCloud:
     def http(self) -> VllmHttp:
         """Its connections."""
         return self._http
+
+    def probe(self) -> str:
+        """Version and round trip; see `CloudLink.probe`."""
+
+        def read(body: bytes) -> str:
+            try:
+                return str(json.loads(body)["version"])[:40]
+            except (ValueError, KeyError, TypeError) as error:
+                raise NonsenseError("no version") from error
+
+        times = []
+        for _ in range(_PROBES):
+            started = time.perf_counter()
+            version = self.submit(self._http.ask(VERSION, None, TimedTraffic(), read)).result()
+            times.append((time.perf_counter() - started) * 1e3)
+        self.submit(self.connected(TimedTraffic())).result()
+        return f"{self.name}: {self.model}, vLLM {version}, {median(times):.1f} ms round trip"
 
     def close(self) -> None:
         """Closes the connections and ends the thread."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
+VERSION: Final = "/version"
 
 MOST_CANDIDATES: Final = 20
 """Likeliest tokens that a server tells of a position, unless it is started with another --max-logprobs."""

@@ -25,6 +25,7 @@ def main() -> None:
                 link = VllmCloud(configured(proxy), cloud())
                 for case in recorded_cases():
                     print(case.run(link)[1].token_ids)
+                print(link.probe())
                 link.close()
             part = {"type": "audio_url", "url": None, "uuid": "nobody sent this"}
             question = {"model": NAME, "token_ids": [259], "content_parts": [part], "sampling_params": {}}

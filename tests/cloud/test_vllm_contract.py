@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,6 +120,11 @@ def test_full_scale_is_not_folded_over() -> None:
     _, _, body = data_url(samples, 16000).partition(",")
     found, _ = soundfile.read(BytesIO(base64.b64decode(body)), dtype="float32")
     assert np.array_equal(found, samples)
+
+
+def test_a_probe_names_model_version_and_round_trip() -> None:
+    with _linked(Replay().respond) as link:
+        assert re.fullmatch(r"http://[0-9.:]+: tiny, vLLM 0\.32\.0, [0-9.]+ ms round trip", link.probe())
 
 
 # --- what goes wrong on the way ---
