@@ -56,6 +56,11 @@ class DeclinedError(CloudError):
         self.status = status
 
     @property
+    def about_clip(self) -> bool:
+        """Whether it says nothing about the next clip."""
+        return self.status in (400, 413, 422)
+
+    @property
     def forgotten(self) -> bool:
         """Whether it was asked about a recording that it does not have, or no longer."""
         return self.status == 400 and "cache miss" in self.message.lower()
