@@ -58,7 +58,7 @@ def serve(
     ] = 120.0,
     max_rate: Annotated[
         float, typer.Option("--max-rate", min=1, help="Requests a second of one address.", rich_help_panel=_LIMITS)
-    ] = 500.0,
+    ] = 1000.0,
     debug: options.Debug = False,
 ) -> None:
     """Serve the configured cloud model to edges elsewhere (`cloud.url` in their configuration).
