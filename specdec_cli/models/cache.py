@@ -76,6 +76,11 @@ class BufferedCache(Cache):  # type: ignore[misc]
     def __init__(self, layers: int, capacity: int) -> None:
         super().__init__(layers=[BufferedLayer(capacity) for _ in range(layers)])
 
+    @property
+    def allocated_bytes(self) -> int:
+        """What the buffers take, filled or not; a layer that was never written has none yet."""
+        return sum(part.nbytes for layer in self.layers if layer.is_initialized for part in (layer.keys, layer.values))
+
     def truncate(self, length: int) -> None:
         """Forgets every position from `length` on.
 

@@ -69,6 +69,11 @@ class Session:
         return tuple(self._text_cached)
 
     @property
+    def cache_bytes(self) -> int:
+        """What the keys and values of the clip take, room for the whole text included."""
+        return self._cache.allocated_bytes
+
+    @property
     def work(self) -> ModelWork:
         """What the model has done for this clip so far."""
         return self._work
