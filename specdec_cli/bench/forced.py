@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -31,6 +31,8 @@ from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session, Steps
 
 ForcedMode = Literal["cloud", "lossless", "hybrid"]
+LONGEST: Final = 48
+"""Tokens of a forced text: these never end by themselves."""
 _MODES: tuple[ForcedMode, ...] = ("cloud", "lossless", "hybrid")
 
 
@@ -152,7 +154,8 @@ def force(
     pair: Pair, clips: Sequence[Clip], options: DecodingOptions, acceptances: Sequence[float], rounds: int
 ) -> Iterator[Forced]:
     """Every acceptance in every mode, in turns clip by clip."""
-    loops = [ForcedLoop(pair, clip, options) for clip in clips]
+    short = replace(options, max_new_tokens=min(options.max_new_tokens, LONGEST))
+    loops = [ForcedLoop(pair, clip, short) for clip in clips]
     targets = [loop.target() for loop in loops]
     for acceptance in acceptances:
         taken: dict[ForcedMode, list[Taken]] = {mode: [] for mode in _MODES}

@@ -128,6 +128,7 @@ class Goal(Part):
     goal: str
     measured: float | None
     unit: Literal["%", "x"]
+    decoding: float | None = Field(description="the same behind audio towers and prefills; null: not measured")
     met: bool | None = Field(description="null: it was not measured")
 
 
