@@ -177,8 +177,8 @@ def test_sound(rate: int) -> npt.NDArray[np.float64]:
     import numpy as np
 
     t = np.arange(rate) / rate
-    vowel: npt.NDArray[np.float64] = sum(np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)) * 0.05
-    return vowel
+    vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
+    return vowel * 0.05
 
 
 def _sentence(error: Exception) -> str:
