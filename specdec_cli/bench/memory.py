@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import psutil
+import torch
 
 from specdec_cli.bench.clips import Clip
 from specdec_cli.bench.peers import module_of
@@ -25,9 +26,16 @@ def resident_mb() -> float:
 
 
 def weight_bytes(module: Any) -> int:
-    """Bytes of all parameters and buffers; one that two modules share counts once."""
-    held = {tensor.data_ptr(): tensor.nbytes for tensor in (*module.parameters(), *module.buffers())}
-    return sum(held.values())
+    """Bytes of all parameters and buffers of `module`."""
+    return sum(map(stored_bytes, (*module.parameters(), *module.buffers())))
+
+
+def stored_bytes(tensor: torch.Tensor) -> int:
+    """Bytes that a tensor takes; one that is quantised is made of others, and states the format it stands for."""
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        return sum(stored_bytes(getattr(tensor, name)) for name in names)
+    return tensor.nbytes
 
 
 def account(pair: Pair, clips: Sequence[Clip], capacity: int, k: int, libraries_mb: float) -> Memory:

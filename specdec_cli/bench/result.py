@@ -155,3 +155,38 @@ class Bench(Part):
     memory: Memory
     goals: list[Goal]
     notes: list[str]
+
+
+class ShapeTime(Part):
+    """A model of a published size, made-up weights."""
+
+    name: str
+    weights_mb: float = Field(description="all that is held of it, MiB")
+    built_s: float = Field(description="making it, s")
+    tower_ms: float = Field(description="audio tower, ms; measured once, cold")
+    prefill_ms: float = Field(description="the prompt, ms; measured once, cold")
+    prompt_tokens: int
+    step_ms: Spread = Field(description="one token, ms")
+    verification_ms: Spread = Field(description="k + 1 tokens in one forward, ms")
+    read_mb: float = Field(description="weights that a step reads, MiB")
+    floor_ms: float = Field(description="read_mb at the bandwidth of a copy, ms")
+    of_floor: float = Field(description="step_ms / floor_ms")
+    cache_mb: float = Field(description="keys and values of the clip, MiB")
+
+
+class FullSize(Part):
+    """What `specdec bench --shape` found."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    date: str = Field(description="UTC, ISO 8601")
+    command: str
+    machine: Machine
+    dtype: str
+    device: str
+    k: int
+    copy_gb_s: float = Field(description="bytes read and written per second by a large copy, in 10^9")
+    shapes: list[ShapeTime]
+    forced: list[Forced]
+    peak_mb: float | None = Field(description="most memory held, on the GPU if it is there; MiB")
+    budget_mb: float = Field(description="what may be held: the weights as first allocated, and an allowance, MiB")
+    within: bool | None = Field(description="peak_mb <= budget_mb")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli import startup
 from specdec_cli.console.output import write_line
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from specdec_cli.console.progress import QuietSteps
 
 
+_ACCEPTANCES: Final = (0.6, 0.8, 0.9)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A benchmark as asked for."""
@@ -29,6 +32,21 @@ class Request:
     acceptances: Sequence[float]
     json: bool
     command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Models of published sizes as asked for.
+
+    Attributes:
+        shape: "3b", or "3b+7b" for an edge and a cloud.
+        dtype: a number format, or "int8".
+        device: its name.
+    """
+
+    shape: str
+    dtype: str
+    device: str
 
 
 class Benching:
@@ -62,6 +80,39 @@ class Benching:
         from specdec_cli.console.bench import print_bench
 
         print_bench(found)
+
+    def run_full_size(self, sizes: Sizes) -> None:
+        """Builds, measures and prints models of published sizes.
+
+        Raises:
+            ConfigError: there is no such shape or device, or its memory is too small.
+            CheckpointError: a package for the number format is missing.
+        """
+        request = self._request
+        try:
+            with startup.still_collector(), self._view.loading("PyTorch"):
+                import torch
+
+                from specdec_cli.bench.full_size import Order, measure
+            if request.config.config.runtime.threads is not None:
+                torch.set_num_threads(request.config.config.runtime.threads)
+            order = Order.parse(
+                sizes.shape,
+                sizes.dtype,
+                sizes.device,
+                k=request.config.config.decoding.k,
+                acceptances=request.acceptances or _ACCEPTANCES,
+                rounds=request.rounds,
+            )
+            found = measure(order, request.command, self._view.say)
+        finally:
+            self._view.close()
+        if request.json:
+            write_line(found.model_dump_json(by_alias=True))
+            return
+        from specdec_cli.console.full_size import print_full_size
+
+        print_full_size(found)
 
     def _measured(self) -> Bench:
         request = self._request

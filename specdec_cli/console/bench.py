@@ -17,7 +17,7 @@ from specdec_cli.console.tables import stdout_console
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, UNICODE, Signs, signs_for
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Goal, Memory, Overhead
+    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Goal, Machine, Memory, Overhead
     from specdec_cli.compare.result import Spread
 
 _LABELS: Final = {
@@ -79,16 +79,9 @@ class _Page:
             yield from hanging(Text(f" {self._signs.dot}"), Text(clean(note), DIM), 3, min(self._width, PROSE_WIDTH))
 
     def _heading(self) -> Iterator[Text]:
-        bench, machine = self._bench, self._bench.machine
-        yield from self._facts(bench.date, f"specdec {machine.specdec}", clean(bench.command))
-        yield from self._facts(
-            machine.gpu or machine.processor,
-            f"{count(machine.threads, 'thread')} of {machine.cores or '?'}",
-            f"{machine.memory_gib:g} GiB",
-            f"Python {machine.python}",
-            f"torch {machine.torch}",
-            f"transformers {machine.transformers}",
-        )
+        bench = self._bench
+        yield from self._facts(bench.date, f"specdec {bench.machine.specdec}", clean(bench.command))
+        yield from self._facts(*machine_facts(bench.machine))
         named = [model for model in (bench.models.edge, bench.models.cloud) if model]
         yield from self._facts(
             *[f"{clean(model.name)} {model.dtype} {model.device}" for model in named],
@@ -121,7 +114,7 @@ class _Page:
         yield from self._title("Forwards", "one at a time, apart from the loop: median and its 95% interval")
         for step in self._bench.steps:
             what = f"{step.tokens:.0f} at once" if step.name not in ("edge-tower", "cloud-tower") else ""
-            yield self._row(_LABELS[step.name], [_spread(step.ms, _ms), (what, "")])
+            yield self._row(_LABELS[step.name], [spread_cell(step.ms, fine_ms), (what, "")])
 
     def _contenders(self) -> Iterator[Text]:
         yield from self._title(
@@ -164,7 +157,7 @@ class _Page:
         yield from self._title("Speed-ups", "on the same clip in the same round", "a clip", "decoding")
         for speedup in self._bench.speedups:
             label = f"{speedup.name} / {speedup.against.replace('generate-', 'generate ')}"
-            cells = [_spread(speedup.total, _times), _spread(speedup.decoding, _times)]
+            cells = [spread_cell(speedup.total, _times), spread_cell(speedup.decoding, _times)]
             yield self._row(label, cells)
 
     def _expected(self, expected: Expected) -> Iterator[Text]:
@@ -185,7 +178,7 @@ class _Page:
         yield from self._title("Forced acceptance", "drafts made wrong on purpose, tokens/s decoding", "a", "passed")
         for forced in self._bench.forced:
             passed = percentage(forced.measured_acceptance) if forced.measured_acceptance is not None else ""
-            figures = [(f"{forced.acceptance:g}", ""), (passed, ""), _spread(forced.tokens_per_s, short)]
+            figures = [(f"{forced.acceptance:g}", ""), (passed, ""), spread_cell(forced.tokens_per_s, short)]
             yield self._row(_LABELS.get(forced.mode, forced.mode), figures)
 
     def _memory(self, memory: Memory) -> Iterator[Text]:
@@ -224,14 +217,28 @@ class _Page:
         return (self._signs.ok, GOOD, "met") if goal.met else (self._signs.fail, BAD, "missed")
 
 
-def _spread(spread: Spread, written: Callable[[float], str]) -> tuple[str, str]:
+def machine_facts(machine: Machine) -> list[str]:
+    """What figures depend on: the machine, and the versions that matter."""
+    return [
+        machine.gpu or machine.processor,
+        f"{count(machine.threads, 'thread')} of {machine.cores or '?'}",
+        f"{machine.memory_gib:g} GiB",
+        f"Python {machine.python}",
+        f"torch {machine.torch}",
+        f"transformers {machine.transformers}",
+    ]
+
+
+def spread_cell(spread: Spread, written: Callable[[float], str]) -> tuple[str, str]:
+    """A figure and its interval in brackets, in the figure's own unit."""
     if spread.low is None or spread.high is None:
         return written(spread.value), ""
     low, high = (written(end).rstrip(" msx%") for end in (spread.low, spread.high))
     return written(spread.value), f"({low}-{high})"
 
 
-def _ms(value: float) -> str:
+def fine_ms(value: float) -> str:
+    """A time in ms with three figures."""
     return f"{value:.2f} ms" if value < 9.995 else milliseconds(value)
 
 
