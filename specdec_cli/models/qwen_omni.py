@@ -22,6 +22,7 @@ from specdec_cli.models.device import resolve_device, resolve_dtype
 from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, Span
 from specdec_cli.models.packed import PackedDecoder, filled
 from specdec_cli.models.quantization import quantization_config
+from specdec_cli.models.tower import ExactTower
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class QwenOmniThinker(AudioLanguageModel):
         self.vocab_size = int(text_config.vocab_size)
         self.layers = int(text_config.num_hidden_layers)
         self.context = int(text_config.max_position_embeddings)
+        self.parameters = sum(weights.numel() for weights in module.parameters())
         self.sampling_rate = int(extractor.sampling_rate)
         self.window_s = extractor.n_samples / extractor.sampling_rate
         self._hop = int(extractor.hop_length)
@@ -71,6 +73,9 @@ class QwenOmniThinker(AudioLanguageModel):
         self._own_masks = PackedDecoder.fits(text_config)
         spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
         self._packed = PackedDecoder(module.model.language_model) if self._own_masks and not spread else None
+        tower = module.model.audio_tower
+        self.steady_encoder = ExactTower.fits(tower) and not spread
+        self._tower = ExactTower(tower) if self.steady_encoder else None
 
     @classmethod
     def load(cls, options: LoadOptions) -> QwenOmniThinker:
@@ -165,6 +170,8 @@ class QwenOmniThinker(AudioLanguageModel):
         """Runs the audio tower: [audio tokens, hidden]."""
         tower: Any = self.module.model.audio_tower
         values = features.values.to(tower.conv1.weight.device, tower.conv1.weight.dtype)
+        if self._tower is not None:
+            return self._tower(values)
         lengths = torch.tensor([features.frames], device=values.device)
         hidden: torch.Tensor = tower(values, feature_lens=lengths).last_hidden_state
         return hidden
