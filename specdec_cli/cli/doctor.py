@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.configured import resolve
 
 
 def doctor(
@@ -16,7 +17,7 @@ def doctor(
     _debug: options.Debug = False,
 ) -> None:
     """Check the installation, the machine and the configured models; exit code 1 if something is missing."""
-    resolved = options.resolve(config, {}, settings or [])
+    resolved = resolve(config, {}, settings or [])
     from specdec_cli.console import choose_view, print_doctor
     from specdec_cli.doctor import examine
 
