@@ -20,6 +20,8 @@ from specdec_cli.types import Event, Finished
 AUTO_BATCH_SIZE: Final = 16
 """Clips decoded together where nothing else is asked for."""
 
+_FIRST: Final = 4  # of them until one is done: a full batch would keep whoever watches waiting for its first caption
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -76,9 +78,10 @@ class BatchCaptioner:
 
     def _run(self, source: Source, encoders: Encoders | None) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
         rows: Rows[_Clip] = Rows(self._captioner.options.k, encoders)
+        room, abreast = min(self.batch_size, _FIRST), encoders.threads if encoders else 1
         try:
             while True:
-                happened = self._admit_ready(rows, source, abreast=encoders.threads if encoders else 1)
+                happened = self._admit_ready(rows, source, room, abreast)
                 if not happened and not len(rows):
                     return
                 happened += rows.step()
@@ -88,17 +91,25 @@ class BatchCaptioner:
                         continue
                     clip.events.append(what)
                     if isinstance(what, Finished):
+                        room = self.batch_size
                         yield clip.prepared, self._transcript(clip)
         finally:
             rows.close()
 
-    def _admit_ready(self, rows: Rows[_Clip], source: Source, abreast: int) -> list[tuple[_Clip, Event | SpecdecError]]:
-        """Lets clips join that are ready, but no more than `abreast` that still have to be heard.
+    def _admit_ready(
+        self, rows: Rows[_Clip], source: Source, room: int, abreast: int
+    ) -> list[tuple[_Clip, Event | SpecdecError]]:
+        """Lets clips join that are ready.
 
-        So a forward never holds up those in flight by the audio and the prompts of many.
+        Args:
+            rows: those in flight.
+            source: where clips come from.
+            room: most clips in flight.
+            abreast: most of them that still have to be heard, so that a forward never holds up the others by the
+                audio and the prompts of many.
         """
         happened: list[tuple[_Clip, Event | SpecdecError]] = []
-        while len(rows) < self.batch_size and rows.starting < abreast:
+        while len(rows) < room and rows.starting < abreast:
             prepared = source.take(wait=not len(rows) and not happened)
             if prepared is None:
                 break

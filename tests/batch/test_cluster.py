@@ -25,6 +25,8 @@ pytestmark = [
 ]
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "6")
+EAGER = {"RAY_worker_niceness": "0"}
+"""Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def run(clips: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     command = [*COMMAND, "batch", clips.name, "-o", str(output), *QUICK, "--ray", *more]
     # Its own session, so that a test can find what it started; relative paths, so that actors must know the folder.
     return subprocess.Popen(
-        command, cwd=clips.parent, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=clips.parent, env=environment(**EAGER), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
@@ -92,10 +94,14 @@ def two_nodes() -> Iterator[str]:
     """The address of a cluster of two nodes, both on this machine."""
     from ray.cluster_utils import Cluster
 
+    monkeypatch = pytest.MonkeyPatch()
+    for name, value in EAGER.items():
+        monkeypatch.setenv(name, value)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     cluster.add_node(num_cpus=2)
     yield cluster.address
     cluster.shutdown()
+    monkeypatch.undo()
 
 
 def told(output: Path) -> list[tuple[object, ...]]:
