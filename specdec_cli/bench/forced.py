@@ -117,7 +117,7 @@ class ForcedLoop:
     def target(self) -> tuple[int, ...]:
         """What the cloud writes alone, through its end token to the full length."""
         options = self._in("cloud")
-        session = self._session(self.pair.cloud, self.clip.cloud)
+        session = self._session(self.pair.loaded_cloud, self.clip.cloud)
         drafter = Drafter(session, self._processors(session), (), torch.Generator(), sampling=False)
         return drive(Engine(drafter, None, make_gate("never"), self._endless(session), options)).ids
 
@@ -125,13 +125,13 @@ class ForcedLoop:
         """One run; `target` as `target()` gives it."""
         options = self._in(mode)
         generator = torch.Generator().manual_seed(seed)
-        cloud = self._session(self.pair.cloud, self.clip.cloud)
+        cloud = self._session(self.pair.loaded_cloud, self.clip.cloud)
         if mode == "cloud":
             drafter = Drafter(cloud, self._processors(cloud), (), generator, sampling=False)
             return drive(Engine(drafter, None, make_gate("never"), self._endless(cloud), options))
         edge = self._session(self.pair.edge, self.clip.edge)
         forced = ForcedDrafter(edge, self._processors(edge), target, acceptance, generator)
-        verifier = SessionVerifier(cloud, self._processors(cloud), options, generator)
+        verifier = SessionVerifier(cloud, self._processors(cloud), options, generator, ())
         gate = make_gate("always") if mode == "lossless" else OracleGate("entropy", float("inf"), target=target)
         return drive(Engine(forced, verifier, gate, self._endless(edge), options))
 

@@ -36,9 +36,10 @@ def main() -> None:
     asked: dict[str, Any] = json.loads(sys.argv[1])
     marks = Marks(asked["began"])
     with marks.part("command"):
-        from specdec_cli.cli import options, startup
+        from specdec_cli.cli import startup
+        from specdec_cli.cli.configured import resolve
 
-        resolved = options.resolve(asked["config"], {}, asked["settings"])
+        resolved = resolve(asked["config"], {}, asked["settings"])
     with startup.still_collector():
         with marks.part("torch"):
             import torch  # noqa: F401

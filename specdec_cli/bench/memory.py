@@ -49,16 +49,17 @@ def account(pair: Pair, clips: Sequence[Clip], capacity: int, k: int, libraries_
         libraries_mb: resident before the models were loaded.
     """
     assert pair.edge is not None
-    assert pair.cloud is not None
-    weights = [weight_bytes(module) / MIB for model in (pair.edge, pair.cloud) if (module := module_of(model))]
+    cloud_model = pair.loaded_cloud
+    assert cloud_model is not None
+    weights = [weight_bytes(module) / MIB for model in (pair.edge, cloud_model) if (module := module_of(model))]
     edge, cloud = weights if len(weights) == 2 else (0.0, 0.0)
     caches = [_cache_mb(pair.edge, [clip.edge for clip in clips], capacity)]
-    caches.append(_cache_mb(pair.cloud, [clip.cloud for clip in clips], capacity))
+    caches.append(_cache_mb(cloud_model, [clip.cloud for clip in clips], capacity))
     features = sum(clip.edge.features.values.nbytes for clip in clips) / len(clips) / MIB
     logits = (k + 1) * pair.vocab_size * _FLOAT / MIB
     longest = max(len(clip.cloud.ids) for clip in clips)
     peak, held = peak_rss_mb(), libraries_mb + edge + cloud + sum(caches) + features + logits
-    on_cpu = pair.edge.device.type == "cpu" and pair.cloud.device.type == "cpu"
+    on_cpu = pair.edge.device.type == "cpu" and cloud_model.device.type == "cpu"
     return Memory(
         edge_weights_mb=edge,
         cloud_weights_mb=cloud,

@@ -41,8 +41,13 @@ def comparable(config: Config) -> Config:
     """`config` without the stop rules that transformers' `generate` has not, so that texts can be held together.
 
     Raises:
-        ConfigError: it samples, so that no two runs need agree.
+        ConfigError: it samples, so that no two runs need agree, or its cloud is elsewhere.
     """
+    if config.cloud is not None and config.cloud.url is not None:
+        raise ConfigError(
+            "The benchmark takes the steps of both models apart, and cloud.url names one that is elsewhere.",
+            hint="Compare modes over a link with: specdec compare",
+        )
     if config.decoding.temperature > 0:
         raise ConfigError(
             f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}.",
@@ -109,7 +114,7 @@ class Benchmark:
 
     def _peers(self) -> Mapping[Contender, Contend]:
         pair, options = self._both.pair, self._both.options
-        edge, cloud = module_of(pair.edge), module_of(pair.cloud)
+        edge, cloud = module_of(pair.edge), module_of(pair.loaded_cloud)
         if pair.edge is None or pair.cloud is None or edge is None or cloud is None:
             self._measurements.notes.append("transformers' generate is not run for this model family")
             return {}

@@ -38,11 +38,11 @@ def measure_steps(pair: Pair, clip: Clip, text: Sequence[int], k: int) -> Iterat
         k: a verification scores k + 1 positions.
     """
     assert pair.edge is not None
-    assert pair.cloud is not None
+    assert pair.loaded_cloud is not None
     edge = _session(pair.edge, clip.edge, text, pair.vocab_size)
     yield from _read(edge, "edge-tower", "edge-prefill")
     yield from _step(edge, text, "edge-step")
-    cloud = _session(pair.cloud, clip.cloud, text, pair.vocab_size)
+    cloud = _session(pair.loaded_cloud, clip.cloud, text, pair.vocab_size)
     yield from _read(cloud, "cloud-tower", "cloud-prefill")
     yield from _step(cloud, text, "cloud-step")
     for start in range(0, len(text) - k + 1, k + 1):

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from specdec_cli.cli import options
+from specdec_cli.cli.configured import Given, configured
 from specdec_cli.errors import ConfigError
 
 _WHAT: Final = "What is measured"
@@ -18,9 +18,9 @@ _OUTPUT: Final = "Output"
 _DTYPES: Final = ("bfloat16", "float16", "float32", "int8")
 
 
-@options.configured("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens")
+@configured("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens")
 def bench(
-    given: options.Given,
+    given: Given,
     clips: Annotated[
         str | None,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.configured import resolve
 from specdec_cli.errors import ConfigError
 
 _STARTS: Final = 3
@@ -23,7 +24,7 @@ def doctor(
     debug: options.Debug = False,
 ) -> None:
     """Check the installation, the machine and the configured models; exit code 1 if something is missing."""
-    resolved = options.resolve(config, {}, settings or [])
+    resolved = resolve(config, {}, settings or [])
     if timed:
         _time(config, settings or [], quick=quick, debug=debug)
         return

@@ -106,6 +106,8 @@ class AudioLanguageModel(ABC):
         window_s: longest recording that it takes, seconds.
         layers: number of decoder layers.
         context: positions that it was made for, prompt and text together.
+        parameters: number of weights, audio tower included; 0 if nobody counted.
+        steady_encoder: whether `encode` runs on the CPU and gives the same bits with any number of threads.
     """
 
     name: str
@@ -119,6 +121,8 @@ class AudioLanguageModel(ABC):
     window_s: float
     layers: int
     context: int
+    parameters: int = 0
+    steady_encoder: bool = False
 
     @classmethod
     @abstractmethod

@@ -43,6 +43,7 @@ class QwenAudioModel(AudioLanguageModel):
         model_types: values of `model_type` in config.json that it loads.
         unused_weights: prefixes of parameters that speech does not need.
         frames_behind: mel frames behind the clip's end that the audio tower looks at.
+        spread: whether its layers lie on several devices.
     """
 
     family: ClassVar[str]
@@ -65,6 +66,7 @@ class QwenAudioModel(AudioLanguageModel):
         self.vocab_size = int(text_config.vocab_size)
         self.layers = int(text_config.num_hidden_layers)
         self.context = int(text_config.max_position_embeddings)
+        self.parameters = sum(weights.numel() for weights in module.parameters())
         self.sampling_rate = int(extractor.sampling_rate)
         self.window_s = extractor.n_samples / extractor.sampling_rate
         self._hop = int(extractor.hop_length)
@@ -73,8 +75,8 @@ class QwenAudioModel(AudioLanguageModel):
         self.eos_ids = _eos_ids(name, module, self.tokenizer)
         # Other attention kernels, and layers spread over several devices, go through transformers' own forward.
         self._own_masks = PackedDecoder.fits(text_config)
-        spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
-        self._packed = PackedDecoder(module.model.language_model) if self._own_masks and not spread else None
+        self.spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
+        self._packed = PackedDecoder(module.model.language_model) if self._own_masks and not self.spread else None
 
     @classmethod
     def load(cls, options: LoadOptions) -> Self:

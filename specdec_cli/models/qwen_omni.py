@@ -13,6 +13,7 @@ from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.models.family import AudioFeatures
 from specdec_cli.models.qwen import QwenAudioModel
+from specdec_cli.models.tower import ExactTower
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
@@ -34,6 +35,12 @@ class QwenOmniThinker(QwenAudioModel):
     model_types = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
     unused_weights = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
 
+    def __init__(self, name: str, module: Any, processor: Any) -> None:
+        super().__init__(name, module, processor)
+        tower = module.model.audio_tower
+        self.steady_encoder = ExactTower.fits(tower) and not self.spread
+        self._tower = ExactTower(tower) if self.steady_encoder else None
+
     @staticmethod
     def placeholders(config: Any) -> set[int]:
         """Ids that stand for audio, image or video."""
@@ -54,6 +61,8 @@ class QwenOmniThinker(QwenAudioModel):
         """Runs the audio tower: [audio tokens, hidden]."""
         tower: Any = self.module.model.audio_tower
         values = features.values.to(tower.conv1.weight.device, tower.conv1.weight.dtype)
+        if self._tower is not None:
+            return self._tower(values)
         lengths = torch.tensor([features.frames], device=values.device)
         hidden: torch.Tensor = tower(values, feature_lens=lengths).last_hidden_state
         return hidden
