@@ -11,7 +11,7 @@ from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.models.session import Session, Steps
 
 Stop = Callable[[torch.Tensor, int], bool]
-"""Asked after each drafted token, with the scores [vocab] that it was chosen by: does the block end with it?"""
+"""Asked after each drafted token, with the scores [1, vocab] that it was chosen by: does the block end with it?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Drafter:
             if self._sampling or top_k is not None:
                 ids.append(draw(scores[0].softmax(dim=-1), self._generator))
             else:
-                ids.append(int(scores.argmax()))
-            if stop is not None and stop(scores[0], ids[-1]):
+                ids.append(int(scores.argmax().item()))
+            if stop is not None and stop(scores, ids[-1]):
                 break
-        return Draft(tuple(ids), torch.cat(rows))
+        return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0])
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:

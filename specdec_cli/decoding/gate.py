@@ -110,7 +110,7 @@ class Judge:
         return self._stop if self._gate.stops_drafting else None
 
     def _stop(self, scores: torch.Tensor, id_: int) -> bool:
-        (token,) = evidence_of(scores[None], (id_,))
+        (token,) = evidence_of(scores, (id_,))
         return self.add(token)
 
     def add(self, token: TokenEvidence) -> bool:
