@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -18,9 +19,11 @@ import numpy.typing as npt
 import torch
 
 from specdec_cli.audio import Recording, Segment, check_content, load_audio, segments
-from specdec_cli.config import Config, ModelConfig, load_config
+from specdec_cli.cloud.link import CloudLink
+from specdec_cli.config import CloudConfig, Config, ModelConfig, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_engine, gate_of
+from specdec_cli.decoding.imitation import Imitation
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -54,12 +57,11 @@ class Captioner:
         if self.options.classifier is not None:
             _require_tokenizer(self.options.classifier, config, pair)
         self.setup = _setup(config, self.options, pair, load_s, lexicon)
-        models = [model for model in (pair.edge, pair.cloud) if model is not None]
-        rates = {model.sampling_rate for model in models}
+        rates = {model.sampling_rate for model in pair.loaded}
         if len(rates) > 1:
             raise ConfigError(f"edge and cloud want audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
-        self.window_s = min(model.window_s for model in models)
+        self.window_s = min([model.window_s for model in pair.loaded] + ([pair.link.window_s] if pair.link else []))
         segment_s = config.audio.segment_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
@@ -98,13 +100,17 @@ class Captioner:
         started = time.perf_counter()
         mode = resolved.decoding.mode
         offline = resolved.runtime.offline
-        edge = cloud = None
-        if mode in _EDGE_MODES:
-            edge = _load_model(resolved.edge, offline, loading, "edge")
+        edge: AudioLanguageModel | None = None
+        cloud: AudioLanguageModel | CloudLink | None = None
+        elsewhere = resolved.cloud is not None and resolved.cloud.url is not None
+        if mode in _EDGE_MODES or elsewhere:  # a cloud elsewhere is sent the edge's features and prompt
+            with loading(f"edge: {resolved.edge.model}"):
+                edge = load_model(resolved.edge, offline)
         if mode in _CLOUD_MODES:
             if resolved.cloud is None:
                 raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
-            cloud = _load_model(resolved.cloud, offline, loading, "cloud")
+            with loading(f"cloud: {resolved.cloud.label}"):
+                cloud = _connect(resolved.cloud, edge) if edge and elsewhere else load_model(resolved.cloud, offline)
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
@@ -120,7 +126,7 @@ class Captioner:
             if ours != theirs:
                 raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
         mode = config.decoding.mode
-        edge = self.pair.edge if mode in _EDGE_MODES else None
+        edge = self.pair.edge if mode in _EDGE_MODES or self.pair.link is not None else None
         cloud = self.pair.cloud if mode in _CLOUD_MODES else None
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
@@ -227,15 +233,17 @@ class Captioner:
         """The prompt of a clip for each loaded model; features are computed once where both want the same."""
         shared: dict[str, AudioFeatures] = {}
 
-        def build(model: AudioLanguageModel | None) -> PromptInputs | None:
-            if model is None:
-                return None
+        def build(model: AudioLanguageModel) -> PromptInputs:
             key = model.feature_key()
             if key not in shared:
                 shared[key] = model.features(samples)
             return model.build_prompt(instruction, shared[key], self.config.prompt.system)
 
-        return build(self.pair.edge), build(self.pair.cloud)
+        edge, cloud, link = self.pair.edge, self.pair.cloud, self.pair.link
+        for_edge = None if edge is None else build(edge)
+        if link is not None and for_edge is not None:
+            return for_edge, replace(for_edge, waveform=samples if link.accepts_waveform else None)
+        return for_edge, build(cloud) if isinstance(cloud, AudioLanguageModel) else None
 
 
 def silent_piece(clip: Clip) -> AudioContentError:
@@ -251,13 +259,13 @@ def decoding_options(config: Config) -> DecodingOptions:
     Raises:
         ConfigError: the learned gate's weights cannot be read.
     """
-    decoding = config.decoding.model_dump(exclude={"cloud_prefill"})
+    decoding = config.decoding.model_dump()
     acceptance = config.acceptance
     classifier = _classifier(config)
     threshold = config.gate.effective_threshold
     return DecodingOptions(
         **decoding,
-        early_cloud_prefill=config.decoding.cloud_prefill == "early",
+        imitation=Imitation(**config.link.model_dump(), **config.simulate.model_dump()),
         gate=config.gate.name,
         threshold=classifier.threshold if threshold is None and classifier else threshold,
         stop_drafting=config.gate.stop_drafting,
@@ -285,7 +293,14 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.segment_s,
+        **_simulated(config),
     }
+
+
+def _simulated(config: Config) -> dict[str, object]:
+    """What is imitated, by the names of `SIMULATED`; nothing of what is not."""
+    values = {**config.link.model_dump(), **config.simulate.model_dump()}
+    return {f"simulated_{name}": value for name, value in values.items() if value is not None}
 
 
 def _classifier(config: Config) -> Classifier | None:
@@ -324,6 +339,7 @@ def _setup(
             edge=ModelInfo(**pair.edge.describe()) if pair.edge else None,
             cloud=ModelInfo(**pair.cloud.describe()) if pair.cloud else None,
         ),
+        payload=pair.link.payload if pair.link else None,
         settings=recorded_settings(config),
         stop_strings=options.stop_strings,
         load_s=load_s,
@@ -331,18 +347,29 @@ def _setup(
     )
 
 
-def _load_model(config: ModelConfig, offline: bool, loading: Loading, role: str) -> AudioLanguageModel:
-    with loading(f"{role}: {config.model}"):
-        return family_class(config.family).load(
-            LoadOptions(
-                model=config.source,
-                name=config.model,
-                revision=config.revision,
-                device=config.device,
-                dtype=config.dtype,
-                device_map=config.device_map,
-                attention=config.attention,
-                quantization=config.quantization,
-                offline=offline,
-            )
+def load_model(config: ModelConfig, offline: bool) -> AudioLanguageModel:
+    """Loads one configured model.
+
+    Raises:
+        CheckpointError: it cannot be loaded.
+    """
+    return family_class(config.family).load(
+        LoadOptions(
+            model=config.source,
+            name=config.model,
+            revision=config.revision,
+            device=config.device,
+            dtype=config.dtype,
+            device_map=config.device_map,
+            attention=config.attention,
+            quantization=config.quantization,
+            offline=offline,
         )
+    )
+
+
+def _connect(config: CloudConfig, edge: AudioLanguageModel) -> CloudLink:
+    """A link to the configured cloud."""
+    from specdec_cli.cloud.client import HttpCloud
+
+    return HttpCloud(config, edge)

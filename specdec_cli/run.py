@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from specdec_cli.cloud.link import Payload
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import Event, EventText, Finished, Mode, Round, Started, Update
+from specdec_cli.types import Event, EventText, Finished, Mode, Round, Sent, Started, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Setup:
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
         lexicon: reads the classes that captions say; None: not asked for.
+        payload: what a cloud behind a link is sent of a recording; None: there is no link.
     """
 
     mode: Mode
@@ -55,6 +57,7 @@ class Setup:
     stop_strings: tuple[str, ...]
     load_s: float | None
     lexicon: Lexicon | None = None
+    payload: Payload | None = None
 
     def labels(self, caption: str) -> dict[str, str | None] | None:
         """The classes that a caption says, if they are asked for."""
@@ -138,6 +141,8 @@ class Run:
         yield Update(self._setup.started(self.clip), EventText())
         for event in self._engine.run():
             pieces = EventText(caption=text.strip())
+            if isinstance(event, Sent):
+                pieces = replace(pieces, draft_pieces=_pieces(writer, event.draft_ids))
             if isinstance(event, Round):
                 ids.extend(event.committed_ids)
                 before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
@@ -175,14 +180,20 @@ class Run:
             caption=text.caption,
             labels=None if text.labels is None else dict(text.labels),
             finish_reason=finished.finish_reason,
+            degraded=finished.degraded,
             models=setup.models,
             settings=setup.settings,
             rounds=self._records,
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=resources,
-            uplink=Uplink(payload="none", bytes=0),
+            uplink=self._uplink(finished),
         )
+
+    def _uplink(self, finished: Finished) -> Uplink:
+        """What left the device: nothing where nothing escalated."""
+        sent = finished.cloud.bytes_up if finished.cloud else 0
+        return Uplink(payload=self._setup.payload or "none" if sent else "none", bytes=sent)
 
 
 class _Usage:
@@ -233,4 +244,6 @@ def _model_line(info: ModelInfo | None) -> str | None:
     if info is None:
         return None
     name = Path(info.name).name if Path(info.name).is_dir() else info.name.removeprefix("package:")
+    if info.serves is not None:
+        name = f"{info.serves.removeprefix('package:')} at {name}"
     return f"{name} · {info.dtype} · {info.device}"

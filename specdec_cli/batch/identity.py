@@ -52,7 +52,7 @@ class Identity:
         """The identity of a run with `config`, whose transcripts record `settings`."""
         mode = config.decoding.mode
         edge = None if mode == "cloud" else config.edge.model
-        cloud = config.cloud.model if config.cloud is not None and mode != "edge" else None
+        cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
         return cls(output, mode, settings, {"edge": edge, "cloud": cloud}, asked, labels)
 
     def check(self, line: Line) -> None:

@@ -29,6 +29,7 @@ class Progress:
     Attributes:
         total: recordings there are; None while they are being counted.
         captioned, failed, skipped: recordings captioned, without a caption, and done by an earlier run.
+        degraded: captions that the edge had to finish without the cloud.
         audio_s: length of what was captioned, seconds.
         tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
         failures: the first of them.
@@ -39,6 +40,7 @@ class Progress:
     captioned: int = 0
     failed: int = 0
     skipped: int = 0
+    degraded: int = 0
     audio_s: float = 0.0
     tokens: int = 0
     rounds: int = 0
@@ -60,6 +62,7 @@ class Progress:
         for line in outcome.lines:
             if line.error is not None and len(self.failures) < LISTED:
                 self.failures.append(Failed(line.file, line.error.type, line.error.message))
+            self.degraded += line.degraded is not None
             if line.totals is not None:
                 self.audio_s += line.duration_s or 0.0
                 self.tokens += line.totals.tokens

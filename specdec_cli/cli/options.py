@@ -26,6 +26,9 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "decoding.seed": "--seed",
     "decoding.repetition_penalty": "--repetition-penalty",
     "decoding.no_repeat_ngram": "--no-repeat-ngram",
+    "decoding.draft_ahead": "--draft-ahead",
+    "decoding.run_on": "--run-on",
+    "decoding.require_cloud": "--require-cloud",
     "gate.name": "--gate",
     "gate.threshold": "--threshold",
     "gate.stop_drafting": "--stop-drafting",
@@ -143,6 +146,40 @@ NoRepeatNgram = Annotated[
         "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
     ),
 ]
+
+
+def count_or_word(text: str) -> int | str:
+    """A whole number as one, anything else as it is: whether it is a word that the setting takes is checked there."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+DraftAhead = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-ahead",
+        metavar="auto|on|off",
+        help="Draft on while a block is verified; auto: by a cloud elsewhere, on: also by one loaded here.",
+        rich_help_panel=_DECODING,
+    ),
+]
+RunOn = Annotated[
+    Any,
+    typer.Option(
+        "--run-on",
+        metavar="auto|N",
+        parser=count_or_word,
+        help="Tokens that an asked cloud adds to its own at most; auto: as measured costs say.",
+        rich_help_panel=_DECODING,
+    ),
+]
+RequireCloud = Annotated[
+    bool | None,
+    typer.Option(
+        "--require-cloud/--no-require-cloud",
+        help="Fail where the cloud cannot be asked, instead of letting the edge write on alone.",
+        rich_help_panel=_DECODING,
+    ),
+]
 Language = Annotated[
     str | None,
     typer.Option("--language", "-l", metavar="zh|en", help="Language of the caption.", rich_help_panel=_TEXT),
@@ -195,6 +232,9 @@ SHARED: Final[Mapping[str, tuple[str, Any]]] = {
     "seed": ("decoding.seed", Seed),
     "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
     "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
+    "draft_ahead": ("decoding.draft_ahead", DraftAhead),
+    "run_on": ("decoding.run_on", RunOn),
+    "require_cloud": ("decoding.require_cloud", RequireCloud),
 }
 """Parameter of a command -> the setting it sets, and how it is declared."""
 

@@ -48,7 +48,7 @@ def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
             prompt=config.prompt.instruction,
             settings=recorded_settings(config),
             edge=config.edge.model if mode in _EDGE else None,
-            cloud=config.cloud.model if mode in _CLOUD and config.cloud else None,
+            cloud=config.cloud.label if mode in _CLOUD and config.cloud else None,
         )
         for mode, config in configured.items()
     }

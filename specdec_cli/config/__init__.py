@@ -13,6 +13,7 @@ from specdec_cli.config.locate import configs_folder, model_source, shipped_conf
 from specdec_cli.config.schema import (
     AcceptanceConfig,
     AudioConfig,
+    CloudConfig,
     Config,
     DecodingConfig,
     GateConfig,
@@ -27,6 +28,7 @@ __all__ = [
     "SETTINGS",
     "AcceptanceConfig",
     "AudioConfig",
+    "CloudConfig",
     "Config",
     "DecodingConfig",
     "GateConfig",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from specdec_cli.config.layers import Given, Rank
+from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.problems import Problem, show
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import SETTINGS
@@ -20,6 +21,12 @@ _RULE_OPTIONS: Final = {
     "acceptance.typical_epsilon": "typical",
     "acceptance.typical_delta": "typical",
 }
+_LINK_OPTIONS: Final = tuple(
+    f"cloud.{name}" for name in ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
+)
+_LOADING_OPTIONS: Final = tuple(
+    f"cloud.{name}" for name in ("revision", "device", "dtype", "device_map", "attention", "quantization")
+)
 _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),
     "margin": (0.0, 1.0, "from 0 to 1"),
@@ -53,6 +60,23 @@ class _Checker:
         if self.config.decoding.mode != "edge" and self.config.cloud is None:
             hint = "Name one in cloud.model, or use mode edge."
             yield self.clash("decoding.mode", ", which needs a cloud model, but ", "cloud", hint)
+
+    def cloud_place(self) -> Iterator[Problem]:
+        cloud = self.config.cloud
+        if cloud is None:
+            return
+        if cloud.url is None:
+            for name in filter(self.by_flag, _LINK_OPTIONS):
+                yield self.clash(name, ", but ", "cloud.url", "It counts only for a cloud at an address.")
+            return
+        if cloud.model is not None:
+            hint = "A cloud is loaded here or reached at an address: leave one of them out."
+            yield self.clash("cloud.url", ", but ", "cloud.model", hint)
+        for name in filter(self.by_flag, _LOADING_OPTIONS):
+            yield self.clash(name, ", but ", "cloud.url", "The server decides how its model is loaded: leave it out.")
+        if cloud.url.startswith("http://") and not (is_loopback(cloud.url) or cloud.allow_plain_http):
+            hint = "Use https://, or set cloud.allow_plain_http: true for a link that is protected in another way."
+            yield self.clash("cloud.url", ", which is not encrypted, but ", "cloud.allow_plain_http", hint)
 
     def rules(self) -> Iterator[Problem]:
         mode, rule = self.config.decoding.mode, self.config.acceptance.rule
@@ -90,7 +114,11 @@ class _Checker:
             unused += ["gate.threshold", "gate.file", "gate.stop_drafting"]
             unused += ["gate.name"] * (self.config.gate.name != "always")
         if mode in ("edge", "cloud"):
-            unused.append("decoding.cloud_prefill")
+            unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on"]
+        if mode == "edge":
+            unused += ["decoding.require_cloud", "link.rtt_ms", "link.mbps", "simulate.cloud_step_ms"]
+        if mode == "cloud":
+            unused.append("simulate.edge_step_ms")
         hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
         for name in filter(self.by_flag, unused):
             yield self.clash(name, ", but ", "decoding.mode", hint)
@@ -130,8 +158,17 @@ class _Checker:
             hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
             yield self.clash("gate.stop_drafting", ", but ", "gate.name", hint)
 
+    def imitated(self) -> Iterator[Problem]:
+        if self.config.cloud is None or self.config.cloud.url is None:
+            return
+        for section, field in (("link", "rtt_ms"), ("link", "mbps"), ("simulate", "cloud_step_ms")):
+            if getattr(getattr(self.config, section), field) is not None:
+                hint = "A real link has its own: only to a cloud that is loaded here can one be imitated."
+                yield self.clash(f"{section}.{field}", ", but ", "cloud.url", hint)
+
     def placement(self) -> Iterator[Problem]:
-        for section, model in (("edge", self.config.edge), ("cloud", self.config.cloud)):
+        cloud = self.config.cloud
+        for section, model in (("edge", self.config.edge), ("cloud", None if cloud and cloud.url else cloud)):
             if model is None:
                 continue
             if model.device_map is not None and model.device != "auto":
@@ -156,6 +193,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
     found: list[Problem] = []
     for check in (
         checker.cloud_needed,
+        checker.cloud_place,
         checker.rules,
         checker.lengths,
         checker.sampling_options,
@@ -163,6 +201,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
         checker.ignored_by_choice,
         checker.threshold_bounds,
         checker.gate_weights,
+        checker.imitated,
         checker.placement,
     ):
         found += check()

@@ -85,6 +85,8 @@ DISPLACEMENTS: Final = (
     Displacement("gate.name", ("gate.threshold",)),
     Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
     Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
+    Displacement("cloud.url", ("cloud.model", "cloud.revision"), lambda new, _old: new is not None),
+    Displacement("cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), lambda new, _old: new is not None),
     *(
         displacement
         for model in ("edge", "cloud")

@@ -149,17 +149,20 @@ def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
 
 def _absolute(name: str, value: Any, base: Path) -> Any:
     """`value` with a relative path made absolute against `base`, if the setting is one."""
-    if name.endswith(".model"):
+    if name == "cloud.ca_file" and value is not None:
+        return os.path.abspath(os.path.join(base, os.path.expanduser(value)))
+    if name.endswith(".model") and value is not None:
         return absolute_model(value, base)
     return absolute_gate(value, base) if name == "gate.file" and value is not None else value
 
 
 def _missing(merged: Layer, label: str) -> list[Problem]:
-    """Models that are not named."""
+    """Models that are not named: the edge's, and the cloud's where no address stands in its place."""
     problems = []
     for section in ("edge", "cloud"):
         name = f"{section}.model"
-        if name in merged or (section == "cloud" and "cloud" in merged):
+        named = [merged[key].value for key in (name, f"{section}.url") if key in merged]
+        if any(value is not None for value in named) or (section == "cloud" and "cloud" in merged):
             continue
         origins = [given.origin for other, given in merged.items() if other.startswith(f"{section}.")]
         first = next((origin.label for origin in origins if origin.rank > Rank.DEFAULT), None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from specdec_cli.config.problems import nearest
 from specdec_cli.errors import ConfigError
@@ -77,6 +79,17 @@ def model_source(name: str) -> str:
         family, which = name.removeprefix("package:").split("/")
         return str(_PACKAGE / family / "weights" / which)
     return name
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a host, or the host in an address like http://host:port, is this machine itself."""
+    host = (urlsplit(address).hostname or "") if "://" in address else address.strip("[]").lower()
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def absolute_gate(name: str, base: Path) -> str:

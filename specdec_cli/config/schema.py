@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
@@ -74,6 +75,23 @@ def _gate_file(name: str) -> str:
     return name
 
 
+def _url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("is no address: write it like https://host:8765") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not url.isascii():
+        raise ValueError("is no address: write it like https://host:8765")
+    if not url.isprintable() or " " in url:
+        raise ValueError("holds a space or a control character")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("holds a user or a password: put a token into a variable and name it in token_env")
+    if parts.query or parts.fragment:
+        raise ValueError("holds a ? or a #: an address has neither")
+    return url.rstrip("/")
+
+
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
@@ -82,6 +100,10 @@ ModelName = Annotated[str, AfterValidator(_model_name), Expected("a folder, a hu
 Instruction = Annotated[str, AfterValidator(_instruction)]
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), Expected("a non-empty text")]
 GateFileName = Annotated[str, AfterValidator(_gate_file), Expected("a gate file, as text")]
+Url = Annotated[str, AfterValidator(_url), Expected("an address, as text")]
+VariableName = Annotated[
+    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), Expected("the name of an environment variable")
+]
 Device = Annotated[
     str,
     StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z"),
@@ -130,6 +152,35 @@ class ModelConfig(Section):
         return model_source(self.model)
 
 
+class CloudConfig(ModelConfig):
+    """The cloud: a model that is loaded here, or a server that runs one."""
+
+    model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
+        default=None, description="as for the edge; null: the cloud is at `url`"
+    )
+    url: Url | None = Field(
+        default=None, description="address of `specdec serve`, in place of `model`: https://host:port; null: none"
+    )
+    token_env: VariableName | None = Field(
+        default=None, description="environment variable with the server's token; null: it asks for none"
+    )
+    timeout_s: float = Field(default=5.0, gt=0, le=600, description="time limit of a call to the server, s")
+    retry_s: float = Field(
+        default=10.0, ge=0, le=3600, description="after a failed call the server is left alone for so long, s"
+    )
+    ca_file: PlainText | None = Field(
+        default=None, description="PEM file of certificates to trust for `url`; null: the public ones"
+    )
+    allow_plain_http: bool = Field(
+        default=False, description="true: features may go unencrypted to a host that is not this machine"
+    )
+
+    @property
+    def label(self) -> str:
+        """What messages and transcripts call it: the model's name, or the address."""
+        return self.url or self.model or ""
+
+
 class DecodingConfig(Section):
     """The decoding loop."""
 
@@ -153,8 +204,40 @@ class DecodingConfig(Section):
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
-    cloud_prefill: Literal["lazy", "early"] = Field(
-        default="lazy", description="lazy: the cloud hears the clip at the first escalation; early: at the start"
+    cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
+        default="lazy",
+        description="lazy: the cloud hears the clip when first asked; early: before the edge does; overlap: beside it",
+    )
+    draft_ahead: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="draft on during verifications; auto: of a cloud elsewhere; on: also of one loaded here",
+    )
+    run_on: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=0, le=64)],
+        Expected("auto, or a whole number from 0 to 64", ("auto",)),
+    ] = Field(
+        default=0, description="tokens that the cloud adds to its own at most; auto: as measured costs say; 0: none"
+    )
+    require_cloud: bool = Field(
+        default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
+    )
+
+
+class LinkConfig(Section):
+    """A link that is imitated between edge and cloud where both are loaded here."""
+
+    rtt_ms: float | None = Field(default=None, ge=0, le=60_000, description="simulated round trip, ms; null: none")
+    mbps: float | None = Field(
+        default=None, gt=0, description="simulated bandwidth of each direction, megabits a second; null: unlimited"
+    )
+
+
+class SimulateConfig(Section):
+    """Step costs that are imitated: a forward takes at least so long."""
+
+    edge_step_ms: float | None = Field(default=None, gt=0, le=60_000, description="simulated edge step, ms; null: real")
+    cloud_step_ms: float | None = Field(
+        default=None, gt=0, le=60_000, description="simulated cloud step, ms; null: real"
     )
 
 
@@ -231,12 +314,14 @@ class Config(Section):
 
     runtime: RuntimeConfig = RuntimeConfig()
     edge: ModelConfig
-    cloud: ModelConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
+    cloud: CloudConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
     acceptance: AcceptanceConfig = AcceptanceConfig()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
+    link: LinkConfig = LinkConfig()
+    simulate: SimulateConfig = SimulateConfig()
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
@@ -249,10 +334,12 @@ class Config(Section):
 SECTIONS: Final[dict[str, type[Section]]] = {
     "runtime": RuntimeConfig,
     "edge": ModelConfig,
-    "cloud": ModelConfig,
+    "cloud": CloudConfig,
     "decoding": DecodingConfig,
     "gate": GateConfig,
     "acceptance": AcceptanceConfig,
     "prompt": PromptConfig,
     "audio": AudioConfig,
+    "link": LinkConfig,
+    "simulate": SimulateConfig,
 }

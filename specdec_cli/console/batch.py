@@ -17,7 +17,7 @@ from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.choose import can_redraw, choose_view
 from specdec_cli.console.errors import stderr_console
 from specdec_cli.console.figures import count, percent, seconds
-from specdec_cli.console.theme import BAD, DIM, GOOD, UNICODE, signs_for
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, signs_for
 from specdec_cli.console.view import View
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class BatchView:
         line = Text.assemble((self._signs.ok, GOOD), f" {counts.captioned} captioned")
         if counts.failed:
             line.append_text(Text.assemble("  ", (self._signs.fail, BAD), f" {counts.failed} failed"))
+        if counts.degraded:
+            line.append_text(Text.assemble("  ", (self._signs.warn, ASKED), f" {counts.degraded} degraded"))
         if counts.skipped:
             line.append(f"  {counts.skipped} done before")
         if counts.captioned:
@@ -196,7 +198,8 @@ def _facts(counts: Counts) -> list[str]:
 
 
 def _trouble(counts: Counts) -> list[str]:
-    return [f"{counts.failed} failed"] if counts.failed else []
+    told = ((counts.failed, "failed"), (counts.degraded, "degraded"))
+    return [f"{number} {what}" for number, what in told if number]
 
 
 def _left(counts: Counts) -> list[str]:

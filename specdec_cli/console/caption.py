@@ -19,10 +19,12 @@ class CaptionTrail:
 
     def __init__(self) -> None:
         self._caption = ""
+        self._mixed = False
         self._parts: list[tuple[str, Source]] = []
 
     def add(self, round_: Round, text: EventText) -> None:
         """Take in what a round committed."""
+        self._mixed = self._mixed or round_.escalated
         self._parts += [
             (piece, source)
             for piece, source in zip(text.committed_pieces, round_.source, strict=False)
@@ -43,7 +45,7 @@ class CaptionTrail:
             found = rendered.plain.find(bare, position, position + len(bare) + 1)
             if found < 0:
                 break
-            if bare and source in ("corrected", "bonus"):
+            if bare and (source in ("corrected", "bonus") or (source == "cloud" and self._mixed)):
                 rendered.stylize(f"{STYLES[source]} underline", found, found + len(bare))
             position = found + len(bare)
         return rendered

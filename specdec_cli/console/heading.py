@@ -12,6 +12,7 @@ from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
 from specdec_cli.console.theme import DIM, STRONG, Signs
+from specdec_cli.simulated import simulation
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10
@@ -28,6 +29,8 @@ _TIE = "\xa0"  # keeps a name and its value in one line
 def file_line(event: Started, width: int, signs: Signs) -> Text:
     """The file between two stretches of rule, and the facts about it; the name gives way first."""
     facts = [seconds(event.duration_s), event.language, event.mode]
+    if simulation(event.settings) is not None:
+        facts.append("simulated")
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
     tail = clean(f" {signs.dot} ".join(facts))
@@ -82,7 +85,7 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
     """What the signs and the bars mean, in one line where there is room and in two where there is not."""
     bars = entropy.legend(entropy.threshold_of(event.settings), signs, entropy.figure_of(event.settings))
-    parts = [tokens.legend(signs, event.mode), bars]
+    parts = [tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0), bars]
     body = Text("   ").join([part for part in parts if part is not None])
     return hanging(Text.assemble(" ", ("signs", DIM)), body, INDENT, width - 1)
 

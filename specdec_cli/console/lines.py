@@ -110,10 +110,8 @@ class LinesView:
 
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None
-        k = clip.settings.get("k")
         figure = figure_of(clip.settings)
-        k = k if isinstance(k, int) else len(event.draft_ids)
-        layout = layout_for(self._width, k, clip.mode, link=self._link, figure=figure)
+        layout = self._layout_of(clip, len(event.draft_ids))
         heading = []
         if layout != self._layout:
             self._layout = layout
@@ -122,6 +120,12 @@ class LinesView:
         return heading + render_round(
             event, text, layout, mode=clip.mode, threshold=threshold, signs=self._signs, figure=figure
         )
+
+    def _layout_of(self, clip: Started, drafted: int) -> Layout:
+        """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
+        k = clip.settings.get("k")
+        k = k if isinstance(k, int) else drafted
+        return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
 
     def _finished(self, clip: Started, event: Finished, labels: Mapping[str, str | None] | None) -> list[Text]:
         width = min(self._width - 1, PROSE_WIDTH)

@@ -18,9 +18,10 @@ from specdec_cli.console.cells import clean, fit, hanging
 from specdec_cli.console.figures import count
 from specdec_cli.console.heading import INDENT
 from specdec_cli.console.lines import PROSE_WIDTH, LinesView
+from specdec_cli.console.rounds import render_flight
 from specdec_cli.console.theme import ASKED, DIM, Signs
 from specdec_cli.errors import SpecdecError
-from specdec_cli.types import Event, EventText, Finished, Prefill, Started
+from specdec_cli.types import Event, EventText, Finished, Round, Sent, Started
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
@@ -28,6 +29,8 @@ MAX_CAPTION_LINES = 6
 
 class Region:
     """What is redrawn: the tail of the caption, and a line that says what is going on and for how long.
+
+    Above them stands the row of a block that is on its way to the cloud, where there is one.
 
     Args:
         signs: characters to draw with.
@@ -41,13 +44,15 @@ class Region:
         self._start = clock()
         self.state = state
         self.facts: list[str] = []
+        self.flight: list[Text] = []
         self.caption = Text()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lines for the terminal's present size, fewer than half of its height."""
         width = min(options.max_width - 1, PROSE_WIDTH)
         lines = self._caption_lines(width, max(min(MAX_CAPTION_LINES, console.height // 3), 1)) if self.caption else []
-        yield Text("\n").join([*lines, self._status(options.max_width - 1)])
+        flight = self.flight[: max(console.height // 6, 1)]
+        yield Text("\n").join([*flight, *lines, self._status(options.max_width - 1)])
 
     def _caption_lines(self, width: int, most: int) -> list[Text]:
         lines = hanging(Text.assemble(" ", ("caption", DIM)), self.caption, INDENT, width)
@@ -126,7 +131,13 @@ class LiveView(LinesView):
         if self._region is None or self._clip is None or isinstance(event, Finished):
             return
         self._region.state = "drafting" if self._clip.mode in ("hybrid", "lossless") else "writing"
-        if not isinstance(event, Prefill):
+        self._region.flight = []
+        if isinstance(event, Sent):
+            layout = self._layout_of(self._clip, len(event.draft_ids))
+            self._region.flight = render_flight(event, text, layout, signs=self._signs)
+            waits = self._clip.mode == "cloud" or self._clip.settings.get("draft_ahead") == "off"
+            self._region.state = "waiting for the cloud" if waits else "drafting ahead"
+        elif isinstance(event, Round):
             self._region.caption = self._caption.text()
             rounds = count(self._tally.rounds, "round")
             cloud = f"cloud in {self._tally.escalated} of {rounds}"

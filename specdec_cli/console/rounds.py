@@ -16,8 +16,8 @@ from specdec_cli.console.cells import fit, padded, wrap
 from specdec_cli.console.entropy import Figure, bars
 from specdec_cli.console.figures import milliseconds
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs
-from specdec_cli.console.tokens import render_tokens
-from specdec_cli.types import EventText, Mode, Round
+from specdec_cli.console.tokens import render_tokens, shown
+from specdec_cli.types import EventText, Mode, Round, Sent
 
 BLOCK = "block"
 GAP = 2
@@ -105,6 +105,20 @@ def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Fi
 
 def _used(columns: list[Column]) -> int:
     return 1 + sum(column.width + GAP for column in columns)
+
+
+def render_flight(sent: Sent, text: EventText, layout: Layout, *, signs: Signs) -> list[Text]:
+    """The lines of a block that is on its way to the cloud, in the columns of its row to come."""
+    words = " ".join(shown(piece, signs).strip() for piece in text.draft_pieces)
+    cells = {column.name: [Text()] for column in layout.columns}
+    cells["#"] = [Text(str(sent.index + 1), style=DIM)]
+    cells[BLOCK] = wrap(Text(words, style=DIM), layout.block_width, joint=signs.joint)
+    where = "gate" if "gate" in cells else "time"
+    cells[where] = [Text(f"in flight{signs.ellipsis}", style=ASKED)]
+    for column in layout.columns:
+        if column.name == where:
+            _shorten(cells[where][0], column.width, signs)
+    return layout.rows(cells)
 
 
 def gate_text(round_: Round, mode: Mode, *, full: bool) -> Text:

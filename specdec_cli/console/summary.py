@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from specdec_cli.console.cells import clean
 from specdec_cli.console.figures import count, milliseconds, percent, seconds
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
@@ -28,6 +29,10 @@ class Tally:
         rounds, escalated: all rounds, and those in which the cloud was asked.
         drafted, accepted: tokens of escalated blocks only, so that their ratio is the acceptance rate.
         sources: committed tokens by origin.
+        exchanges, network_ms: with a cloud behind a link, and the time on it, milliseconds.
+        simulated: whether that link is imitated.
+        hidden_ms: time of drafting that lay within flights, milliseconds; None where nothing is drafted ahead.
+        thrown_away: tokens drafted ahead in vain.
     """
 
     rounds: int = 0
@@ -35,11 +40,23 @@ class Tally:
     drafted: int = 0
     accepted: int = 0
     sources: Counter[Source] = field(default_factory=Counter)
+    exchanges: int = 0
+    network_ms: float = 0.0
+    simulated: bool = False
+    hidden_ms: float | None = None
+    thrown_away: int = 0
 
     def add(self, round_: Round) -> None:
         """Count one more round."""
         self.rounds += 1
         self.sources.update(round_.source)
+        if round_.link is not None:
+            self.exchanges += 1
+            self.network_ms += round_.link.network_ms
+            self.simulated = self.simulated or round_.link.simulated
+        if round_.hidden_ms is not None:
+            self.hidden_ms = (self.hidden_ms or 0.0) + round_.hidden_ms
+            self.thrown_away += round_.thrown_away
         if round_.escalated:
             self.escalated += 1
             self.drafted += len(round_.draft_ids)
@@ -94,17 +111,35 @@ def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tup
         accepted = f"{tally.accepted} of {tally.drafted} drafted tokens ({percent(tally.accepted, tally.drafted)})"
         cloud = [accepted, count(tally.sources["corrected"], "correction")]
         cloud.append(f"{tally.sources['bonus']} bonus")
+        if tally.sources["cloud"]:
+            cloud.append(f"{tally.sources['cloud']} run on")
         lines.append(("accepted", Text(dot.join(cloud))))
+    if link := _link(tally):
+        lines.append(("link", Text(dot.join(link))))
     times = [
         f"first token {milliseconds(event.ttft_ms)}",
         f"total {seconds(event.total_ms / 1000)}",
         speed(len(event.token_ids), event.total_ms),
     ]
     lines.append(("time", Text(dot.join(times))))
+    if event.degraded is not None:
+        lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
     if event.finish_reason in _ENDINGS:
         ending, style = _ENDINGS[event.finish_reason]
         lines.append(("end", Text(f"{ending} ({event.finish_reason})", style=style)))
     return lines
+
+
+def _link(tally: Tally) -> list[str]:
+    """What the link cost, and what of it drafting ahead hid."""
+    facts = []
+    if tally.exchanges:
+        simulated = " simulated" if tally.simulated else ""
+        facts += [count(tally.exchanges, "exchange"), f"{seconds(tally.network_ms / 1000)} on the{simulated} link"]
+    if tally.hidden_ms is not None:
+        facts.append(f"{milliseconds(tally.hidden_ms)} of drafting hidden")
+        facts.append(f"{count(tally.thrown_away, 'token')} drafted ahead in vain")
+    return facts
 
 
 def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
@@ -116,6 +151,8 @@ def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
         f"{seconds(event.total_ms / 1000)} in all",
         speed(len(event.token_ids), event.total_ms),
     ]
+    if event.degraded is not None:
+        parts.append(f"degraded: {event.degraded}")
     if event.finish_reason in _ENDINGS:
         parts.append(f"{_ENDINGS[event.finish_reason][0]} ({event.finish_reason})")
     return ", ".join(parts)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import clean
 from specdec_cli.console.theme import DIM, STYLES, Role, Signs
-from specdec_cli.types import EventText, Mode, Round
+from specdec_cli.types import EventText, Mode, Round, Source
 
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _SPECIAL = re.compile(r"<\|(\w+)\|>")
@@ -27,11 +27,17 @@ def roles(round_: Round, text: EventText) -> Iterator[tuple[str, Role]]:
     The rejected tail of the draft stands before the token that replaced it.
     """
     tail: Role = "rejected" if round_.corrected else "cut"
-    committed = list(zip(text.committed_pieces, round_.source, strict=False))
-    kept = len(committed) if "cloud" in round_.source else round_.accepted
+    committed = [
+        (piece, _role(source, round_)) for piece, source in zip(text.committed_pieces, round_.source, strict=False)
+    ]
+    kept = len(committed) if "cloud" in round_.source and not round_.escalated else round_.accepted
     yield from committed[:kept]
     yield from ((piece, tail) for piece in text.draft_pieces[kept:])
     yield from committed[kept:]
+
+
+def _role(source: Source, round_: Round) -> Role:
+    return "run_on" if source == "cloud" and round_.escalated else source
 
 
 def shown(piece: str, signs: Signs) -> str:
@@ -68,8 +74,14 @@ def _append_run(rendered: Text, pieces: list[str], style: str, signs: Signs) -> 
         divided = piece.endswith(" ")
 
 
-def legend(signs: Signs, mode: Mode) -> Text | None:
-    """One line that explains the signs; None in the modes that need none."""
+def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text | None:
+    """One line that explains the signs; None in the modes that need none.
+
+    Args:
+        signs: of the display.
+        mode: of the run.
+        run_on: whether the cloud may write more than one token at a time.
+    """
     if mode in ("edge", "cloud"):
         return None
     parts: list[tuple[Role, str]] = [
@@ -78,6 +90,8 @@ def legend(signs: Signs, mode: Mode) -> Text | None:
         ("corrected", "corrected"),
         ("bonus", "bonus"),
     ]
+    if run_on:
+        parts.append(("run_on", "run on"))
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
     for role, word in parts:
         rendered.append(signs.roles[role], style=STYLES[role].replace(" strike", ""))

@@ -56,14 +56,17 @@ def judge(draft: Draft, scores: torch.Tensor, options: DecodingOptions, generato
         return _speculative_sampling(draft, scores, generator)
     kept = _kept(draft, scores[:-1], options).tolist()
     accepted = kept.index(False) if False in kept else len(kept)
-    row = scores[accepted]
-    token = draw(row.softmax(dim=-1), generator) if options.sampling else int(row.argmax())
-    return Verdict(accepted, token)
+    return Verdict(accepted, chosen(scores[accepted], options, generator))
+
+
+def chosen(scores: torch.Tensor, options: DecodingOptions, generator: torch.Generator) -> int:
+    """The cloud's own choice from processed scores [vocab]: the likeliest token, or one that is drawn."""
+    return draw(scores.softmax(dim=-1), generator) if options.sampling else int(scores.argmax())
 
 
 def _kept(draft: Draft, scores: torch.Tensor, options: DecodingOptions) -> torch.Tensor:
     """Which of the m drafted tokens pass on their own: bool [m]."""
-    ids = torch.tensor(draft.ids, device=scores.device)
+    ids = torch.tensor(draft.ids, device=scores.device, dtype=torch.long)
     if options.rule == "greedy":
         return scores.argmax(dim=-1) == ids
     own = scores.gather(1, ids[:, None])

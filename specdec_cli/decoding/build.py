@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from specdec_cli.decoding.draft import Drafter
+from specdec_cli.decoding.draft import Drafter, Drafts
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.generate import NoDrafter
+from specdec_cli.decoding.imitation import prompt_bytes
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.verify import SessionVerifier
+from specdec_cli.decoding.threaded import ThreadedVerifier
+from specdec_cli.decoding.verify import SessionVerifier, Verifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
 from specdec_cli.models.vocabulary import shared_vocab_size, usable_vocab_size
 from specdec_cli.types import GateName
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.link import CloudLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +34,26 @@ class Pair:
     """The models of a run; either may be absent where no mode needs it.
 
     Attributes:
-        edge, cloud: loaded checkpoints, or None.
+        edge, cloud: loaded checkpoints, or None; the cloud may also be behind a link.
         vocab_size: leading token ids that both may use.
     """
 
     edge: AudioLanguageModel | None
-    cloud: AudioLanguageModel | None
+    cloud: AudioLanguageModel | CloudLink | None
     vocab_size: int
 
     @classmethod
-    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | None) -> Pair:
-        """Checks that the two can work together.
+    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | CloudLink | None) -> Pair:
+        """Checks that the two can work together; a link has done that when it was made.
 
         Raises:
             TokenizerMismatchError: their tokenizers differ.
-            DecodingError: there is no model at all.
+            DecodingError: there is no model at all, or none beside a link.
         """
+        if cloud is not None and not isinstance(cloud, AudioLanguageModel):
+            if edge is None:
+                raise DecodingError("a cloud behind a link needs the edge's features and tokenizer")
+            return cls(edge, cloud, min(usable_vocab_size(edge), cloud.vocab_size))
         if edge is not None and cloud is not None:
             return cls(edge, cloud, shared_vocab_size(edge, cloud))
         only = edge or cloud
@@ -50,11 +62,19 @@ class Pair:
         return cls(edge, cloud, usable_vocab_size(only))
 
     @property
+    def loaded(self) -> tuple[AudioLanguageModel, ...]:
+        """The models of this process, the edge first."""
+        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLanguageModel))
+
+    @property
+    def link(self) -> CloudLink | None:
+        """The cloud, if it is behind a link."""
+        return None if self.cloud is None or isinstance(self.cloud, AudioLanguageModel) else self.cloud
+
+    @property
     def writer(self) -> AudioLanguageModel:
         """A model to turn token ids into text with: the tokenizers are the same."""
-        found = self.edge or self.cloud
-        assert found is not None  # `of` refuses an empty pair
-        return found
+        return self.loaded[0]
 
 
 def build_engine(
@@ -70,31 +90,20 @@ def build_engine(
     Raises:
         DecodingError: the mode needs a model that is not there.
     """
-    generator = torch.Generator().manual_seed(options.seed)
-    capacity = options.max_new_tokens + options.k + 1
-
-    def session(model: AudioLanguageModel | None, inputs: PromptInputs | None, role: str) -> Session:
-        if model is None or inputs is None:
-            raise DecodingError(
-                f"mode {options.mode!r} needs a {role} model, and none is configured",
-                hint=f"Set {role}.model, or choose another --mode.",
-            )
-        return Session(model, inputs, capacity, pair.vocab_size)
-
-    def processors(on: Session) -> ScoreProcessors:
-        return ScoreProcessors(options, on.prompt_ids, on.model.eos_ids, on.model.device)
-
-    drafting = (
-        session(pair.cloud, cloud_inputs, "cloud")
-        if options.mode == "cloud"
-        else session(pair.edge, edge_inputs, "edge")
-    )
-    verifier = None
-    if options.mode in ("hybrid", "lossless"):
-        verifying = session(pair.cloud, cloud_inputs, "cloud")
-        verifier = SessionVerifier(verifying, processors(verifying), options, generator)
-    stop_ids = stop_ids_of(pair, options, drafting.model)
-    drafter = Drafter(drafting, processors(drafting), stop_ids, generator, sampling=options.sampling)
+    parts = _Parts(pair, options, torch.Generator().manual_seed(options.seed))
+    stop_ids = stop_ids_of(pair, options)
+    drafter: Drafts
+    verifier: Verifier | None = None
+    if options.mode == "cloud" and (pair.link is not None or options.imitation.has_link):
+        drafter = NoDrafter(pair.vocab_size)
+        verifier = parts.verifier(cloud_inputs, stop_ids)
+    else:
+        drafting = (
+            parts.session("cloud", cloud_inputs) if options.mode == "cloud" else parts.session("edge", edge_inputs)
+        )
+        drafter = Drafter(drafting, parts.processors(drafting), stop_ids, parts.generator, sampling=options.sampling)
+        if options.mode in ("hybrid", "lossless"):
+            verifier = parts.verifier(cloud_inputs, stop_ids)
     gate = make_gate(
         gate_of(options),
         options.threshold,
@@ -102,7 +111,63 @@ def build_engine(
         classifier=options.classifier,
         generator=gate_generator(options, edge_inputs),
     )
-    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, drafting.model.text), options)
+    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, pair.writer.text), options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the two sides of one clip's engine are made of.
+
+    Attributes:
+        pair, options: of the run.
+        generator: the clip's.
+    """
+
+    pair: Pair
+    options: DecodingOptions
+    generator: torch.Generator
+
+    @property
+    def capacity(self) -> int:
+        """Most tokens behind a prompt at any time."""
+        return self.options.max_new_tokens + self.options.k + 1
+
+    def session(self, role: Literal["edge", "cloud"], inputs: PromptInputs | None) -> Session:
+        """The clip on a loaded model."""
+        model = self.pair.edge if role == "edge" else self.pair.cloud
+        if not isinstance(model, AudioLanguageModel) or inputs is None:
+            raise DecodingError(
+                f"mode {self.options.mode!r} needs a {role} model, and none is configured",
+                hint=f"Set {role}.model, or choose another --mode.",
+            )
+        imitation = self.options.imitation
+        least_ms = imitation.edge_step_ms if role == "edge" else imitation.cloud_step_ms
+        return Session(model, inputs, self.capacity, self.pair.vocab_size, least_ms or 0.0)
+
+    def processors(self, on: Session) -> ScoreProcessors:
+        """The logits processors for a session's scores."""
+        return ScoreProcessors(self.options, on.prompt_ids, on.model.eos_ids, on.model.device)
+
+    def verifier(self, inputs: PromptInputs | None, stop_ids: Collection[int]) -> Verifier:
+        """The cloud: behind a link, in a thread beside the edge, or in turns with it."""
+        link, options = self.pair.link, self.options
+        if link is not None and inputs is not None:
+            return link.verifier(inputs, options, self.capacity, self.pair.vocab_size, self.generator, stop_ids)
+        session = self.session("cloud", inputs)
+        verifier = SessionVerifier(session, self.processors(session), options, self.generator, stop_ids)
+        if inputs is None or not _beside(options, self.pair):
+            return verifier
+        return ThreadedVerifier(verifier, options.imitation, prompt_bytes(inputs))
+
+
+def _beside(options: DecodingOptions, pair: Pair) -> bool:
+    """Whether a cloud that is loaded here works in a thread beside the edge: only where that gains or shows something.
+
+    On one device the two would only take time from each other.
+    """
+    if options.draft_ahead == "on" or options.cloud_prefill == "overlap" or options.imitation.has_link:
+        return True
+    return options.draft_ahead == "auto" and len({model.device for model in pair.loaded}) > 1
 
 
 def gate_generator(options: DecodingOptions, clip: PromptInputs | None) -> torch.Generator | None:
@@ -125,10 +190,10 @@ def gate_of(options: DecodingOptions) -> GateName:
     return "always" if options.mode == "lossless" else "never"
 
 
-def stop_ids_of(pair: Pair, options: DecodingOptions, drafting: AudioLanguageModel) -> tuple[int, ...]:
+def stop_ids_of(pair: Pair, options: DecodingOptions) -> tuple[int, ...]:
     """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
-    if options.mode == "lossless" and pair.cloud is not None:
-        return pair.cloud.eos_ids
-    if options.mode == "hybrid" and pair.cloud is not None:
-        return tuple(sorted({*drafting.eos_ids, *pair.cloud.eos_ids}))
-    return drafting.eos_ids
+    edge = pair.edge.eos_ids if pair.edge is not None else ()
+    cloud = pair.cloud.eos_ids if pair.cloud is not None else ()
+    if options.mode == "hybrid":
+        return tuple(sorted({*edge, *cloud}))
+    return edge if options.mode == "edge" else cloud

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
+from specdec_cli.decoding.lookahead import Flight, Lookahead
 from specdec_cli.decoding.processors import ScoreProcessors
 from specdec_cli.models.session import Session, Steps
+from specdec_cli.types import ModelWork
 
 Stop = Callable[[torch.Tensor, int], bool]
 """Asked after each drafted token, with the scores [1, vocab] that it was chosen by: does the block end with it?"""
@@ -16,19 +19,47 @@ Stop = Callable[[torch.Tensor, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed block of m >= 1 tokens.
+    """A proposed block of m tokens: at least one, but where a cloud elsewhere is to generate without a draft.
 
     Attributes:
         ids: the tokens.
         scores: [m, vocab] processed scores that each was chosen by.
+        hidden_ms: time that drafting them had taken while an earlier block was being verified, milliseconds.
     """
 
     ids: tuple[int, ...]
     scores: torch.Tensor
+    hidden_ms: float = 0.0
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
         return self.scores.softmax(dim=-1)
+
+
+class Drafts(Protocol):
+    """Whoever proposes blocks to the engine."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids that end a text, and a block."""
+
+    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:
+        """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
+
+    def break_out(self, text: Sequence[int], k: int, top_k: int) -> Steps[Draft]:
+        """Like `propose`, but every token is drawn from the `top_k` likeliest: a way out of a loop."""
+
+    def draft_ahead(
+        self, text: Sequence[int], k: int, flight: Flight, stop: Stop | None = None, *, guess: bool = False
+    ) -> Steps[Draft | None]:
+        """Like `propose`, always by the likeliest token, for later use; None if the flight landed on the way."""
+
+    def rollback(self, text: Sequence[int], *, keep_ahead: bool = False) -> int:
+        """Forgets all but `text`, and what was drafted ahead behind it; returns how many tokens that makes useless."""
+
+    @property
+    def work(self) -> ModelWork:
+        """What the drafting model has done for this clip."""
 
 
 class Drafter:
@@ -53,9 +84,15 @@ class Drafter:
     ) -> None:
         self.session = session
         self._processors = processors
-        self._stop_ids = frozenset(stop_ids)
+        self.stop_ids = frozenset(stop_ids)
         self._generator = generator
         self._sampling = sampling
+        self._ahead = Lookahead()
+
+    @property
+    def work(self) -> ModelWork:
+        """What the session's model has done for this clip."""
+        return self.session.work
 
     def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:
         """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
@@ -66,13 +103,60 @@ class Drafter:
         self.session.rollback(text)
         return (yield from self._propose(text, k, top_k, None))
 
+    def draft_ahead(
+        self, text: Sequence[int], k: int, flight: Flight, stop: Stop | None = None, *, guess: bool = False
+    ) -> Steps[Draft | None]:
+        """Like `propose`, always by the likeliest token, for later use; None if the flight landed on the way.
+
+        Args:
+            text: what is supposed to be the text: the committed one, the block under way, and so on.
+            k, stop: as in `propose`.
+            flight: the verification under way.
+            guess: the token is to guess what the cloud will say, and is no draft.
+        """
+        ids: list[int] = []
+        rows: list[torch.Tensor] = []
+        while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
+            so_far = (*text, *ids)
+            scores = self._ahead.at(so_far)
+            if scores is None:
+                if flight.landed:
+                    return None
+                scores = yield from self._step_ahead(so_far, flight, guess=guess)
+            rows.append(scores)
+            ids.append(int(scores.argmax()))
+            if stop is not None and stop(scores, ids[-1]):
+                break
+        return Draft(tuple(ids), torch.cat(rows))
+
+    def rollback(self, text: Sequence[int], *, keep_ahead: bool = False) -> int:
+        """Makes sure that the session's cache holds a prefix of `text`, or of what was drafted ahead behind it.
+
+        Args:
+            text: the committed text.
+            keep_ahead: keep what was drafted ahead, as far as it continues `text`.
+
+        Returns:
+            How many tokens drafted ahead are useless now.
+        """
+        useless = self._ahead.keep(text)
+        if not keep_ahead:
+            useless += self._ahead.keep(self._ahead.chain)
+        self.session.rollback(self._ahead.chain or text)
+        return useless
+
     def _propose(self, text: Sequence[int], k: int, top_k: int | None, stop: Stop | None) -> Steps[Draft]:
         ids: list[int] = []
         rows: list[torch.Tensor] = []
-        while len(ids) < k and not (ids and ids[-1] in self._stop_ids):
+        hidden_ms = 0.0
+        while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
             so_far = (*text, *ids)
-            logits = yield self.session.ask(so_far, 1)
-            scores = self._processors(so_far, logits)
+            known = self._ahead.use(so_far) if self._ahead else None
+            if known is None:
+                scores = yield from self._scores(so_far)
+            else:
+                scores, step_ms = known
+                hidden_ms += step_ms
             if top_k is not None:
                 floor = scores.topk(min(top_k, scores.shape[-1])).values[:, -1:]
                 scores = scores.masked_fill(scores < floor, -torch.inf)
@@ -83,7 +167,21 @@ class Drafter:
                 ids.append(int(scores.argmax().item()))
             if stop is not None and stop(scores, ids[-1]):
                 break
-        return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0])
+        return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0], hidden_ms)
+
+    def _scores(self, text: Sequence[int]) -> Steps[torch.Tensor]:
+        """Processed scores [1, vocab] behind `text`, by a forward."""
+        if self._ahead:
+            self.session.rollback(text)  # the text may have left the chain that is cached
+        logits = yield self.session.ask(text, 1)
+        return self._processors(text, logits)
+
+    def _step_ahead(self, text: Sequence[int], flight: Flight, *, guess: bool) -> Steps[torch.Tensor]:
+        before = self.session.work.step_ms
+        scores = yield from self._scores(text)
+        hidden_ms = max(self.session.work.step_ms - before - flight.overdue_ms, 0.0)
+        self._ahead.add(text, scores, int(scores.argmax()), hidden_ms, guess=guess)
+        return scores
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:

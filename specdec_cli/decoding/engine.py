@@ -9,18 +9,31 @@ committed text.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.decoding.draft import Draft, Drafter
+from specdec_cli.decoding.acceptance import Verdict
+from specdec_cli.decoding.cloud_side import CloudSide, Turns
+from specdec_cli.decoding.draft import Draft, Drafts
 from specdec_cli.decoding.gate import Decision, Gate
 from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
 from specdec_cli.models.session import Pass, Steps, T, Wait
-from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Reason, Round, Source
+from specdec_cli.types import (
+    Event,
+    Finished,
+    FinishReason,
+    LinkUse,
+    ModelWork,
+    Prefill,
+    Reason,
+    Round,
+    Sent,
+    Source,
+)
 
 
 class _ActiveTime:
@@ -42,27 +55,43 @@ class _ActiveTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """What a round is about to add to the text."""
-
-    draft: Draft
-    decision: Decision
-    ids: tuple[int, ...]
-    source: tuple[Source, ...]
-    reason: Reason | None
-    accepted: int
-    draft_ms: float
-    verify_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Proposal:
-    """A drafted block and what is thought of it."""
+    """A drafted block and what is thought of it.
+
+    Attributes:
+        draft, decision: the block, and what the gate says of it.
+        looping: whether the edge ran into a loop with it.
+        broken_out: whether this is its way out of one.
+        ms: time spent drafting, milliseconds, without prefill.
+    """
 
     draft: Draft
     decision: Decision
     looping: bool
     broken_out: bool
+    ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a round is about to add to the text.
+
+    Attributes:
+        proposal: what was drafted.
+        reason: why the cloud was asked, None if it was not.
+        accepted: leading drafted tokens that are kept.
+        ids, source: the new tokens, and where each came from.
+        verify_ms: the cloud's time, milliseconds; None if it did nothing.
+        link: what the exchange cost, if there was a link.
+    """
+
+    proposal: _Proposal
+    reason: Reason | None
+    accepted: int
+    ids: tuple[int, ...]
+    source: tuple[Source, ...]
+    verify_ms: float | None = None
+    link: LinkUse | None = None
 
 
 class Engine:
@@ -77,16 +106,15 @@ class Engine:
     """
 
     def __init__(
-        self, drafter: Drafter, verifier: Verifier | None, gate: Gate, stopping: StopRules, options: DecodingOptions
+        self, drafter: Drafts, verifier: Verifier | None, gate: Gate, stopping: StopRules, options: DecodingOptions
     ) -> None:
         self._drafter = drafter
-        self._verifier = verifier
         self._gate = gate
         self._stopping = stopping
         self._options = options
+        self._cloud = CloudSide(verifier, drafter, gate, options, lambda text, start: bool(self._loop_end(text, start)))
         self._text: list[int] = []
-        # A text that one model promises to equal (lossless, cloud) is never bent: there a loop only ends it.
-        self._may_break_out = options.mode in ("hybrid", "edge")
+        self._of_cloud = 0
         self._loop_was_verified = False
 
     @property
@@ -95,7 +123,10 @@ class Engine:
         return tuple(self._text)
 
     def run(self) -> Iterator[Event]:
-        """Yields a Prefill per model, a Round per block, and Finished, making every forward for this clip alone."""
+        """Yields a Prefill per model, a Round per block, and Finished, making every forward for this clip alone.
+
+        A block that is verified elsewhere is announced by a Sent when it sets out.
+        """
         steps = self.steps()
         try:
             step = next(steps)
@@ -122,46 +153,54 @@ class Engine:
         index = 0
         self._rollback()
         try:
-            if self._verifier is not None and self._options.early_cloud_prefill:
-                yield from self._verifier.prefill()
+            yield from self._cloud.begin()
             while finish is None:
-                block, finish = yield from self._round()
+                block, finish = yield from _told(self._round(index), clock)
+                useless = self._rollback(keep_ahead=finish is None)
                 ttft_ms = ttft_ms or clock.ms
                 clock.pause()
                 yield from self._new_prefills(prefilled)
-                yield Round(
-                    index=index,
-                    draft_ids=block.draft.ids,
-                    entropy=block.decision.entropy,
-                    score=block.decision.score,
-                    margin=tuple(token.margin for token in block.decision.evidence),
-                    logprob=tuple(token.logprob for token in block.decision.evidence),
-                    candidates=tuple(token.candidates for token in block.decision.evidence),
-                    escalated=block.reason is not None,
-                    reason=block.reason,
-                    accepted=block.accepted,
-                    committed_ids=block.ids,
-                    source=block.source,
-                    draft_ms=block.draft_ms,
-                    verify_ms=block.verify_ms,
-                )
+                yield self._event(index, block, useless)
                 clock.resume()
                 index += 1
             edge, cloud = self._work()
-            yield Finished(self.text, finish, edge, cloud, ttft_ms, clock.ms)
+            yield Finished(self.text, finish, edge, cloud, ttft_ms, clock.ms, self._cloud.degraded)
         finally:
             self._rollback()
 
-    def _round(self) -> Steps[tuple[_Block, FinishReason | None]]:
+    def _event(self, index: int, block: _Block, useless: int) -> Round:
+        draft, decision = block.proposal.draft, block.proposal.decision
+        return Round(
+            index=index,
+            draft_ids=draft.ids,
+            entropy=decision.entropy,
+            score=decision.score,
+            margin=tuple(token.margin for token in decision.evidence),
+            logprob=tuple(token.logprob for token in decision.evidence),
+            candidates=tuple(token.candidates for token in decision.evidence),
+            escalated=block.reason is not None,
+            reason=block.reason,
+            accepted=block.accepted,
+            committed_ids=block.ids,
+            source=block.source,
+            draft_ms=block.proposal.ms,
+            verify_ms=block.verify_ms,
+            network_ms=None if block.link is None else block.link.network_ms,
+            hidden_ms=draft.hidden_ms if self._cloud.drafts_ahead else None,
+            thrown_away=useless,
+            link=block.link,
+        )
+
+    def _round(self, index: int) -> Turns[tuple[_Block, FinishReason | None]]:
         """Drafts, gates, verifies and commits one block."""
-        block = yield from self._draft_and_judge()
+        block = yield from self._draft_and_judge(index)
         text = [*self._text, *block.ids]
         finish: FinishReason | None = None
         end = len(text)
         stop = self._stopping.first_stop(text, len(self._text))
         if stop is not None:
             end, finish = stop
-        looped = self._loop_end(text[:end])
+        looped = self._loop_end(text[:end], len(self._text))
         if looped is not None and not (finish and looped == end):
             if self._verified_for_the_first_time(block):
                 self._loop_was_verified = True
@@ -171,64 +210,64 @@ class Engine:
             self._loop_was_verified = False
         kept = end - len(self._text)
         self._text = text[:end]
-        self._rollback()
-        return replace(block, ids=block.ids[:kept], source=block.source[:kept]), finish
+        block = replace(block, ids=block.ids[:kept], source=block.source[:kept])
+        self._of_cloud += sum(source not in ("edge", "accepted") for source in block.source)
+        return block, finish
 
-    def _draft_and_judge(self) -> Steps[_Block]:
-        before = self._step_ms()
+    def _draft_and_judge(self, index: int) -> Turns[_Block]:
+        before = self._drafter.work.step_ms
         proposal, own_ms = yield from _timed(self._propose())
-        draft, decision = proposal.draft, proposal.decision
-        draft_ms = own_ms + self._step_ms() - before
-        reason: Reason | None = "loop" if proposal.looping and self._gate.name != "always" else decision.reason
+        proposal = replace(proposal, ms=own_ms + self._drafter.work.step_ms - before)
+        draft = proposal.draft
+        self._cloud.drafted(draft, proposal.ms)
+        reason: Reason | None = "loop" if proposal.looping and self._gate.name != "always" else proposal.decision.reason
+        generating = not draft.ids  # the cloud is elsewhere and writes alone
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
-        if self._verifier is None or reason is None or proposal.broken_out:
-            source: Source = "cloud" if self._options.mode == "cloud" else "edge"
-            kept = len(draft.ids)
-            return _Block(draft, decision, draft.ids, (source,) * kept, None, kept, draft_ms, None)
-        before = self._step_ms()
-        verdict, own_ms = yield from _timed(self._verifier.verify(self._text, draft))
-        verify_ms = own_ms + self._step_ms() - before
-        accepted = verdict.accepted
-        last: Source = "bonus" if accepted == len(draft.ids) else "corrected"
-        ids = (*draft.ids[:accepted], verdict.token)
-        sources: list[Source] = ["accepted"] * accepted
-        sources.append(last)
-        return _Block(draft, decision, ids, tuple(sources), reason, accepted, draft_ms, verify_ms)
+        if (generating or reason is not None) and not proposal.broken_out:
+            answer, own_ms = yield from _timed(self._cloud.ask(index, self._text, draft, self._of_cloud))
+            if answer is not None:
+                verify_ms = answer.verify_ms + (0.0 if self._cloud.flown else own_ms)
+                return _verified(proposal, reason, answer.verdict, verify_ms)
+        source: Source = "cloud" if self._options.mode == "cloud" else "edge"
+        kept = len(draft.ids)
+        return _Block(proposal, None, kept, draft.ids, (source,) * kept)
 
     def _propose(self) -> Steps[_Proposal]:
-        budget = self._options.max_new_tokens - len(self._text)
-        size = min(self._options.k, budget)
-        judge = self._gate.open(len(self._text))
+        start = len(self._text)
+        size = min(self._options.k, self._options.max_new_tokens - start)
+        judge = self._gate.open(start)
         draft = yield from self._drafter.propose(self._text, size, judge.stop)
-        looping = self._loop_end([*self._text, *draft.ids]) is not None
+        looping = self._loop_end([*self._text, *draft.ids], start) is not None
         broken_out = False
-        if looping and self._may_break_out and (self._verifier is None or self._loop_was_verified):
+        if looping and self._may_break_out and (self._loop_was_verified or not self._cloud.available):
             draft = yield from self._drafter.break_out(self._text, size, self._options.loop_top_k)
-            judge = self._gate.open(len(self._text))
+            judge = self._gate.open(start)
             broken_out = True
         return _Proposal(draft, judge.decide(draft), looping, broken_out)
+
+    @property
+    def _may_break_out(self) -> bool:
+        """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
+        return self._options.mode in ("hybrid", "edge") or self._cloud.degraded is not None
 
     def _verified_for_the_first_time(self, block: _Block) -> bool:
         """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""
         return self._may_break_out and block.reason is not None and not self._loop_was_verified
 
-    def _loop_end(self, text: list[int]) -> int | None:
-        return loop_end(text, len(self._text), self._options.loop_period, self._options.loop_repeats)
+    def _loop_end(self, text: Sequence[int], start: int) -> int | None:
+        return loop_end(text, start, self._options.loop_period, self._options.loop_repeats)
 
-    def _rollback(self) -> None:
-        self._drafter.session.rollback(self._text)
-        if self._verifier is not None:
-            self._verifier.rollback(self._text)
+    def _rollback(self, *, keep_ahead: bool = False) -> int:
+        """Brings both sides back to the committed text; returns how many tokens drafted ahead that makes useless."""
+        useless = self._drafter.rollback(self._text, keep_ahead=keep_ahead)
+        self._cloud.rollback(self._text)
+        return useless
 
     def _work(self) -> tuple[ModelWork | None, ModelWork | None]:
         """Each model's work: (edge, cloud)."""
-        drafting = self._drafter.session.work
         if self._options.mode == "cloud":
-            return None, drafting
-        return drafting, None if self._verifier is None else self._verifier.work
-
-    def _step_ms(self) -> float:
-        return sum(work.step_ms for work in self._work() if work is not None)
+            return None, self._cloud.work or self._drafter.work
+        return self._drafter.work, self._cloud.work
 
     def _new_prefills(self, seen: set[str]) -> Iterator[Prefill]:
         edge, cloud = self._work()
@@ -240,7 +279,37 @@ class Engine:
             yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
 
 
-def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:
+def _verified(proposal: _Proposal, reason: Reason | None, verdict: Verdict, verify_ms: float) -> _Block:
+    """The block as the cloud left it."""
+    drafted = proposal.draft.ids
+    own: Source = "bonus" if verdict.accepted == len(drafted) else "corrected"
+    sources: list[Source] = ["accepted"] * verdict.accepted
+    sources.append(own if drafted else "cloud")
+    sources.extend("cloud" for _ in verdict.more)
+    ids = (*drafted[: verdict.accepted], verdict.token, *verdict.more)
+    return _Block(proposal, reason, verdict.accepted, ids, tuple(sources), verify_ms, verdict.link)
+
+
+def _told(turns: Turns[T], clock: _ActiveTime) -> Generator[Pass | Wait | Event, Any, T]:
+    """`turns`, the clock standing still while somebody reads what they tell."""
+    answer: Any = None
+    try:
+        while True:
+            turn = turns.send(answer)
+            if isinstance(turn, Sent):
+                clock.pause()
+                answer = yield turn
+                clock.resume()
+            else:
+                answer = yield turn
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        turns.close()
+
+
+def _timed(steps: Turns[T]) -> Turns[tuple[T, float]]:
     """The result of `steps` and its own milliseconds: those of the forwards, and of waiting for them, left out."""
     own = 0.0
     since = time.perf_counter()

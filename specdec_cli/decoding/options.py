@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
+from specdec_cli.decoding.imitation import Imitation
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import LOSSY_RULES, AcceptanceName, GateName, Mode
@@ -44,7 +46,12 @@ class DecodingOptions:
     loop_period: int = 8  # longest repeating unit that counts as a loop, 0: no detection
     loop_repeats: int = 3  # times that it must stand in a row
     loop_top_k: int = 10  # candidates when the edge breaks out of a loop
-    early_cloud_prefill: bool = False  # let the cloud read the prompt before anything escalates
+    cloud_prefill: Literal["lazy", "early", "overlap"] = "lazy"  # at the first escalation, before, or beside the edge
+    draft_ahead: Literal["auto", "on", "off"] = "auto"  # draft on while a block is verified elsewhere
+    run_on: int | Literal["auto"] = 0  # tokens that the cloud generates behind its own one, see run_on.py
+    require_cloud: bool = False  # a cloud that fails ends the clip; else the edge writes on alone
+
+    imitation: Imitation = field(default_factory=Imitation)  # of a link and of step costs
 
     def __post_init__(self) -> None:
         if self.k < 1:

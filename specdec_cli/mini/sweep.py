@@ -190,9 +190,7 @@ def _gaps(edge: Tally, cloud: Tally, tally: Tally) -> dict[str, list[float] | No
 
 
 def _inputs(captioner: Captioner, path: Path, language: Language) -> tuple[PromptInputs, PromptInputs]:
-    edge, cloud = captioner.pair.edge, captioner.pair.cloud
-    assert edge is not None
-    assert cloud is not None
+    edge, cloud = captioner.pair.loaded
     features = edge.features(read_audio(path))
     instruction = prompt_for(language)
     return edge.build_prompt(instruction, features), cloud.build_prompt(instruction, features)

@@ -76,6 +76,12 @@ class BufferedCache(Cache):  # type: ignore[misc]
     def __init__(self, layers: int, capacity: int) -> None:
         super().__init__(layers=[BufferedLayer(capacity) for _ in range(layers)])
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of all buffers, bytes; 0 before anything was fed."""
+        held = [buffer for layer in self.layers for buffer in (layer.keys, layer.values) if buffer is not None]
+        return sum(buffer.nbytes for buffer in held)
+
     def truncate(self, length: int) -> None:
         """Forgets every position from `length` on.
 

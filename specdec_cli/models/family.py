@@ -69,10 +69,12 @@ class PromptInputs:
     Attributes:
         ids: token ids, the audio placeholder repeated once per audio token.
         features: the clip's features.
+        waveform: mono samples [n] at the model's rate; only for a cloud behind a link that wants them.
     """
 
     ids: tuple[int, ...]
     features: AudioFeatures
+    waveform: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,13 +33,19 @@ class Session:
         inputs: the prompt with the clip's features.
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None for all of the model's.
+        least_ms: an imitated cost: a forward is made to last at least so long, milliseconds.
 
     Raises:
         DecodingError: prompt and text together would not fit into the model's context.
     """
 
     def __init__(
-        self, model: AudioLanguageModel, inputs: PromptInputs, capacity: int, vocab_size: int | None = None
+        self,
+        model: AudioLanguageModel,
+        inputs: PromptInputs,
+        capacity: int,
+        vocab_size: int | None = None,
+        least_ms: float = 0.0,
     ) -> None:
         if len(inputs.ids) + capacity > model.context:
             raise DecodingError(
@@ -50,6 +56,7 @@ class Session:
         self.model = model
         self.prompt_ids = inputs.ids
         self.vocab_size = vocab_size or model.vocab_size
+        self.least_ms = least_ms
         self._features = inputs.features
         self._cache = BufferedCache(model.layers, len(inputs.ids) + capacity)
         self._prompt_cached = 0
@@ -68,6 +75,11 @@ class Session:
     def cached_text(self) -> tuple[int, ...]:
         """The token ids behind the prompt that are in the cache."""
         return tuple(self._text_cached)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the keys and values, bytes: all of it from the first pass on, 0 before."""
+        return self._cache.nbytes
 
     @property
     def work(self) -> ModelWork:
@@ -232,6 +244,9 @@ def feed_together(passes: Sequence[Pass]) -> list[torch.Tensor | DecodingError]:
     hidden = model.decode_together(embeddings, [made.session._span(len(made.tokens)) for made in passes])
     scores = _scores(passes, hidden)
     _synchronize(model)
+    least_s = max(made.session.least_ms for made in passes) / 1e3
+    if least_s > 0:
+        time.sleep(max(least_s - (time.perf_counter() - started), 0.0))
     ms_per_token = (time.perf_counter() - started) * 1e3 / len(tokens)
     for made, (_, encoder_ms), found in zip(passes, encoded, scores, strict=True):
         if not isinstance(found, DecodingError):

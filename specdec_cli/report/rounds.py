@@ -56,8 +56,7 @@ def tokens(record: RoundRecord) -> Iterator[tuple[str, str, float | None, float 
         return
     committed = list(zip(record.committed_pieces, record.source, strict=True))
     drafted = len(record.draft_pieces)
-    alone = "cloud" in record.source
-    kept = min(len(committed), drafted if alone else record.accepted)
+    kept = min(len(committed), record.accepted)
     for index, (piece, source) in enumerate(committed[:kept]):
         yield piece, source, _at(record.entropy, index), _at(record.score, index)
     tail = "rejected" if "corrected" in record.source else "cut"

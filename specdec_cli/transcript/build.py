@@ -29,7 +29,7 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         draft_ids=list(event.draft_ids),
         draft_text=draft_text,
         entropy=_rounded(event.entropy),
-        max_entropy=round(event.max_entropy, _DIGITS),
+        max_entropy=_round(event.max_entropy),
         score=_rounded(event.score),
         margin=_rounded(event.margin) or None,
         logprob=_rounded(event.logprob) or None,
@@ -45,6 +45,9 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         draft_ms=round(event.draft_ms, _DIGITS),
         verify_ms=_round(event.verify_ms),
         network_ms=_round(event.network_ms),
+        hidden_ms=_round(event.hidden_ms),
+        bytes_up=event.link.bytes_up if event.link else None,
+        bytes_down=event.link.bytes_down if event.link else None,
     )
 
 
@@ -61,6 +64,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
     drafted = sum(len(event.draft_ids) for event in escalated)
     accepted = sum(event.accepted for event in escalated)
     edge, cloud = finished.edge, finished.cloud
+    hidden_ms = _sum([event.hidden_ms for event in rounds])
     return Totals(
         tokens=len(finished.token_ids),
         rounds=len(rounds),
@@ -72,6 +76,10 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sum(source in _DRAFTED_BY_EDGE for source in sources), len(sources)),
+        run_on=sources.count("cloud") if cloud_takes_part else None,
+        network_ms=_sum([event.network_ms for event in rounds]),
+        hidden_ms=hidden_ms,
+        thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(
@@ -140,6 +148,12 @@ def error_transcript(
 
 def _prefill_ms(work: ModelWork) -> float:
     return work.encoder_ms + work.prefill_ms
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """The sum of what was measured; None if nothing was."""
+    measured = [value for value in values if value is not None]
+    return round(sum(measured), _DIGITS) if measured else None
 
 
 def _ratio(part: float, whole: float) -> float | None:

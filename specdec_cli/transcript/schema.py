@@ -27,7 +27,8 @@ class _Part(BaseModel):
 class ModelInfo(_Part):
     """A model that took part."""
 
-    name: Text = Field(description="as configured: a folder or a hub id")
+    name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
+    serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights")
     device: str = Field(description="where it ran")
 
@@ -46,7 +47,7 @@ class RoundRecord(_Part):
     draft_ids: list[int] = Field(description="drafted token ids")
     draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
     entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
-    max_entropy: float = Field(description="largest of `entropy`, nats")
+    max_entropy: float | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
     score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
     margin: list[float] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
     logprob: list[float] | None = Field(default=None, description="of each drafted token, nats")
@@ -68,6 +69,11 @@ class RoundRecord(_Part):
     draft_ms: float = Field(description="time drafting, ms, prefill left out")
     verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
     network_ms: float | None = Field(description="time on the link, ms; null where there is none")
+    bytes_up: int | None = Field(default=None, description="sent for this round; null where there is no link")
+    bytes_down: int | None = Field(default=None, description="received for it; null where there is no link")
+    hidden_ms: float | None = Field(
+        default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
+    )
 
 
 class EncoderPasses(_Part):
@@ -90,6 +96,15 @@ class Totals(_Part):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
+    run_on: int | None = Field(
+        default=None,
+        description="tokens that the cloud generated behind its own; null where it wrote all or took no part",
+    )
+    network_ms: float | None = Field(default=None, description="time on the link, ms; null where there is none")
+    hidden_ms: float | None = Field(
+        default=None, description="drafting of kept blocks while earlier ones were verified elsewhere, ms"
+    )
+    thrown_away: int | None = Field(default=None, description="tokens drafted ahead in vain")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
@@ -121,8 +136,8 @@ class Resources(_Part):
 class Uplink(_Part):
     """What left the device."""
 
-    payload: Literal["none", "features", "waveform"] = Field(description="none: edge and cloud share this machine")
-    bytes: int = Field(ge=0)
+    payload: Literal["none", "features", "waveform"] = Field(description="none: no cloud elsewhere was asked")
+    bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
 class ErrorInfo(_Part):
@@ -151,6 +166,9 @@ class Transcript(_Part):
         description="class that the caption says per attribute, null where it says none; left out if not asked",
     )
     finish_reason: FinishReason | None
+    degraded: Text | None = Field(
+        default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
+    )
     error: ErrorInfo | None = None
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
@@ -166,7 +184,8 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        absent = {name for name in ("id", "labels", "error", "start_s", "end_s") if getattr(self, name) is None}
+        optional = ("id", "labels", "degraded", "error", "start_s", "end_s")
+        absent = {name for name in optional if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
 
 

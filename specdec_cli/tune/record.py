@@ -31,7 +31,7 @@ class Recorder:
         captioner: with both models, in hybrid mode.
 
     Raises:
-        ConfigError: a temperature above 0, under which there is no one text to record.
+        ConfigError: a temperature above 0, under which there is no one text to record; or a cloud behind a link.
     """
 
     def __init__(self, captioner: Captioner) -> None:
@@ -39,6 +39,11 @@ class Recorder:
             raise ConfigError(
                 f"tuning compares texts, and at temperature {captioner.options.temperature:g} there is no one text",
                 hint="Use temperature 0; the gate that comes out serves sampling too.",
+            )
+        if captioner.pair.link is not None:
+            raise ConfigError(
+                f"tuning reads the cloud's scores, and {captioner.pair.link.name} tells its verdicts only",
+                hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
             )
         self._captioner = captioner
         self._options = replace(captioner.options, mode="lossless", gate="entropy", threshold=None, classifier=None)
@@ -97,12 +102,13 @@ def record_tracks(
         options: greedy, in mode `lossless`.
         edge_inputs, cloud_inputs: the clip's prompts.
     """
-    edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, pair.cloud, options, cloud_inputs)
+    loaded = pair.cloud if isinstance(pair.cloud, AudioLanguageModel) else None
+    edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, loaded, options, cloud_inputs)
     generator = torch.Generator().manual_seed(options.seed)
-    stop_ids = stop_ids_of(pair, options, edge.session.model)
+    stop_ids = stop_ids_of(pair, options)
     stopping = StopRules(options, stop_ids, pair.writer.text)
     drafter = Drafter(edge.session, edge.processors, stop_ids, generator, sampling=False)
-    verifier = SessionVerifier(cloud.session, cloud.processors, options, generator)
+    verifier = SessionVerifier(cloud.session, cloud.processors, options, generator, stop_ids)
     engine = Engine(drafter, verifier, make_gate("always"), stopping, options)
     for _ in engine.run():
         pass

@@ -125,7 +125,7 @@ def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
     return {
         "specdec": __version__,
         "edge": captioner.config.edge.model,
-        "cloud": captioner.config.cloud.model if captioner.config.cloud else None,
+        "cloud": captioner.config.cloud.label if captioner.config.cloud else None,
         "language": captioner.config.prompt.language,
         "clips": tuning.fitted_on,
         "confirmed_on": tuning.confirmed_on,

@@ -20,6 +20,7 @@ from transformers import (
 
 from specdec_cli.decoding.build import gate_generator
 from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
 from tests.laws.cases import Case
@@ -88,7 +89,9 @@ def reference_text(case: Case) -> tuple[list[int], int]:
             unsure = _unsure(case, text, draft, rows)
         if unsure:
             escalations += 1
-            new = _verified(case, text, draft, rows, generator)
+            draws = draws_at(options.seed, len(text))
+            new = _verified(case, text, draft, rows, draws)
+            new += _run_on(case, [*text, *new], draws)
         else:
             new = draft
         for token in new:
@@ -187,6 +190,21 @@ def _verified(
         if not _passes(token, targets[i], options):
             return [*draft[:i], _choose(targets[i], options, generator)]
     return [*draft, _choose(targets[-1], options, generator)]
+
+
+def _run_on(case: Case, text: list[int], generator: torch.Generator) -> list[int]:
+    """What the cloud writes behind its own token."""
+    options, more = case.options, list[int]()
+    assert case.pair.cloud is not None
+    assert case.pair.edge is not None
+    assert options.run_on != "auto"
+    ends = {*case.pair.edge.eos_ids, *case.pair.cloud.eos_ids}
+    while (
+        len(more) < options.run_on and [*text, *more][-1] not in ends and len(text) + len(more) < options.max_new_tokens
+    ):
+        row = scores_after(case.pair.cloud, case.cloud_inputs, [*text, *more], case.pair.vocab_size, options)
+        more.append(_choose(row, options, generator))
+    return more
 
 
 def _passes(token: int, row: torch.Tensor, options: DecodingOptions) -> bool:

@@ -40,7 +40,7 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "temperature": temperature,
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
-        "early_cloud_prefill": rng.random() < 0.2,
+        "cloud_prefill": "early" if rng.random() < 0.2 else "lazy",
         "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
         "sentences": rng.choice((None, None, 1)),
     }

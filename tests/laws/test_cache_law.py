@@ -25,8 +25,8 @@ def _engine(case: Case) -> Engine:
 
 def _sessions(engine: Engine) -> list[Session]:
     sessions = [engine._drafter.session]
-    if isinstance(engine._verifier, SessionVerifier):
-        sessions.append(engine._verifier.session)
+    if isinstance(engine._cloud._verifier, SessionVerifier):
+        sessions.append(engine._cloud._verifier.session)
     return sessions
 
 
@@ -114,7 +114,7 @@ def test_a_drafter_interrupted_in_the_middle_of_a_block_can_be_used_again(monkey
             assert all(layer.get_seq_length() == session.length for layer in session._cache.layers)
         gate = _engine(case)._gate  # the random one has drawn already
         # same sessions, same caches, from the start
-        again = Engine(engine._drafter, engine._verifier, gate, engine._stopping, case.options)
+        again = Engine(engine._drafter, engine._cloud._verifier, gate, engine._stopping, case.options)
         if not case.options.sampling:
             assert collect(again.run())[1].token_ids == expected
 

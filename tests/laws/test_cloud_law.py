@@ -47,5 +47,5 @@ def test_reading_the_prompt_early_changes_nothing() -> None:
     for number in range(33_000, 33_050):
         for mode in ("lossless", "hybrid"):
             lazy = make_case(number, mode=mode).run()[1]
-            early = make_case(number, mode=mode, early_cloud_prefill=True).run()[1]
+            early = make_case(number, mode=mode, cloud_prefill="early").run()[1]
             assert lazy.token_ids == early.token_ids, (number, mode)

@@ -21,7 +21,7 @@ from tests.laws.cases import make_case
 )
 def test_audio_towers_run_once(mode: str, gate: str, early: bool, passes: tuple[int | None, int | None]) -> None:
     for number in range(80_000, 80_010):
-        case = make_case(number, mode=mode, gate=gate, early_cloud_prefill=early, loop_period=0)
+        case = make_case(number, mode=mode, gate=gate, cloud_prefill="early" if early else "lazy", loop_period=0)
         assert case.pair.edge is not None
         assert case.pair.cloud is not None
         runs = {"edge": 0, "cloud": 0}
