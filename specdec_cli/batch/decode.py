@@ -62,7 +62,7 @@ class BatchCaptioner:
         Clips are pulled as rows become free. Closing the generator leaves nothing behind.
         """
         waiting = iter(clips)
-        rows: Rows[_Clip] = Rows(patience=self._captioner.options.k)
+        rows: Rows[_Clip] = Rows(patience=self._captioner.options.most_drafted)
         exhausted = False
         try:
             while True:

@@ -167,6 +167,8 @@ class Drafter:
                 ids.append(int(scores.argmax().item()))
             if stop is not None and stop(scores, ids[-1]):
                 break
+        if not rows:
+            return Draft((), torch.empty(0, self.session.vocab_size))
         return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0], hidden_ms)
 
     def _scores(self, text: Sequence[int]) -> Steps[torch.Tensor]:

@@ -33,6 +33,11 @@ class TokenEvidence:
     logprob: float
     candidates: Candidates
 
+    @property
+    def probability(self) -> float:
+        """Of the drafted token."""
+        return math.exp(self.logprob)
+
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
