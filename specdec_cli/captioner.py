@@ -131,7 +131,9 @@ class Captioner:
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
-        return Captioner(config, Pair(edge, cloud, self.pair.vocab_size), self.setup.load_s, self.setup.lexicon)
+        return Captioner(
+            config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s, self.setup.lexicon
+        )
 
     def labelled(self, lexicon: Lexicon) -> Captioner:
         """The same captioner, whose transcripts say in `labels` which classes their captions name."""

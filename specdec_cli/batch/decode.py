@@ -77,7 +77,7 @@ class BatchCaptioner:
             yield from self._run(source, encoders)
 
     def _run(self, source: Source, encoders: Encoders | None) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
-        rows: Rows[_Clip] = Rows(self._captioner.options.k, encoders)
+        rows: Rows[_Clip] = Rows(self._captioner.options.most_drafted, encoders)
         room, abreast = min(self.batch_size, _FIRST), encoders.threads if encoders else 1
         try:
             while True:

@@ -22,6 +22,10 @@ Contend = Callable[[Clip], Taken]
 _MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
 
 
+FIXED_K = 5
+"""Tokens of a block where the configuration leaves that to measurement."""
+
+
 @dataclass(slots=True)
 class Measurements:
     """What was measured; entry i of one contender and of another are of the same clip in the same round.
@@ -40,6 +44,8 @@ class Measurements:
 def comparable(config: Config) -> Config:
     """`config` without the stop rules that transformers' `generate` has not, so that texts can be held together.
 
+    Its k is a number: `-k auto` takes part as contenders of its own.
+
     Raises:
         ConfigError: it samples, so that no two runs need agree, or its cloud is elsewhere.
     """
@@ -53,7 +59,8 @@ def comparable(config: Config) -> Config:
             f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}.",
             hint="Leave the temperature at 0.",
         )
-    plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
+    k = FIXED_K if config.decoding.k == "auto" else config.decoding.k
+    plain = config.decoding.model_copy(update={"k": k, "loop_period": 0, "sentences": None, "stop_strings": ()})
     return config.model_copy(update={"decoding": plain})
 
 
@@ -105,7 +112,7 @@ class Benchmark:
             for name in turn.modes:
                 found.taken[name].append(self._contenders[name](turn.recording))
             text = found.taken["cloud"][-1].ids
-            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.k)
+            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.most_drafted)
             done(turn.recording)
         return found
 

@@ -94,13 +94,17 @@ class Benching:
                 import torch
 
                 from specdec_cli.bench.full_size import Order, measure
+                from specdec_cli.bench.run import FIXED_K
+
             if request.config.config.runtime.threads is not None:
                 torch.set_num_threads(request.config.config.runtime.threads)
+            k = request.config.config.decoding.k
+            drafted = FIXED_K if k == "auto" else k
             order = Order.parse(
                 sizes.shape,
                 sizes.dtype,
                 sizes.device,
-                k=request.config.config.decoding.k,
+                k=drafted,
                 acceptances=request.acceptances or _ACCEPTANCES,
                 rounds=request.rounds,
             )
@@ -130,7 +134,8 @@ class Benching:
         found = self._taken(captioner, clips)
         forced = self._forced(captioner, clips)
         options = captioner.options
-        memory = account(captioner.pair, clips, options.max_new_tokens + options.k + 1, options.k, libraries_mb)
+        capacity = options.max_new_tokens + options.most_drafted + 1
+        memory = account(captioner.pair, clips, capacity, options.most_drafted, libraries_mb)
         subject = Subject(request.command, str(request.config.path), captioner, clips, request.rounds)
         return build_result(subject, found, forced, memory)
 

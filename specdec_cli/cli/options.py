@@ -67,7 +67,23 @@ Mode = Annotated[
         rich_help_panel=_DECODING,
     ),
 ]
-K = Annotated[int | None, typer.Option("-k", metavar="N", help="Tokens drafted per round.", rich_help_panel=_DECODING)]
+
+
+def count_or_word(text: str) -> int | str:
+    """A whole number as one, anything else as it is: whether it is a word that the setting takes is checked there."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+K = Annotated[
+    Any,
+    typer.Option(
+        "-k",
+        metavar="auto|N",
+        parser=count_or_word,
+        help="Tokens drafted per round; auto: as many as pay.",
+        rich_help_panel=_DECODING,
+    ),
+]
 Gate = Annotated[
     str | None,
     typer.Option(
@@ -141,12 +157,6 @@ NoRepeatNgram = Annotated[
         "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
     ),
 ]
-
-
-def count_or_word(text: str) -> int | str:
-    """A whole number as one, anything else as it is: whether it is a word that the setting takes is checked there."""
-    return int(text) if text.isascii() and text.isdecimal() else text
-
 
 DraftAhead = Annotated[
     str | None,

@@ -170,6 +170,8 @@ class _Checker:
         if self.config.decoding.loop_period == 0:
             for name in filter(self.by_flag, ("decoding.loop_repeats", "decoding.loop_top_k")):
                 yield self.clash(name, ", but ", "decoding.loop_period", "Loop detection is off at period 0.")
+        if self.by_flag("decoding.cost_ratio") and self.config.decoding.k != "auto":
+            yield self.clash("decoding.cost_ratio", ", but ", "decoding.k", "It counts only with k auto.")
         if self.by_flag("prompt.style") and self.by_flag("prompt.text"):
             yield self.clash("prompt.style", ", but ", "prompt.text", "Give a style or a text of your own, not both.")
 

@@ -197,7 +197,15 @@ class DecodingConfig(Section):
         default="hybrid",
         description="hybrid: the gate decides; lossless: verify every block; edge, cloud: that model alone",
     )
-    k: int = Field(default=5, ge=1, le=64, description="tokens drafted per block")
+    k: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=1, le=64)],
+        Expected("auto, or a whole number from 1 to 64", ("auto",)),
+    ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
+    cost_ratio: float | None = Field(
+        default=None,
+        gt=0,
+        description="with k auto: time of an edge step over that of a verification; null: measured as it goes",
+    )
     max_new_tokens: int = Field(default=128, ge=1, description="length limit of a caption, tokens")
     min_new_tokens: int = Field(default=0, ge=0, description="tokens before which a caption may not end; 0: off")
     sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")

@@ -41,7 +41,7 @@ def draft_ahead(
     drafted = yield from drafter.draft_ahead(written, 1, flight, guess=True)
     while drafted is not None:
         written += drafted.ids
-        size = min(options.k, options.max_new_tokens - len(written))
+        size = min(options.most_drafted, options.max_new_tokens - len(written))
         if size < 1 or written[-1] in drafter.stop_ids:
             return
         judge = Judge(gate, len(written))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from specdec_cli.decoding.adaptive import Costs, block_length
 from specdec_cli.decoding.draft import Drafter, Drafts
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.decoding.gate import make_gate
@@ -36,11 +37,13 @@ class Pair:
     Attributes:
         edge, cloud: loaded checkpoints, or None; the cloud may also be behind a link.
         vocab_size: leading token ids that both may use.
+        costs: what their steps have taken so far.
     """
 
     edge: AudioLanguageModel | None
     cloud: AudioLanguageModel | CloudLink | None
     vocab_size: int
+    costs: Costs = field(default_factory=Costs, compare=False, repr=False)
 
     @classmethod
     def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | CloudLink | None) -> Pair:
@@ -116,7 +119,14 @@ def build_engine(
         classifier=options.classifier,
         generator=gate_generator(options, edge_inputs),
     )
-    return Engine(drafter, verifier, gate, StopRules(options, stop_ids, pair.writer.text), options)
+    return Engine(
+        drafter,
+        verifier,
+        gate,
+        StopRules(options, stop_ids, pair.writer.text),
+        options,
+        block_length(options, pair.costs),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +145,7 @@ class _Parts:
     @property
     def capacity(self) -> int:
         """Most tokens behind a prompt at any time."""
-        return self.options.max_new_tokens + self.options.k + 1
+        return self.options.max_new_tokens + self.options.most_drafted + 1
 
     def session(self, role: Literal["edge", "cloud"], inputs: PromptInputs | None) -> Session:
         """The clip on a loaded model."""

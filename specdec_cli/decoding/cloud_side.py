@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from specdec_cli.decoding.acceptance import Verdict
+from specdec_cli.decoding.adaptive import ALONE
 from specdec_cli.decoding.ahead import draft_ahead
 from specdec_cli.decoding.draft import Draft, Drafts
 from specdec_cli.decoding.gate import Gate
@@ -31,10 +32,12 @@ class Answer:
     Attributes:
         verdict: its judgement, and what it wrote.
         verify_ms: the cloud's time, milliseconds, without its prefill and the link.
+        prefilled: whether the cloud read the clip on that occasion, so that the time is not a whole verification's.
     """
 
     verdict: Verdict
     verify_ms: float
+    prefilled: bool
 
 
 class CloudSide:
@@ -134,7 +137,7 @@ class CloudSide:
             self._give_up(error)
             return None
         self._run_on.verified(len(verdict.more), verify_ms)
-        return Answer(verdict, verify_ms)
+        return Answer(verdict, verify_ms, self._verifier.work.encoder_passes > before.encoder_passes)
 
     def _fly(
         self, index: int, text: Sequence[int], draft: Draft, future: Future[Verdict]
@@ -154,7 +157,7 @@ class CloudSide:
     def _run_on_tokens(self, text: Sequence[int], draft: Draft, of_cloud: int) -> int:
         room = self._options.max_new_tokens - len(text) - 1
         if not draft.ids:
-            return min(CLOUD_CHUNK - 1, room)
+            return min((CLOUD_CHUNK if self._options.mode == "cloud" else ALONE) - 1, room)
         return self._run_on.tokens(len(text), of_cloud, room)
 
     def _give_up(self, error: CloudError) -> None:

@@ -14,7 +14,7 @@ from specdec_cli.models.session import Session, Steps
 from specdec_cli.types import ModelWork
 
 Stop = Callable[[torch.Tensor, int], bool]
-"""Asked after each drafted token, with the scores [vocab] that it was chosen by: does the block end with it?"""
+"""Asked after each drafted token, with the scores [1, vocab] that it was chosen by: does the block end with it?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Drafter:
                 scores = yield from self._step_ahead(so_far, flight, guess=guess)
             rows.append(scores)
             ids.append(int(scores.argmax()))
-            if stop is not None and stop(scores[0], ids[-1]):
+            if stop is not None and stop(scores, ids[-1]):
                 break
         return Draft(tuple(ids), torch.cat(rows))
 
@@ -164,10 +164,12 @@ class Drafter:
             if self._sampling or top_k is not None:
                 ids.append(draw(scores[0].softmax(dim=-1), self._generator))
             else:
-                ids.append(int(scores.argmax()))
-            if stop is not None and stop(scores[0], ids[-1]):
+                ids.append(int(scores.argmax().item()))
+            if stop is not None and stop(scores, ids[-1]):
                 break
-        return Draft(tuple(ids), torch.cat(rows), hidden_ms)
+        if not rows:
+            return Draft((), torch.empty(0, self.session.vocab_size))
+        return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0], hidden_ms)
 
     def _scores(self, text: Sequence[int]) -> Steps[torch.Tensor]:
         """Processed scores [1, vocab] behind `text`, by a forward."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.decoding.acceptance import Verdict
+from specdec_cli.decoding.adaptive import BlockLength, Costs, block_length
 from specdec_cli.decoding.clock import ActiveTime, timed, told
 from specdec_cli.decoding.cloud_side import CloudSide, Turns
 from specdec_cli.decoding.draft import Draft, Drafts
@@ -84,12 +85,20 @@ class Engine:
         gate: decides which blocks escalate.
         stopping: the stop rules.
         options: the run's settings.
+        length: how far each block is drafted; None: as the options say, by the costs of this clip alone.
     """
 
     def __init__(
-        self, drafter: Drafts, verifier: Verifier | None, gate: Gate, stopping: StopRules, options: DecodingOptions
+        self,
+        drafter: Drafts,
+        verifier: Verifier | None,
+        gate: Gate,
+        stopping: StopRules,
+        options: DecodingOptions,
+        length: BlockLength | None = None,
     ) -> None:
         self._drafter = drafter
+        self._length = length or block_length(options, Costs())
         self._gate = gate
         self._stopping = stopping
         self._options = options
@@ -196,28 +205,34 @@ class Engine:
         return block, finish
 
     def _draft_and_judge(self, index: int) -> Turns[_Block]:
-        before = self._drafter.work.step_ms
+        before = self._drafter.work
         proposal, own_ms = yield from timed(self._propose())
-        proposal = replace(proposal, ms=own_ms + self._drafter.work.step_ms - before)
+        self._length.drafted(before, self._drafter.work)
+        proposal = replace(proposal, ms=own_ms + self._drafter.work.step_ms - before.step_ms)
         draft = proposal.draft
         self._cloud.drafted(draft, proposal.ms)
         reason: Reason | None = "loop" if proposal.looping and self._gate.name != "always" else proposal.decision.reason
-        generating = not draft.ids  # the cloud is elsewhere and writes alone
+        generating = not draft.ids  # the cloud writes alone
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
         if (generating or reason is not None) and not proposal.broken_out:
             answer, own_ms = yield from timed(self._cloud.ask(index, self._text, draft, self._of_cloud))
             if answer is not None:
                 verify_ms = answer.verify_ms + (0.0 if self._cloud.flown else own_ms)
+                self._length.verified(proposal.decision.evidence, answer.verdict.accepted)
+                if not answer.prefilled:
+                    self._length.took(_step_ms(answer.verdict, verify_ms))
                 return _verified(proposal, reason, answer.verdict, verify_ms)
+        self._length.kept(proposal.decision.evidence)
         source: Source = "cloud" if self._options.mode == "cloud" else "edge"
         kept = len(draft.ids)
         return _Block(proposal, None, kept, draft.ids, (source,) * kept)
 
     def _propose(self) -> Steps[_Proposal]:
         start = len(self._text)
-        size = min(self._options.k, self._options.max_new_tokens - start)
+        least = 0 if self._cloud.available else 1  # somebody has to write
+        size = min(max(self._length.most(), least), self._options.max_new_tokens - start)
         judge = self._gate.open(start)
-        draft = yield from self._drafter.propose(self._text, size, judge.stop)
+        draft = yield from self._drafter.propose(self._text, size, self._length.stop(judge))
         looping = self._loop_end([*self._text, *draft.ids], start) is not None
         broken_out = False
         if looping and self._may_break_out and (self._loop_was_verified or not self._cloud.available):
@@ -269,3 +284,8 @@ def _verified(proposal: _Proposal, reason: Reason | None, verdict: Verdict, veri
     sources.extend("cloud" for _ in verdict.more)
     ids = (*drafted[: verdict.accepted], verdict.token, *verdict.more)
     return _Block(proposal, reason, verdict.accepted, ids, tuple(sources), verify_ms, verdict.link)
+
+
+def _step_ms(verdict: Verdict, verify_ms: float) -> float:
+    """What one verification took out of an exchange that may have run on, its round trip included, milliseconds."""
+    return verify_ms / (1 + len(verdict.more)) + (0.0 if verdict.link is None else verdict.link.network_ms)

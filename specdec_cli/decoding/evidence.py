@@ -33,6 +33,11 @@ class TokenEvidence:
     logprob: float
     candidates: Candidates
 
+    @property
+    def probability(self) -> float:
+        """Of the drafted token."""
+        return math.exp(self.logprob)
+
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
@@ -48,14 +53,14 @@ def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]
         ids: the m tokens.
     """
     probabilities = scores.softmax(dim=-1)
-    top = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
-    nats, best, likeliest = entropies(probabilities).tolist(), top.values.tolist(), top.indices.tolist()
+    best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
+    rows = zip(ids, entropies(probabilities).tolist(), best.tolist(), likeliest.tolist(), strict=True)
     found = []
-    for row, id_ in enumerate(ids):
-        ps, tokens = best[row], likeliest[row]
+    for row, (id_, nats, ps, tokens) in enumerate(rows):
         # nearly always one of the candidates, whose probabilities have been fetched already
         own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        candidates = tuple((token, p) for token, p in zip(tokens, ps, strict=True) if p > 0)
+        possible = zip(tokens, ps, strict=True)
+        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        found.append(TokenEvidence(id_, nats[row], margin, math.log(own) if own > 0 else -math.inf, candidates))
+        found.append(TokenEvidence(id_, nats, margin, math.log(own) if own > 0 else -math.inf, candidates))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -107,10 +108,11 @@ class Judge:
     @property
     def stop(self) -> Stop | None:
         """To be asked after each drafted token whether the block ends with it; None: draft them all."""
-        return self._stop if self._gate.stops_drafting else None
+        return self.look if self._gate.stops_drafting else None
 
-    def _stop(self, scores: torch.Tensor, id_: int) -> bool:
-        (token,) = evidence_of(scores[None], (id_,))
+    def look(self, scores: torch.Tensor, id_: int) -> bool:
+        """Judges the block's next token by the scores [1, vocab] that it was chosen by; see `add`."""
+        (token,) = evidence_of(scores, (id_,))
         return self.add(token)
 
     def add(self, token: TokenEvidence) -> bool:
@@ -125,14 +127,19 @@ class Judge:
         return self._gate.crosses(self._scores[-1])
 
     @property
+    def evidence(self) -> Sequence[TokenEvidence]:
+        """What is known of each token so far."""
+        return self._block
+
+    @property
     def scores(self) -> tuple[float, ...]:
         """The gate's figure of each token so far."""
         return tuple(self._scores)
 
     @property
     def escalates(self) -> bool:
-        """Whether one of the tokens so far escalates the block."""
-        return any(map(self._gate.crosses, self._scores))
+        """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
+        return self._gate.name == "always" or any(map(self._gate.crosses, self._scores))
 
     def decide(self, draft: Draft) -> Decision:
         """Judges the finished block by the drafting model's own distributions."""

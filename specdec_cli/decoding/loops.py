@@ -12,13 +12,18 @@ def ends_in_loop(ids: Sequence[int], period: int, repeats: int) -> bool:
 
     A unit of one token must stand at least four times.
     """
+    return _ends_in_loop(ids, len(ids), period, repeats)
+
+
+def _ends_in_loop(ids: Sequence[int], end: int, period: int, repeats: int) -> bool:
+    """The same of the first `end` of `ids`."""
     for unit in range(1, period + 1):
         times = max(repeats, _MIN_SINGLES) if unit == 1 else repeats
-        span = unit * times
-        if span > len(ids):
+        start = end - unit * times
+        if start < 0:
             continue
-        tail = ids[len(ids) - span :]
-        if tail[unit:] == tail[:-unit]:
+        # the last token decides nearly always, and slices nothing
+        if ids[end - 1] == ids[end - 1 - unit] and ids[start + unit : end] == ids[start : end - unit]:
             return True
     return False
 
@@ -31,6 +36,6 @@ def loop_end(ids: Sequence[int], start: int, period: int, repeats: int) -> int |
     if period < 1:
         return None
     for end in range(start + 1, len(ids) + 1):
-        if ends_in_loop(ids[:end], period, repeats):
+        if _ends_in_loop(ids, end, period, repeats):
             return end
     return None

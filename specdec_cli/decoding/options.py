@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from specdec_cli.decoding.imitation import Imitation
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import LOSSY_RULES, AcceptanceName, GateName, Mode
+
+MOST_DRAFTED: Final = 16
+"""Tokens drafted per round at most, where the number is not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class DecodingOptions:
     """
 
     mode: Mode = "hybrid"
-    k: int = 5  # tokens drafted per round
+    k: int | Literal["auto"] = 5  # tokens drafted per round; auto: as many as pay, see adaptive.py
+    cost_ratio: float | None = None  # with auto: an edge step in units of a verification; None: as measured
     max_new_tokens: int = 128  # budget of committed tokens
     min_new_tokens: int = 0  # eos is impossible before
     sentences: int | None = None  # stop after so many sentences
@@ -54,7 +58,7 @@ class DecodingOptions:
     imitation: Imitation = field(default_factory=Imitation)  # of a link and of step costs
 
     def __post_init__(self) -> None:
-        if self.k < 1:
+        if self.most_drafted < 1:
             raise DecodingError(f"k is the number of drafted tokens and must be at least 1, got {self.k}")
         if self.max_new_tokens < 1:
             raise DecodingError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
@@ -73,6 +77,11 @@ class DecodingOptions:
                 f"mode 'lossless' promises the cloud's own text, and acceptance {self.rule!r} is lossy",
                 hint="Use --accept greedy (or sampling, with a temperature), or --mode hybrid --gate always.",
             )
+
+    @property
+    def most_drafted(self) -> int:
+        """Tokens drafted per round, at most."""
+        return MOST_DRAFTED if self.k == "auto" else self.k
 
     @property
     def sampling(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ class Setting:
     mode: Mode
     gate: GateName = "entropy"
     threshold: float | None = None
-    k: int = 5
+    k: int | Literal["auto"] = 5
     stop_drafting: bool = False
 
     @property
@@ -120,7 +120,7 @@ class Tally:
         }
 
 
-def settings(gates: Sequence[str], ks: Sequence[int]) -> list[Setting]:
+def settings(gates: Sequence[str], ks: Sequence[int | Literal["auto"]]) -> list[Setting]:
     """The two baselines, lossless, and hybrid over gates and k.
 
     Args:
@@ -264,7 +264,7 @@ def main(
     gates: Annotated[
         str, typer.Option(help="Hybrid's gates, NAME:THRESHOLD[:stop].")
     ] = "entropy:0.6,entropy:0.8,entropy:1.0,entropy:1.2,random:0.1",
-    ks: Annotated[str, typer.Option(help="Tokens drafted per round.")] = "3,5,8",
+    ks: Annotated[str, typer.Option(help="Tokens drafted per round, numbers or auto.")] = "3,5,8",
     languages: Annotated[str, typer.Option(help="Of the captions.")] = "zh,en",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
@@ -273,7 +273,8 @@ def main(
     """Quality, escalation and time of every mode, gate and k on unseen speakers."""
     torch.set_num_threads(threads)
     captioner = Captioner.load(load_config("mini", environ={}).config)
-    over = settings(gates.split(","), [int(k) for k in ks.split(",")])
+    lengths: list[int | Literal["auto"]] = ["auto" if k == "auto" else int(k) for k in ks.split(",")]
+    over = settings(gates.split(","), lengths)
     rows = balanced(read_rows(data), clips, seed)
     both: tuple[Language, ...] = ("zh", "en")
     chosen = [language for language in both if language in languages.split(",")]

@@ -20,6 +20,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from specdec_cli.models.family import Span
+from specdec_cli.models.layers import Layer, norm
 
 ROW_MULTIPLE: Final = 4
 """Matrix products of float32 on the CPU get their rows in multiples of this many.
@@ -50,35 +51,51 @@ class PackedDecoder:
 
     def __init__(self, module: Any) -> None:
         self._module = module
+        self._prepare()
         config = module.config
         self._query_heads = int(config.num_attention_heads)
         self._key_heads = int(config.num_key_value_heads)
         self._tables = (torch.empty(0), torch.empty(0))  # cosine, signed sine: [positions, 1, head_dim] each
 
+    def _prepare(self) -> None:
+        """Makes the parts of the layers out of the module's."""
+        with torch.inference_mode(False):  # the weights are not this forward's alone
+            self._layers = [Layer(layer) for layer in self._module.layers]
+            self._norm = norm(self._module.norm)
+        self._made_from = self._module.norm.weight.detach()  # held, so that nothing else comes to lie at its address
+
     def __call__(self, embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
         """[tokens, hidden] -> the same behind the last norm, extending the cache of every span."""
+        if (
+            self._module.norm.weight.data_ptr() != self._made_from.data_ptr()
+        ):  # converted or moved since: all weights are others
+            self._prepare()
         tokens = len(embeddings)
         hidden = filled(embeddings)
         rows = [_Rows.of(span, hidden.device) for span in spans]
-        cos, sin = self._rotary(spans, hidden)
-        for index, layer in enumerate(self._module.layers):
-            attended = self._attention(index, layer.self_attn, layer.input_layernorm(hidden), rows, cos, sin)
-            hidden = hidden + attended
-            hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-        normed: torch.Tensor = self._module.norm(hidden)
-        return normed[:tokens]
+        angles = self._rotary(spans, hidden)
+        for index, layer in enumerate(self._layers):
+            hidden = hidden + self._attention(index, layer, layer.norm_before(hidden), rows, angles)
+            hidden = hidden + layer.mlp(layer.norm_behind(hidden))
+        return self._norm(hidden)[:tokens]
 
     def _attention(
-        self, index: int, layer: Any, hidden: torch.Tensor, rows: Sequence[_Rows], cos: torch.Tensor, sin: torch.Tensor
+        self,
+        index: int,
+        layer: Layer,
+        hidden: torch.Tensor,
+        rows: Sequence[_Rows],
+        angles: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
         """Layer `index`'s attention, output projection included: [rows, hidden] -> the same."""
-        count, heads = len(hidden), self._query_heads
-        turned = torch.cat((layer.q_proj(hidden), layer.k_proj(hidden)), dim=-1)
-        turned = turned.view(count, heads + self._key_heads, -1)
+        count, heads, turning = len(hidden), self._query_heads, self._query_heads + self._key_heads
+        projected = layer.queries_keys_values(hidden).view(count, turning + self._key_heads, -1)
+        turned = projected[:, :turning]
         # Halves swapped, times the sine with the sign of the first half turned: transformers' rotate_half in one piece.
+        cos, sin = angles
         turned = torch.addcmul(turned * cos, turned.roll(turned.shape[-1] // 2, -1), sin)
         queries, keys = turned[:, :heads].transpose(0, 1), turned[:, heads:].transpose(0, 1)
-        values = layer.v_proj(hidden).view(count, self._key_heads, -1).transpose(0, 1)
+        values = projected[:, turning:].transpose(0, 1)
         parts: list[torch.Tensor] = []
         at = 0
         for row in rows:
@@ -88,8 +105,7 @@ class PackedDecoder:
             at = end
         if at < count:
             parts.append(parts[0].new_zeros(count - at, parts[0].shape[1]))
-        found: torch.Tensor = layer.o_proj(torch.cat(parts) if len(parts) > 1 else parts[0])
-        return found
+        return layer.out(torch.cat(parts) if len(parts) > 1 else parts[0])
 
     def _attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, row: _Rows) -> torch.Tensor:
         """One clip's attention: [1, heads, q, head_dim] and its cache -> [q, heads * head_dim]."""
@@ -112,6 +128,8 @@ class PackedDecoder:
         while len(cos) < longest:
             cos, sin = self._longer(cos, sin, hidden)
         self._tables = (cos, sin)
+        if len(spans) == 1 and spans[0].start + len(hidden) <= len(cos):  # what turns the rows behind does not matter
+            return cos[spans[0].start :][: len(hidden)], sin[spans[0].start :][: len(hidden)]
         positions = [position for span in spans for position in range(span.start, span.start + span.length)]
         positions += [0] * (len(hidden) - len(positions))
         index = torch.tensor(positions, device=hidden.device)

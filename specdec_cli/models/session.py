@@ -10,6 +10,7 @@ together; a clip alone is a batch of one.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, wait
@@ -131,10 +132,10 @@ class Session:
 
     def rollback(self, text: Sequence[int]) -> None:
         """Forgets every cached token that is not part of `text`, and the last one if nothing would be left to feed."""
-        keep = 0
-        limit = min(len(self._text_cached), len(text))
-        while keep < limit and self._text_cached[keep] == text[keep]:
-            keep += 1
+        keep = min(len(self._text_cached), len(text))
+        if self._text_cached[:keep] != list(text[:keep]):
+            pairs = zip(self._text_cached, text, strict=False)
+            keep = next(index for index, (ours, theirs) in enumerate(pairs) if ours != theirs)
         if keep == len(text) and keep > 0:
             keep -= 1
         self._prompt_cached = min(self._prompt_cached, len(self.prompt_ids) - (0 if text else 1))
@@ -273,17 +274,22 @@ def _scores(passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor |
     rows = torch.cat(scored) if len(scored) > 1 else scored[0]
     logits = session.model.logits(rows)[:, : session.vocab_size]
     if len(session._banned):
-        logits[:, session._banned] = -torch.inf
+        logits.index_fill_(1, session._banned, -torch.inf)
     found: list[torch.Tensor | DecodingError] = list(logits.split_with_sizes([made.positions for made in passes]))
     # NaN would choose tokens in silence (argmax takes the first one).
-    if len(logits) and not bool(logits.amax(dim=-1).isfinite().all()):
+    if len(logits) and not _finite(logits):
         for index, part in enumerate(logits.split_with_sizes([made.positions for made in passes])):
-            if part.numel() and not bool(part.amax(dim=-1).isfinite().all()):
+            if len(part) and not _finite(part):
                 found[index] = DecodingError(
                     f"the scores of {session.model.name} are not finite",
                     hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
                 )
     return found
+
+
+def _finite(logits: torch.Tensor) -> bool:
+    """Whether the likeliest token of every row has a score that is a number: [m, vocab]."""
+    return all(map(math.isfinite, logits.amax(dim=-1).tolist()))
 
 
 def _synchronize(model: AudioLanguageModel) -> None:

@@ -24,6 +24,7 @@ from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.models.qwen_omni import QwenOmniThinker
 from tests.laws.cases import Case
+from tests.laws.lengths import Lengths
 
 THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
 
@@ -72,32 +73,45 @@ def reference_text(case: Case) -> tuple[list[int], int]:
     generator = torch.Generator().manual_seed(options.seed)
     of_gate = gate_generator(options, case.edge_inputs)
     stop_ids = {*edge.eos_ids, *cloud.eos_ids}
+    lengths = None
+    if options.k == "auto":
+        assert options.cost_ratio is not None
+        lengths = Lengths(options.cost_ratio, always=options.gate == "always")
     text: list[int] = []
     escalations = 0
     while True:
-        size = min(options.k, options.max_new_tokens - len(text))
+        most = options.k if lengths is None else lengths.most()
+        size = min(most, options.max_new_tokens - len(text))
+        drawn = None if of_gate is None else float(torch.rand((), generator=of_gate, dtype=torch.float64))
         draft, rows = [], []
         while len(draft) < size and not (draft and draft[-1] in stop_ids):
             row = scores_after(edge, case.edge_inputs, text + draft, vocab, options)
             rows.append(row)
             draft.append(_choose(row, options, generator))
-            if options.stop_drafting and options.gate in OF_TOKENS and _unsure(case, text, draft, rows):
+            unsure = drawn < _threshold(options) if drawn is not None else _unsure(case, text, draft, rows)
+            if unsure and options.stop_drafting and options.gate in OF_TOKENS:
                 break
-        if of_gate is not None:
-            unsure = float(torch.rand((), generator=of_gate, dtype=torch.float64)) < _threshold(options)
-        else:
-            unsure = _unsure(case, text, draft, rows)
+            if unsure and lengths is not None and lengths.enough(_probabilities(draft, rows)):
+                break
         if unsure:
             escalations += 1
             draws = draws_at(options.seed, len(text))
             new = _verified(case, text, draft, rows, draws)
+            if lengths is not None:
+                lengths.verified(_probabilities(draft, rows), len(new) - 1)
             new += _run_on(case, [*text, *new], draws)
         else:
             new = draft
+            if lengths is not None:
+                lengths.kept(len(draft))
         for token in new:
             text.append(token)
             if token in stop_ids or len(text) >= options.max_new_tokens:
                 return text, escalations
+
+
+def _probabilities(draft: list[int], rows: list[torch.Tensor]) -> list[float]:
+    return [float(torch.softmax(row, -1)[token]) for token, row in zip(draft, rows, strict=True)]
 
 
 def _choose(row: torch.Tensor, options: DecodingOptions, generator: torch.Generator) -> int:

@@ -43,6 +43,24 @@ def test_k_changes_the_speed_and_never_the_text() -> None:
             assert len(texts) == 1, (number, mode)
 
 
+@pytest.mark.parametrize("cost", [0.02, 0.15, 0.5, 0.9, 3.0])
+def test_blocks_that_pay_do_not_change_the_text(cost: float) -> None:
+    lengths = set()
+    for number in range(34_000, 34_060):
+        case = make_case(number, mode="lossless", k="auto", cost_ratio=cost)
+        assert _mismatch(case) is None
+        lengths |= {len(round_.draft_ids) for round_ in case.run()[0]}
+    assert len(lengths) > 2 if cost < 0.9 else 0 in lengths
+
+
+def test_measured_costs_do_not_change_the_text() -> None:
+    for number in range(35_000, 35_040):
+        for mode in ("lossless", "edge", "cloud"):
+            period = {"loop_period": 0} if mode == "edge" else {}
+            fixed = make_case(number, mode=mode, **period).run()[1]
+            assert make_case(number, mode=mode, k="auto", **period).run()[1].token_ids == fixed.token_ids
+
+
 def test_reading_the_prompt_early_changes_nothing() -> None:
     for number in range(33_000, 33_050):
         for mode in ("lossless", "hybrid"):

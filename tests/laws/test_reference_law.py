@@ -45,6 +45,24 @@ def test_sampled_text_equals_the_reference(rule: str) -> None:
         assert list(finished.token_ids) == expected, number
 
 
+@pytest.mark.parametrize("rule", ["greedy", "rank", "sampling"])
+def test_blocks_that_pay_give_the_text_of_the_reference(rule: str) -> None:
+    lengths = set()
+    for number in range(55_000, 55_036):
+        gate, cost = GATES[number % len(GATES)], (0.02, 0.15, 0.5)[number % 3]
+        fixed = {"acceptance": rule, "loop_period": 0, "k": "auto", "cost_ratio": cost, "max_new_tokens": 18}
+        fixed["temperature"] = 0.8 if rule == "sampling" else 0.0
+        case = make_case(number, mode="hybrid", **fixed)
+        if case.options.gate != gate:
+            case = make_case(number, mode="hybrid", gate=gate, threshold=None, **fixed)
+        rounds, finished = case.run()
+        expected, escalations = reference_text(case)
+        assert list(finished.token_ids) == expected, number
+        assert sum(round_.escalated for round_ in rounds) == escalations, number
+        lengths |= {len(round_.draft_ids) for round_ in rounds}
+    assert len(lengths) > 4
+
+
 def test_thresholds_do_escalate_some_blocks_and_keep_others() -> None:
     """Guards the tests above against drawing only trivial cases."""
     blocks = [round_ for number in range(60_000, 60_100) for round_ in make_case(number, mode="hybrid").run()[0]]

@@ -133,6 +133,17 @@ def test_positions_that_come_late_have_the_same_angles() -> None:
     assert torch.equal(decode(decoder, 20), early)
 
 
+def test_a_model_that_was_converted_goes_on_with_its_new_weights() -> None:
+    model = QwenOmniThinker("converted", tiny_module(4), tiny_model(4).processor)
+    prompt = _prompt(model, 1)
+    before = Session(model, prompt, CAPACITY).advance(TEXT[:5], 3)
+    model.module.bfloat16()
+    after = Session(model, prompt, CAPACITY).advance(TEXT[:5], 3)
+    fresh = QwenOmniThinker("fresh", model.module, model.processor)
+    assert torch.equal(after, Session(fresh, prompt, CAPACITY).advance(TEXT[:5], 3))
+    assert not torch.equal(after, before)
+
+
 def test_filling_is_for_float32_on_the_cpu() -> None:
     assert len(filled(torch.ones(5, 3))) == 2 * ROW_MULTIPLE
     assert len(filled(torch.ones(8, 3))) == 8
