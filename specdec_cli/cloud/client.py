@@ -46,7 +46,8 @@ class HttpCloud:
         edge: the model whose prompts, features and ids are sent.
 
     Raises:
-        ConfigError: the token or the certificates are not there, or the server does not fit the edge.
+        ConfigError: the token or the certificates are not there, the server does not take the token, or it does not fit
+            the edge.
         TokenizerMismatchError: its token ids mean something else.
     """
 
@@ -66,7 +67,9 @@ class HttpCloud:
         self._refusal: ConfigError | TokenizerMismatchError | None = None
         try:
             self._background.submit(self.guarded(self.connected(Traffic()))).result()
-        except CloudError:
+        except CloudError as error:
+            if isinstance(error, RefusedError) and error.code == "unauthorized":
+                self._refusal = ConfigError(f"{self.name}: {error.message}", hint=error.hint)
             if self._refusal is not None:
                 self.close()
                 raise self._refusal from None
@@ -115,14 +118,18 @@ class HttpCloud:
         """Judges the blocks of one clip; see `CloudLink.verifier`."""
         from specdec_cli.cloud.remote import RemoteVerifier
 
-        told = self._info
-        if told is not None and len(inputs.ids) + capacity > told.context:
+        if self._info is not None:
+            self._require_room(self._info, len(inputs.ids), capacity)
+        return RemoteVerifier(self, inputs, options, capacity, vocab_size, stop_ids)
+
+    def _require_room(self, told: Info, prompt: int, capacity: int) -> None:
+        """Raises DecodingError where prompt and text would not fit."""
+        if prompt + capacity > told.context or capacity > told.limits.text_tokens:
             raise DecodingError(
-                f"the cloud at {self.name} takes {told.context} tokens, but the prompt has {len(inputs.ids)} (audio "
-                f"included) and {capacity} may follow",
+                f"the cloud at {self.name} takes {told.context} tokens, {told.limits.text_tokens} of them behind the "
+                f"prompt, but the prompt has {prompt} (audio included) and {capacity} may follow",
                 hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
             )
-        return RemoteVerifier(self, inputs, options, capacity, vocab_size, stop_ids)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begins a call; its future raises CloudError at the latest when its time is up."""

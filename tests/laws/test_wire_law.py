@@ -76,6 +76,8 @@ def differences(case: Case, servers: Servers) -> Iterator[str]:
         yield f"case {case.number}: {far_end.token_ids} != {end.token_ids}"
     if [(r.reason, r.accepted, r.source) for r in rounds] != [(r.reason, r.accepted, r.source) for r in far_rounds]:
         yield f"case {case.number}: other rounds"
+    if case.options.cloud_prefill == "overlap":
+        return  # where nothing escalates, nobody waits for the prefill, and it may be done or not
     ours, theirs = end.cloud, far_end.cloud
     assert ours is not None
     assert theirs is not None
