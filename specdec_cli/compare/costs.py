@@ -51,6 +51,8 @@ class _Columns:
     cpu_ms: Values
     uplink: Values
     network_ms: Values
+    hidden_ms: Values
+    flight_ms: Values
     degraded: Values
 
     @classmethod
@@ -76,6 +78,8 @@ class _Columns:
             prefill_ms=each(_prefill_ms),
             cpu_ms=each(lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2)),
             uplink=each(lambda run: run.uplink.bytes),
+            hidden_ms=count(lambda totals: totals.hidden_ms),
+            flight_ms=each(_flight_ms),
             network_ms=each(_network_ms),
             degraded=each(lambda run: float(run.degraded is not None)),
         )
@@ -108,6 +112,9 @@ def _figures(mode: Mode, table: dict[Mode, _Columns], resampler: Resampler) -> M
         acceptance_rate=share(own.accepted, own.drafted),
         uplink_bytes=_whole(own.uplink),
         network_s=None if np.isnan(own.network_ms).all() else round(float(np.nansum(own.network_ms)) / 1e3, 4),
+        hidden_share=share(np.nan_to_num(own.hidden_ms), np.nan_to_num(own.flight_ms))
+        if np.isfinite(own.hidden_ms).any()
+        else None,
         degraded=int((own.degraded > 0).sum()),
         cpu_s=figure(lambda columns: total(columns.cpu_ms / 1e3)),
         cpu_percent=resampler.value(ratio(100 * own.cpu_ms, own.total_ms)),
@@ -143,6 +150,12 @@ def _network_ms(run: Transcript) -> float | None:
     """Time on the link, None where no round used one."""
     parts = [round_.network_ms for round_ in run.rounds if round_.network_ms is not None]
     return sum(parts) if parts else None
+
+
+def _flight_ms(run: Transcript) -> float | None:
+    """Time that blocks were on their way or at the cloud, its prefill included, milliseconds."""
+    network_ms = _network_ms(run)
+    return None if network_ms is None else network_ms + (run.timing.forwards_cloud_ms or 0.0)
 
 
 def _whole(values: Values) -> int:

@@ -68,6 +68,8 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
     linked = []
     if any(mode.network_s is not None for mode in comparison.costs):
         linked.append(alone("on the link", lambda mode: wording.plain(mode.network_s, seconds)))
+    if any(mode.hidden_share is not None for mode in comparison.costs):
+        linked.append(alone("flights hidden", lambda mode: wording.share(mode.hidden_share)))
     if any(mode.degraded for mode in comparison.costs):
         linked.append(alone("degraded", lambda mode: Cell(f"{mode.degraded} clips")))
     return [
