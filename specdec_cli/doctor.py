@@ -16,6 +16,9 @@ from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from specdec_cli.captioner import Captioner
     from specdec_cli.cloud.link import CloudLink
 
@@ -170,19 +173,24 @@ def _link(link: CloudLink) -> Check:
 
 
 def _one_caption(captioner: Captioner) -> Check:
-    """Captions a second of an artificial vowel: the text means nothing, that it comes does."""
-    import numpy as np
-
-    t = np.arange(captioner.sampling_rate) / captioner.sampling_rate
-    vowel = sum(np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)) * 0.05
+    """Captions a second of test sound: the text means nothing, that it comes does."""
     started = time.perf_counter()
     try:
-        transcript = captioner.run_samples(vowel, "test sound").finish()
+        transcript = captioner.run_samples(test_sound(captioner.sampling_rate), "test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
     elapsed = time.perf_counter() - started
     return Check("caption", "ok", f"{transcript.totals.tokens} tokens for 1 s of test sound in {elapsed:.2f} s")
+
+
+def test_sound(rate: int) -> npt.NDArray[np.float64]:
+    """A second of an artificial vowel at `rate` Hz."""
+    import numpy as np
+
+    t = np.arange(rate) / rate
+    vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
+    return vowel * 0.05
 
 
 def _sentence(error: Exception) -> str:

@@ -255,7 +255,7 @@ class Engine:
         if edge is not None and edge.forwards and "edge" not in seen:
             seen.add("edge")
             yield Prefill("edge", edge.prompt_tokens, edge.encoder_ms, edge.prefill_ms)
-        if cloud is not None and cloud.forwards and "cloud" not in seen:
+        if cloud is not None and cloud.prefill_ms > 0 and "cloud" not in seen:  # a vLLM does not say
             seen.add("cloud")
             yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
 
