@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Collection, Coroutine
 from concurrent.futures import Future
 from statistics import median
@@ -63,6 +64,7 @@ class HttpCloud:
         self._breaker = Breaker(config.retry_s)
         self._transport = Transport(config.url, read_token(config.token_env, "cloud.token_env"), config.ca_file)
         self._background = Background("specdec cloud")
+        self._end = weakref.finalize(self, _end, self._background, self._transport)
         self._info: Info | None = None
         self._refusal: ConfigError | TokenizerMismatchError | None = None
         try:
@@ -216,9 +218,12 @@ class HttpCloud:
         return await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
 
     def close(self) -> None:
-        """Closes the connections and ends the thread."""
-        if not self._background.closed:
-            self._background.close(self._transport.close())
+        """Closes the connections and ends the thread, as happens by itself when the link is dropped."""
+        self._end()
+
+
+def _end(background: Background, transport: Transport) -> None:
+    background.close(transport.close())
 
 
 class _Edge:
