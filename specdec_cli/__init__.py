@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
-    from specdec_cli.types import Finished, Prefill, Round, Started, Update
+    from specdec_cli.types import Finished, Prefill, Round, Sent, Started, Update
 
 try:
     __version__ = version("specdec-cli")
@@ -35,6 +35,7 @@ _HOMES = {
     "Prefill": "specdec_cli.types",
     "Round": "specdec_cli.types",
     "Run": "specdec_cli.run",
+    "Sent": "specdec_cli.types",
     "SpecdecError": "specdec_cli.errors",
     "Started": "specdec_cli.types",
     "Transcript": "specdec_cli.transcript",
@@ -50,6 +51,7 @@ __all__ = [
     "Prefill",
     "Round",
     "Run",
+    "Sent",
     "SpecdecError",
     "Started",
     "Transcript",

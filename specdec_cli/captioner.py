@@ -372,6 +372,10 @@ def load_model(config: ModelConfig, offline: bool) -> AudioLanguageModel:
 
 def _connect(config: CloudConfig, edge: AudioLanguageModel) -> CloudLink:
     """A link to the configured cloud."""
+    if config.engine == "vllm":
+        from specdec_cli.cloud.vllm import VllmCloud
+
+        return VllmCloud(config, edge)
     from specdec_cli.cloud.client import HttpCloud
 
     return HttpCloud(config, edge)

@@ -16,7 +16,11 @@ from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from specdec_cli.captioner import Captioner
+    from specdec_cli.cloud.link import CloudLink
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
@@ -29,6 +33,7 @@ _PACKAGES = (
     "soundfile",
     "soxr",
     "av",
+    "httpx",
     "psutil",
     "pydantic",
     "pyyaml",
@@ -154,23 +159,38 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
         if info is not None:
             yield Check(role, "ok", f"{info.name} · {info.dtype} · {info.device}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
+    if captioner.pair.link is not None:
+        yield _link(captioner.pair.link)
     yield _one_caption(captioner)
 
 
-def _one_caption(captioner: Captioner) -> Check:
-    """Captions a second of an artificial vowel: the text means nothing, that it comes does."""
-    import numpy as np
+def _link(link: CloudLink) -> Check:
+    """Whether a cloud elsewhere answers, and how fast."""
+    try:
+        return Check("link", "ok", link.probe())
+    except SpecdecError as error:
+        return Check("link", "fail", _sentence(error))
 
-    t = np.arange(captioner.sampling_rate) / captioner.sampling_rate
-    vowel = sum(np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)) * 0.05
+
+def _one_caption(captioner: Captioner) -> Check:
+    """Captions a second of test sound: the text means nothing, that it comes does."""
     started = time.perf_counter()
     try:
-        transcript = captioner.run_samples(vowel, "test sound").finish()
+        transcript = captioner.run_samples(test_sound(captioner.sampling_rate), "test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
     elapsed = time.perf_counter() - started
     return Check("caption", "ok", f"{transcript.totals.tokens} tokens for 1 s of test sound in {elapsed:.2f} s")
+
+
+def test_sound(rate: int) -> npt.NDArray[np.float64]:
+    """A second of an artificial vowel at `rate` Hz."""
+    import numpy as np
+
+    t = np.arange(rate) / rate
+    vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
+    return vowel * 0.05
 
 
 def _sentence(error: Exception) -> str:

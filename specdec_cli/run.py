@@ -208,12 +208,13 @@ class _Usage:
         cpu = time.process_time() - self._cpu
         return Resources(
             cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
-            peak_rss_mb=_peak_rss_mb(),
-            gpu_mb=_gpu_mb(),
+            peak_rss_mb=peak_rss_mb(),
+            gpu_mb=gpu_mb(),
         )
 
 
-def _peak_rss_mb() -> float | None:
+def peak_rss_mb() -> float | None:
+    """Largest resident memory that this process has had, MiB; None where the system does not tell."""
     try:
         import resource
     except ImportError:  # Windows
@@ -222,7 +223,8 @@ def _peak_rss_mb() -> float | None:
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
 
 
-def _gpu_mb() -> float | None:
+def gpu_mb() -> float | None:
+    """Largest GPU memory that PyTorch has allocated, MiB; None without a GPU."""
     import torch
 
     return round(torch.cuda.max_memory_allocated() / 2**20, 1) if torch.cuda.is_available() else None

@@ -27,6 +27,12 @@ TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "margin", "logpr
 LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical"})
 """Acceptance rules under which the text may differ from the cloud's own."""
 
+VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank"})
+"""Acceptance rules for which the likeliest few tokens of each position suffice, which is what vLLM tells."""
+
+VLLM_HIGHEST_RANK: Final = 16
+"""Highest rank that they show for certain: vLLM tells of 20, and some of these may be tokens that are never said."""
+
 Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]
 """Why a block was escalated."""
 
@@ -69,7 +75,7 @@ class LinkUse:
         bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; 0 on a link that is imitated
             without messages.
         network_ms: from the first byte out to the last byte in, less `cloud_ms`, milliseconds.
-        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it.
+        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it. A vLLM does not say: estimated.
         simulated: whether link or step costs are imitated.
     """
 

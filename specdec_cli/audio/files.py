@@ -9,16 +9,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
-from typing import Final
 
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
-
-SUFFIXES: Final = frozenset(
-    {".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".au", ".avi", ".bwf", ".caf", ".flac", ".m4a", ".m4b"}
-    | {".mka", ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpga", ".oga", ".ogg", ".opus", ".rf64", ".snd", ".sph"}
-    | {".w64", ".wav", ".wave", ".webm", ".wma"}
-)
-"""Endings of what a folder is searched for; a file that is named, or matched by a pattern, may have any."""
 
 _HASH_BLOCK = 1 << 20
 
@@ -69,11 +61,6 @@ def read_at(file: FileIO, offset: int, count: int) -> bytes:
             break
         data += more
     return data
-
-
-def is_wanted(name: str) -> bool:
-    """Whether what a folder holds under this name is taken for a recording: by its ending, and never if hidden."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def sha256(file: FileIO) -> str:

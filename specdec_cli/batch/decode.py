@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
+from specdec_cli.batch.cores import shared_cores
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import build_engine
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.errors import SpecdecError
+from specdec_cli.models.encoders import Encoders
 from specdec_cli.models.family import PromptInputs
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import Transcript
@@ -17,6 +19,8 @@ from specdec_cli.types import Event, Finished
 
 AUTO_BATCH_SIZE: Final = 16
 """Clips decoded together where nothing else is asked for."""
+
+_FIRST: Final = 4  # of them until one is done: a full batch would keep whoever watches waiting for its first caption
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,13 @@ class Prepared:
     setup: Setup
 
 
+class Source(Protocol):
+    """Where clips come from, as they get ready."""
+
+    def take(self, *, wait: bool) -> Prepared | None:
+        """The next clip; None if none is ready or, having waited for one, if there are no more."""
+
+
 class BatchCaptioner:
     """Captions prepared clips, several at a time.
 
@@ -56,36 +67,54 @@ class BatchCaptioner:
         self._captioner = captioner
         self.batch_size = AUTO_BATCH_SIZE if batch_size is None else batch_size
 
-    def run(self, clips: Iterable[Prepared]) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
+    def run(self, source: Source) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
         """Each clip with its transcript, or with what went wrong, in order of finishing.
 
-        Clips are pulled as rows become free. Closing the generator leaves nothing behind.
+        Clips are taken as rows become free, and waited for only while there is nothing to decode. Closing the
+        generator leaves nothing behind.
         """
-        waiting = iter(clips)
-        rows: Rows[_Clip] = Rows(patience=self._captioner.options.most_drafted)
-        exhausted = False
+        with shared_cores(self._captioner.pair) as encoders:
+            yield from self._run(source, encoders)
+
+    def _run(self, source: Source, encoders: Encoders | None) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
+        rows: Rows[_Clip] = Rows(self._captioner.options.most_drafted, encoders)
+        room, abreast = min(self.batch_size, _FIRST), encoders.threads if encoders else 1
         try:
             while True:
-                happened: list[tuple[_Clip, Event | SpecdecError]] = []
-                while not exhausted and len(rows) < self.batch_size:
-                    prepared = next(waiting, None)
-                    if prepared is None:
-                        exhausted = True
-                    else:
-                        happened += self._admit(rows, _Clip(prepared))
-                if len(rows):
-                    happened += rows.step()
-                elif exhausted and not happened:
+                happened = self._admit_ready(rows, source, room, abreast)
+                if not happened and not len(rows):
                     return
+                happened += rows.step()
                 for clip, what in happened:
                     if isinstance(what, SpecdecError):
                         yield clip.prepared, what
                         continue
                     clip.events.append(what)
                     if isinstance(what, Finished):
+                        room = self.batch_size
                         yield clip.prepared, self._transcript(clip)
         finally:
             rows.close()
+
+    def _admit_ready(
+        self, rows: Rows[_Clip], source: Source, room: int, abreast: int
+    ) -> list[tuple[_Clip, Event | SpecdecError]]:
+        """Lets clips join that are ready.
+
+        Args:
+            rows: those in flight.
+            source: where clips come from.
+            room: most clips in flight.
+            abreast: most of them that still have to be heard, so that a forward never holds up the others by the
+                audio and the prompts of many.
+        """
+        happened: list[tuple[_Clip, Event | SpecdecError]] = []
+        while len(rows) < room and rows.starting < abreast:
+            prepared = source.take(wait=not len(rows) and not happened)
+            if prepared is None:
+                break
+            happened += self._admit(rows, _Clip(prepared))
+        return happened
 
     def _admit(self, rows: Rows[_Clip], clip: _Clip) -> list[tuple[_Clip, Event | SpecdecError]]:
         pair, options = self._captioner.pair, self._captioner.options

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from specdec_cli.audio.files import is_wanted
+from specdec_cli.audio.search import is_wanted, search
 from specdec_cli.batch.items import Item, Key
 
 
@@ -57,35 +57,14 @@ class Paths:
 
     def _expand(self, path: str) -> Iterator[str]:
         if os.path.isdir(path):
-            yield from self._scan(path)
+            yield from search(path, self._wanted, recursive=self.recursive, without=self.without)
         elif os.path.lexists(path) or not glob.has_magic(path):
             yield path
         else:
             yield from self._match(path)
 
-    def _scan(self, folder: str) -> Iterator[str]:
-        try:
-            entries = os.scandir(folder)
-        except OSError:  # it may not be read: opening it as a recording says so
-            yield folder
-            return
-        folders = []
-        with entries:
-            for entry in entries:
-                if os.path.abspath(entry.path) in self.without:
-                    continue
-                if entry.is_dir(follow_symlinks=False):  # a link to a folder could lead in a circle
-                    folders.append(entry.path)
-                elif self._wanted(entry.name):
-                    yield entry.path
-        if self.recursive:
-            for inner in folders:
-                yield from self._scan(inner)
-
     def _wanted(self, name: str) -> bool:
-        if self.pattern is not None:
-            return fnmatch.fnmatch(name, self.pattern)
-        return is_wanted(name)
+        return is_wanted(name) if self.pattern is None else fnmatch.fnmatch(name, self.pattern)
 
     def _match(self, pattern: str) -> Iterator[str]:
         empty = True

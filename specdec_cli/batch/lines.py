@@ -12,7 +12,6 @@ from typing import Any, Final
 from specdec_cli.batch.items import Key
 from specdec_cli.errors import TranscriptError
 
-_BEGINNING: Final = b'{"schema":1,"file":"'
 _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
 
@@ -87,10 +86,9 @@ def groups(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield group
 
 
-def is_torn(raw: bytes) -> bool:
-    """Whether bytes at the end of a file are the beginning of a transcript, or zeros that a crash left in its place."""
-    text = raw.strip(b"\0\r\n ")
-    return text.startswith(_BEGINNING) or _BEGINNING.startswith(text)
+def is_whole(raw: bytes) -> bool:
+    """Whether bytes at the end of a file are all of a transcript."""
+    return _head(raw.strip(), torn=True) is not None
 
 
 def _head(raw: bytes, *, torn: bool) -> dict[str, Any] | None:

@@ -69,16 +69,20 @@ class Loader:
         """Audio that is prepared and not yet released, seconds."""
         return self._audio_s
 
-    def take(self, stopped: Callable[[], bool]) -> list[Ready]:
-        """All that is ready, waiting for at least one; empty at the end, or when `stopped` says so.
+    def take(self, stopped: Callable[[], bool], *, wait: bool = True) -> list[Ready]:
+        """All that is ready; empty when `stopped` says so, or where nothing is ready.
 
         What is taken counts as in memory until it is released.
+
+        Args:
+            stopped: asked again and again.
+            wait: whether to wait for at least one, so that empty means the end.
 
         Raises:
             Whatever finding the tasks raised.
         """
         with self._changed:
-            while not self._ready and self._working and not stopped():
+            while wait and not self._ready and self._working and not stopped():
                 self._changed.wait(_SIGNAL_S)
             if self._error is not None:
                 raise self._error

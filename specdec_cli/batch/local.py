@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdec_cli.batch.backend import Deliver, Stopped
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
 from specdec_cli.batch.items import Outcome, Task
 from specdec_cli.batch.loader import Loader
-from specdec_cli.batch.prepare import Part, Preparer, Refused
+from specdec_cli.batch.prepare import Part, Preparer, Ready, Refused
 from specdec_cli.errors import SpecdecError
 from specdec_cli.run import Clip
 from specdec_cli.transcript.schema import Transcript
@@ -35,30 +35,42 @@ class LocalBackend:
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
         with Loader(tasks, self._prepare, workers=self._workers) as loader:
-            for prepared, result in self._decoder.run(_clips(loader, deliver, stopped)):
+            for prepared, result in self._decoder.run(_Clips(loader, deliver, stopped)):
                 _gather(prepared.key, prepared.clip, result, deliver)
 
 
-def _clips(loader: Loader, deliver: Deliver, stopped: Stopped) -> Iterator[Prepared]:
-    """Clips to decode, similar lengths together: sorted among what is ready, so that nobody waits for a window.
+class _Clips:
+    """Clips to decode, the shorter first among what is ready at a time, so that nobody waits for a window.
 
     What needs no decoding is delivered on the way.
     """
-    while taken := loader.take(stopped):
-        clips: list[Prepared] = []
+
+    def __init__(self, loader: Loader, deliver: Deliver, stopped: Stopped) -> None:
+        self._loader = loader
+        self._deliver = deliver
+        self._stopped = stopped
+        self._clips: list[Prepared] = []  # the shortest last
+
+    def take(self, *, wait: bool) -> Prepared | None:
+        """See `Source`."""
+        while not self._clips and (taken := self._loader.take(self._stopped, wait=wait)):
+            self._sort(taken)
+        if not self._clips or self._stopped():
+            return None
+        prepared = self._clips.pop()
+        self._loader.release(prepared)
+        return prepared
+
+    def _sort(self, taken: list[Ready]) -> None:
         for ready in taken:
             match ready:
                 case Prepared():
-                    clips.append(ready)
+                    self._clips.append(ready)
                 case Refused(part, clip, error):
-                    _gather(part, clip, error, deliver)
+                    _gather(part, clip, error, self._deliver)
                 case Outcome():
-                    deliver(ready)
-        clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
-        while clips and not stopped():
-            prepared = clips.pop()
-            loader.release(prepared)
-            yield prepared
+                    self._deliver(ready)
+        self._clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
 
 
 def _gather(part: object, clip: Clip, result: Transcript | SpecdecError, deliver: Deliver) -> None:

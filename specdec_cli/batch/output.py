@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_cli.batch.items import Item, Key
-from specdec_cli.batch.lines import Line, groups, is_torn, read_lines
-from specdec_cli.errors import TranscriptError
+from specdec_cli.batch.lines import Line, groups, is_whole, read_lines
 from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.torn import mend_open
 from specdec_cli.transcript.writer import lock, open_locked, unwritable, write_whole
 
 
@@ -118,19 +118,10 @@ class Output:
         Args:
             last: the group of whole lines that ends the file.
         """
-        size = os.fstat(self._descriptor).st_size
-        if not size or os.pread(self._descriptor, 1, size - 1) == b"\n":
+        if not mend_open(self._descriptor, self.path, is_whole):
             return
-        if last and not last[-1].whole:
-            os.write(self._descriptor, b"\n")
-            return
-        end = last[-1].offset + last[-1].size if last else 0
-        if not is_torn(os.pread(self._descriptor, size - end, end)):
-            raise TranscriptError(
-                f"{self.path} ends in something else than a transcript.",
-                hint="Name a new file, or one that specdec wrote.",
-            )
-        os.ftruncate(self._descriptor, last[0].offset if last and last[-1].start_s is not None else end)
+        if last and last[-1].start_s is not None:
+            os.ftruncate(self._descriptor, last[0].offset)
         self._superseded = False
         self._read(None)
 

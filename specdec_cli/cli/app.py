@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli import __version__
-from specdec_cli.cli import batch, caption, compare, config, doctor, serve, tune
+from specdec_cli.cli import batch, bench, caption, compare, config, doctor, serve, tune
 from specdec_cli.errors import ConfigError, SpecdecError, UnexpectedError
 
 _STDOUT, _STDERR = 1, 2
@@ -36,6 +36,7 @@ app.command("caption")(caption.caption)
 app.command("batch")(batch.batch)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
+app.command("bench")(bench.bench)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import os
-import shlex
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated
 
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.configured import Given, configured
 from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.errors import ConfigError
 
-if TYPE_CHECKING:
-    from specdec_cli.batch.backend import Backend
-    from specdec_cli.batch.identity import Asked, Identity
-    from specdec_cli.batch.inputs import Inputs
-    from specdec_cli.batch.progress import Progress
-    from specdec_cli.batch.runner import Stop
-    from specdec_cli.config import Config
-    from specdec_cli.console import BatchView
-    from specdec_cli.lexicon import Lexicon
-
 _INPUT, _OUTPUT, _WORK = "Input", "Output", "Work"
-_LONGEST_COMMAND: Final = 300
 
 
-@options.configured()
+@configured()
 def batch(
-    given: options.Given,
+    given: Given,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="JSONL", help="Transcripts, one a line.", rich_help_panel=_OUTPUT)
     ],
@@ -130,19 +113,20 @@ def batch(
     Run the same command again to go on where it was interrupted. Exit code 0: all have a caption; 3: some have none;
     1: none has; 130: interrupted.
     """
+    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse, require_one
     from specdec_cli.console import choose_batch_view
 
     config = given.resolve().config
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
-    inputs = _inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
-    _refuse(paths or [], output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
+    inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
+    refuse(paths or [], output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     if inputs is not None:
-        _require_one(inputs, recursive=recursive)
+        require_one(inputs, recursive=recursive)
     words = startup.lexicon_for(labels, lexicon)
     view = choose_batch_view(quiet=quiet, debug=debug)
-    place = _Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
-    job = _Job(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
+    place = Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
+    job = Batching(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
     try:
         counts, interrupted = job.run(place, limit, fail_fast=fail_fast)
         job.export(csv, txt_dir)
@@ -151,199 +135,12 @@ def batch(
     view.finished(counts)
     if counts.failed:
         view.failures(counts, str(output))
-        view.hint(f"To caption just those again: {_command(paths or [], '--retry-failed')}")
+        view.hint(f"To caption just those again: {command_line(paths or [], '--retry-failed')}")
     if interrupted:
-        view.hint(f"To go on: {_command([])}")
+        view.hint(f"To go on: {command_line([])}")
         raise typer.Exit(INTERRUPTED)
     if counts.failed:
         raise typer.Exit(SOME_FAILED if counts.captioned + counts.skipped else ALL_FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where and how wide to work.
-
-    Attributes:
-        batch_size: clips decoded together by one model pair; None: as many as pays.
-        workers: threads that read ahead, for each pair.
-        ray: whether to work on a cluster.
-        address: of the cluster; None: Ray's own choice.
-    """
-
-    batch_size: int | None
-    workers: int
-    ray: bool
-    address: str | None
-
-
-class _Job:
-    """A batch from its inputs to its output."""
-
-    def __init__(
-        self,
-        config: Config,
-        lexicon: Lexicon | None,
-        inputs: Inputs | None,
-        output: Path,
-        view: BatchView,
-        *,
-        resume: bool,
-        retry_failed: bool,
-    ) -> None:
-        self._config = config
-        self._lexicon = lexicon
-        self._inputs = inputs
-        self._path = output
-        self._view = view
-        self._resume = resume
-        self._retry_failed = retry_failed
-
-    def run(self, place: _Place, limit: int | None, *, fail_fast: bool) -> tuple[Progress, bool]:
-        """Captions what is to do; returns the counts, and whether somebody interrupted it."""
-        with startup.still_collector(), self._view.loading("PyTorch"):
-            from specdec_cli.batch.output import Output
-            from specdec_cli.batch.plan import Plan
-            from specdec_cli.batch.runner import Stop, run_batch
-        identity = self._identity()
-        with (
-            Output(self._path, identity.check if self._resume else None) as output,
-            self._backend(identity, place) as backend,
-        ):
-            if not self._resume:
-                output.clear()
-            plan = Plan(self._inputs, output, limit=limit, only_failed=self._retry_failed)
-            stop = Stop()
-            with _interruptible(stop, self._view) as interrupted:
-                counts = run_batch(plan, backend, output, stop, told=self._view.update, fail_fast=fail_fast)
-            return counts, bool(interrupted)
-
-    def export(self, csv: Path | None, txt_dir: Path | None) -> None:
-        """Writes all captions of the output in the other forms that were asked for."""
-        from specdec_cli.batch.export import write_csv, write_texts
-
-        base = os.getcwd() if self._inputs is None else self._inputs.base
-        if csv is not None:
-            write_csv(self._path, base, csv)
-        if txt_dir is not None:
-            write_texts(self._path, base, txt_dir)
-
-    def _identity(self) -> Identity:
-        from specdec_cli.batch.identity import Identity
-        from specdec_cli.captioner import recorded_settings
-
-        settings, labels = recorded_settings(self._config), self._lexicon is not None
-        return Identity.of(self._path, self._config, settings, self._asked(), labels=labels)
-
-    def _asked(self) -> Asked:
-        from specdec_cli.batch.manifest import Manifest
-
-        inputs, prompt = self._inputs, self._config.prompt
-        if inputs is None:  # each line says what it was asked
-            return lambda _: None
-        if isinstance(inputs, Manifest):
-            rows = inputs.rows
-            return lambda line: rows[line.key].asked(prompt) if line.key in rows else None
-        return lambda _: (prompt.language, prompt.instruction)
-
-    @contextmanager
-    def _backend(self, identity: Identity, place: _Place) -> Iterator[Backend]:
-        """Where to work, with the models loaded."""
-        if place.ray:
-            from specdec_cli.batch.cluster import RayBackend
-
-            with RayBackend(
-                self._config,
-                self._lexicon,
-                place.address,
-                batch_size=place.batch_size,
-                workers=place.workers,
-                loading=self._view.loading,
-            ) as cluster:
-                identity.check_models(cluster.setup.models)
-                yield cluster
-            return
-        with startup.still_collector():
-            from specdec_cli.batch.local import LocalBackend
-            from specdec_cli.captioner import Captioner
-
-            captioner = Captioner.load(self._config, loading=self._view.loading)
-        if self._lexicon is not None:
-            captioner = captioner.labelled(self._lexicon)
-        identity.check_models(captioner.setup.models)
-        yield LocalBackend(captioner, batch_size=place.batch_size, workers=place.workers)
-
-
-@contextmanager
-def _interruptible(stop: Stop, view: BatchView) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
-
-    Gives a list that is not empty once somebody has interrupted.
-    """
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if len(interrupts) > 1:
-            raise KeyboardInterrupt
-        stop.ask()
-        view.stopping()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _inputs(
-    paths: list[str],
-    manifest: Path | None,
-    recursive: bool,
-    pattern: str | None,
-    own: list[Path],
-    *,
-    retry_failed: bool,
-) -> Inputs | None:
-    """What the command line names; None for what failed before.
-
-    Raises:
-        ConfigError: it names nothing, or contradicts itself.
-    """
-    from specdec_cli.batch.inputs import Paths, read_list
-    from specdec_cli.batch.manifest import Manifest
-
-    if manifest is not None and paths:
-        raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
-    if manifest is not None:
-        return Manifest.read(manifest)
-    if paths:
-        if "-" in paths:
-            at = paths.index("-")
-            paths = [*paths[:at], *read_list(sys.stdin.buffer.read()), *paths[at + 1 :]]
-        return Paths(paths, recursive, pattern, frozenset(os.path.abspath(path) for path in own))
-    if retry_failed:
-        return None
-    raise ConfigError("No recordings are named.", hint="Name files, folders or patterns, or a --manifest.")
-
-
-def _refuse(
-    paths: list[str], output: Path, csv: Path | None, txt_dir: Path | None, *, resume: bool, retry_failed: bool
-) -> None:
-    """Refuses what would fail later, or damage something.
-
-    Raises:
-        ConfigError: options contradict each other, or an output is one of the recordings.
-        TranscriptError: the output cannot be written, or holds something else.
-    """
-    if retry_failed and not resume:
-        raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")
-    if retry_failed and not output.is_file():
-        raise ConfigError(f"--retry-failed: there is no file {output}.", hint="Name the --output of the earlier run.")
-    startup.refuse_output(output, [path for path in paths if not os.path.isdir(path)])
-    if csv is not None:
-        startup.refuse_table(csv, output, paths)
-    if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
-        raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
 
 
 def _batch_size(given: str) -> int | None:
@@ -356,21 +153,3 @@ def _batch_size(given: str) -> int | None:
 
 def _default_workers() -> int:
     return min(os.cpu_count() or 1, 4)
-
-
-def _command(leave_out: list[str], *more: str) -> str:
-    """The command line that this process was given, without some of it and never with --overwrite."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in (*leave_out, *more, "--overwrite")]
-    command = shlex.join(["specdec", *arguments, *more])
-    if len(command) > _LONGEST_COMMAND:
-        return f"the same command again{''.join(f', with {flag}' for flag in more)}, and without --overwrite"
-    return command
-
-
-def _require_one(inputs: Inputs, *, recursive: bool) -> None:
-    """Refuses folders without recordings before models are loaded; looks no further than the first."""
-    from specdec_cli.errors import AudioNotFoundError
-
-    if next(iter(inputs), None) is None:
-        hint = "Choose by name with --glob." if recursive else "Search deeper with --recursive, or by name with --glob."
-        raise AudioNotFoundError(f"There are no recordings in {inputs.base}.", hint=hint)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.configured import Given, configured
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 _OUTPUT = "Output"
 
 
-@options.configured()
+@configured()
 def caption(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Recordings: any audio or video file.")],
-    given: options.Given,
+    given: Given,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
     output: Annotated[

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli import judging, options
+from specdec_cli.cli.configured import Given, configured
 from specdec_cli.errors import ConfigError
 
 _WHAT = "What is compared"
 _OUTPUT = "Output"
 
 
-@options.configured(*(name for name in options.SHARED if name not in ("mode", "seed")))
+@configured(*(name for name in options.SHARED if name not in ("mode", "seed")))
 def compare(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
@@ -34,7 +35,7 @@ def compare(
         typer.Option("--repeat", metavar="N", min=1, help="Time everything N times over.", rich_help_panel=_WHAT),
     ] = 1,
     *,
-    given: options.Given,
+    given: Given,
     references: judging.Table = None,
     file_column: judging.FileColumn = None,
     text_column: judging.TextColumn = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli import options
+from specdec_cli.cli.configured import resolve
 
 app = typer.Typer(
     help="Show or check a configuration.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -24,7 +25,7 @@ def show(
     yaml: Annotated[bool, typer.Option("--yaml", help="As a configuration file that loads back.")] = False,
 ) -> None:
     """Print every setting, its value, and where the value comes from."""
-    resolved = options.resolve(source, {}, settings or [])
+    resolved = resolve(source, {}, settings or [])
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
         return
@@ -36,5 +37,5 @@ def show(
 @app.command()
 def validate(source: _Source = None, settings: options.Settings = None) -> None:
     """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
-    resolved = options.resolve(source, {}, settings or [])
+    resolved = resolve(source, {}, settings or [])
     typer.echo(f"{resolved.path}: valid")

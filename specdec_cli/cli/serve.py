@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from specdec_cli.cli import options, startup
+from specdec_cli.cli.configured import resolve
 from specdec_cli.cloud.token import read_token
 from specdec_cli.errors import ConfigError
 
@@ -58,7 +59,7 @@ def serve(
     ] = 120.0,
     max_rate: Annotated[
         float, typer.Option("--max-rate", min=1, help="Requests a second of one address.", rich_help_panel=_LIMITS)
-    ] = 500.0,
+    ] = 1000.0,
     debug: options.Debug = False,
 ) -> None:
     """Serve the configured cloud model to edges elsewhere (`cloud.url` in their configuration).
@@ -66,7 +67,7 @@ def serve(
     Logs are JSON lines on stderr, without audio or text. One process serves one model; SIGTERM and SIGINT let it
     finish what it is answering.
     """
-    resolved = options.resolve(config, {}, settings or [])
+    resolved = resolve(config, {}, settings or [])
     cloud = resolved.config.cloud
     if cloud is None or cloud.url is not None:
         raise ConfigError(

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from specdec_cli.cli import judging, options
+from specdec_cli.cli import judging
+from specdec_cli.cli.configured import Given, configured
 
 _WHAT = "What is tried"
 _OUTPUT = "Output"
 
 
-@options.configured("language", "style", "prompt", "accept", "max_new_tokens")
+@configured("language", "style", "prompt", "accept", "max_new_tokens")
 def tune(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
@@ -54,7 +55,7 @@ def tune(
         ),
     ] = 0,
     *,
-    given: options.Given,
+    given: Given,
     references: judging.Table = None,
     file_column: judging.FileColumn = None,
     text_column: judging.TextColumn = None,

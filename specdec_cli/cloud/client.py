@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Coroutine
 from concurrent.futures import Future
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from specdec_cli.cloud import fingerprint
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PROBES: Final = 5
+
 _ABOUT_THE_CLIP: Final = frozenset({"malformed", "too_large"})
 """Refusals that say nothing about the next clip."""
 
@@ -43,7 +46,8 @@ class HttpCloud:
         edge: the model whose prompts, features and ids are sent.
 
     Raises:
-        ConfigError: the token or the certificates are not there, or the server does not fit the edge.
+        ConfigError: the token or the certificates are not there, the server does not take the token, or it does not fit
+            the edge.
         TokenizerMismatchError: its token ids mean something else.
     """
 
@@ -63,7 +67,9 @@ class HttpCloud:
         self._refusal: ConfigError | TokenizerMismatchError | None = None
         try:
             self._background.submit(self.guarded(self.connected(Traffic()))).result()
-        except CloudError:
+        except CloudError as error:
+            if isinstance(error, RefusedError) and error.code == "unauthorized":
+                self._refusal = ConfigError(f"{self.name}: {error.message}", hint=error.hint)
             if self._refusal is not None:
                 self.close()
                 raise self._refusal from None
@@ -112,14 +118,18 @@ class HttpCloud:
         """Judges the blocks of one clip; see `CloudLink.verifier`."""
         from specdec_cli.cloud.remote import RemoteVerifier
 
-        told = self._info
-        if told is not None and len(inputs.ids) + capacity > told.context:
+        if self._info is not None:
+            self._require_room(self._info, len(inputs.ids), capacity)
+        return RemoteVerifier(self, inputs, options, capacity, vocab_size, stop_ids)
+
+    def _require_room(self, told: Info, prompt: int, capacity: int) -> None:
+        """Raises DecodingError where prompt and text would not fit."""
+        if prompt + capacity > told.context or capacity > told.limits.text_tokens:
             raise DecodingError(
-                f"the cloud at {self.name} takes {told.context} tokens, but the prompt has {len(inputs.ids)} (audio "
-                f"included) and {capacity} may follow",
+                f"the cloud at {self.name} takes {told.context} tokens, {told.limits.text_tokens} of them behind the "
+                f"prompt, but the prompt has {prompt} (audio included) and {capacity} may follow",
                 hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
             )
-        return RemoteVerifier(self, inputs, options, capacity, vocab_size, stop_ids)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begins a call; its future raises CloudError at the latest when its time is up."""
@@ -167,7 +177,7 @@ class HttpCloud:
             CloudError: not reached, or it does not fit.
         """
         if self._info is None:
-            told = await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
+            told = await self._told(traffic)
             self._refusal = self._edge.refusal(self.name, told)
             if self._refusal is not None:
                 raise CloudError(self._refusal.message, hint=self._refusal.hint)
@@ -189,20 +199,21 @@ class HttpCloud:
         if not self._background.closed:
             self._background.submit(delete())
 
-    def round_trip_ms(self, times: int = 5) -> list[float]:
-        """Milliseconds of so many requests that the server answers at once, its model not asked.
-
-        Raises:
-            CloudError: it does not answer.
-        """
-        found = []
-        for _ in range(times):
+    def probe(self) -> str:
+        """Versions and round trip; see `CloudLink.probe`."""
+        times = []
+        for _ in range(_PROBES):
             started = time.perf_counter()
-            self.submit(
-                self._transport.fetch(Request("GET", "/v1/info"), Traffic(), lambda body: parse(Info, body))
-            ).result()
-            found.append((time.perf_counter() - started) * 1e3)
-        return found
+            told = self.submit(self._told(Traffic())).result()
+            times.append((time.perf_counter() - started) * 1e3)
+        self.submit(self.connected(Traffic())).result()
+        return (
+            f"{self.name}: {told.model}, specdec {told.server}, protocol {told.protocol}, "
+            f"{median(times):.1f} ms round trip"
+        )
+
+    async def _told(self, traffic: Traffic) -> Info:
+        return await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
 
     def close(self) -> None:
         """Closes the connections and ends the thread."""

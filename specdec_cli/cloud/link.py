@@ -72,5 +72,8 @@ class CloudLink(Protocol):
             DecodingError: this cloud cannot judge such a clip, or not by these settings.
         """
 
+    def probe(self) -> str:
+        """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
+
     def close(self) -> None:
         """Gives its threads and connections back. What is under way fails."""

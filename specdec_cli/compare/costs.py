@@ -50,6 +50,10 @@ class _Columns:
     prefill_ms: Values
     cpu_ms: Values
     uplink: Values
+    network_ms: Values
+    hidden_ms: Values
+    flight_ms: Values
+    degraded: Values
 
     @classmethod
     def of(cls, clips: Sequence[PairedClip], mode: Mode) -> _Columns:
@@ -74,6 +78,10 @@ class _Columns:
             prefill_ms=each(_prefill_ms),
             cpu_ms=each(lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2)),
             uplink=each(lambda run: run.uplink.bytes),
+            hidden_ms=count(lambda totals: totals.hidden_ms),
+            flight_ms=each(_flight_ms),
+            network_ms=each(_network_ms),
+            degraded=each(lambda run: float(run.degraded is not None)),
         )
 
 
@@ -103,6 +111,11 @@ def _figures(mode: Mode, table: dict[Mode, _Columns], resampler: Resampler) -> M
         edge_token_share=share(own.edge_tokens, own.tokens),
         acceptance_rate=share(own.accepted, own.drafted),
         uplink_bytes=_whole(own.uplink),
+        network_s=None if np.isnan(own.network_ms).all() else round(float(np.nansum(own.network_ms)) / 1e3, 4),
+        hidden_share=share(np.nan_to_num(own.hidden_ms), np.nan_to_num(own.flight_ms))
+        if np.isfinite(own.hidden_ms).any()
+        else None,
+        degraded=int((own.degraded > 0).sum()),
         cpu_s=figure(lambda columns: total(columns.cpu_ms / 1e3)),
         cpu_percent=resampler.value(ratio(100 * own.cpu_ms, own.total_ms)),
     )
@@ -131,6 +144,18 @@ def _product(*factors: float | None) -> float | None:
 def _prefill_ms(run: Transcript) -> float | None:
     parts = [part for part in (run.timing.prefill_edge_ms, run.timing.prefill_cloud_ms) if part is not None]
     return sum(parts) if parts else None
+
+
+def _network_ms(run: Transcript) -> float | None:
+    """Time on the link, None where no round used one."""
+    parts = [round_.network_ms for round_ in run.rounds if round_.network_ms is not None]
+    return sum(parts) if parts else None
+
+
+def _flight_ms(run: Transcript) -> float | None:
+    """Time that blocks were on their way or at the cloud, its prefill included, milliseconds."""
+    network_ms = _network_ms(run)
+    return None if network_ms is None else network_ms + (run.timing.forwards_cloud_ms or 0.0)
 
 
 def _whole(values: Values) -> int:

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from specdec_cli.compare.pairing import Place, place
 from specdec_cli.compare.recordings import Recording
-from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError, TranscriptError
+from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.torn import mend
 from specdec_cli.transcript.writer import append_transcript, read_transcripts
 from specdec_cli.types import Mode
 
@@ -134,7 +135,7 @@ def read_journal(path: Path, terms: Mapping[Mode, Terms]) -> list[Transcript]:
     """
     if not path.exists():
         return []
-    _cut_half_line(path)
+    mend(path, _whole)
     kept = []
     for transcript in read_transcripts(path):
         changed = list(terms[transcript.mode].differences(transcript)) if transcript.mode in terms else []
@@ -151,19 +152,6 @@ def _refusal(path: Path, transcript: Transcript, changed: Sequence[tuple[str, ob
         f"{path} holds transcripts of mode {transcript.mode} made otherwise: {listed}.",
         hint="Compare with the same settings, name another --output, or begin it anew with --overwrite.",
     )
-
-
-def _cut_half_line(path: Path) -> None:
-    """A process that is killed while it writes may leave the beginning of a line: drops it, as it was never done."""
-    try:
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        tail = data[end:]
-        if tail.startswith(b'{"schema":') and not _whole(tail):
-            with path.open("r+b") as file:
-                file.truncate(end)
-    except OSError as error:
-        raise TranscriptError(f"The transcript {path} cannot be read: {error.strerror or error}.") from error
 
 
 def _whole(line: bytes) -> bool:

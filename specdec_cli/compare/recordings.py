@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_cli.audio.files import is_wanted, opened, sha256, shown
+from specdec_cli.audio.files import opened, sha256, shown
+from specdec_cli.audio.search import search
 from specdec_cli.errors import AudioError, ConfigError
 
 
@@ -74,13 +75,10 @@ def identify(paths: Iterable[str]) -> tuple[list[Recording], dict[str, str]]:
 
 
 def _inside(folder: Path, recursive: bool) -> list[str]:
-    try:
-        entries = sorted(folder.rglob("*") if recursive else folder.iterdir())
-    except OSError as error:
-        raise ConfigError(
-            f"The folder {shown(str(folder))} cannot be listed: {error.strerror}.", hint="Look at its permissions."
-        ) from error
-    files = [str(entry) for entry in entries if is_wanted(entry.name) and entry.is_file()]
+    found = sorted(map(Path, search(str(folder), recursive=recursive)))
+    if denied := next((path for path in found if path.is_dir() and not path.is_symlink()), None):
+        raise ConfigError(f"The folder {shown(str(denied))} cannot be listed.", hint="Look at its permissions.")
+    files = [str(path) for path in found if path.is_file()]
     if not files:
         deeper = "" if recursive else " Folders inside it are searched with --recursive."
         raise ConfigError(

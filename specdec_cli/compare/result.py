@@ -75,6 +75,11 @@ class ModeFigures(_Part):
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
+    network_s: float | None = Field(default=None, description="time on the link, s; null: no link was used")
+    hidden_share: Interval | None = Field(
+        default=None, description="drafting of kept blocks during flights / time in flight: link and cloud"
+    )
+    degraded: int = Field(default=0, description="clips that the edge finished without the cloud, which had failed")
     cpu_s: Figure = Field(description="CPU time while decoding, s")
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from specdec_cli.compare.recordings import Recording
-from specdec_cli.types import Mode
+R = TypeVar("R")
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Generic[R, M]):
     """One recording, in all modes one after the other.
 
     Attributes:
@@ -19,12 +20,12 @@ class Turn:
         repeat: 0-based.
     """
 
-    recording: Recording
-    modes: tuple[Mode, ...]
+    recording: R
+    modes: tuple[M, ...]
     repeat: int
 
 
-def turns(recordings: Sequence[Recording], modes: Sequence[Mode], repeats: int) -> Iterator[Turn]:
+def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator[Turn[R, M]]:
     """Every recording once, then every one again for each further repeat.
 
     The modes take their turns clip by clip rather than one after the whole of the other, so that a machine that grows

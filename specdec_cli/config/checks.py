@@ -12,7 +12,7 @@ from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.problems import Problem, show
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import SETTINGS
-from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES
+from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
 
 _UNUSED_SECTIONS: Final = {"edge": ("cloud", "gate", "acceptance"), "cloud": ("edge", "gate", "acceptance")}
 _RULE_OPTIONS: Final = {
@@ -24,6 +24,12 @@ _RULE_OPTIONS: Final = {
 _LINK_OPTIONS: Final = tuple(
     f"cloud.{name}" for name in ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
 )
+_WHOLE_DISTRIBUTIONS: Final = {
+    "decoding.temperature": 0.0,
+    "decoding.repetition_penalty": 1.0,
+    "decoding.no_repeat_ngram": 0,
+    "decoding.min_new_tokens": 0,
+}
 _LOADING_OPTIONS: Final = tuple(
     f"cloud.{name}" for name in ("revision", "device", "dtype", "device_map", "attention", "quantization")
 )
@@ -69,7 +75,7 @@ class _Checker:
             for name in filter(self.by_flag, _LINK_OPTIONS):
                 yield self.clash(name, ", but ", "cloud.url", "It counts only for a cloud at an address.")
             return
-        if cloud.model is not None:
+        if cloud.model is not None and cloud.engine != "vllm":
             hint = "A cloud is loaded here or reached at an address: leave one of them out."
             yield self.clash("cloud.url", ", but ", "cloud.model", hint)
         for name in filter(self.by_flag, _LOADING_OPTIONS):
@@ -77,6 +83,36 @@ class _Checker:
         if cloud.url.startswith("http://") and not (is_loopback(cloud.url) or cloud.allow_plain_http):
             hint = "Use https://, or set cloud.allow_plain_http: true for a link that is protected in another way."
             yield self.clash("cloud.url", ", which is not encrypted, but ", "cloud.allow_plain_http", hint)
+
+    def vllm(self) -> Iterator[Problem]:
+        cloud, mode = self.config.cloud, self.config.decoding.mode
+        if cloud is None:
+            return
+        if cloud.engine != "vllm":
+            if self.by_flag("cloud.allow_audio_upload"):
+                hint = "Only a vllm is sent recordings: set cloud.engine to vllm, or leave it out."
+                yield self.clash("cloud.allow_audio_upload", ", but ", "cloud.engine", hint)
+            return
+        if cloud.url is None:
+            yield self.clash("cloud.engine", ", but ", "cloud.url", "Name the address of the vllm server.")
+        if cloud.model is None:
+            yield self.clash("cloud.engine", ", but ", "cloud.model", "Name the model as the vllm server does.")
+        if mode == "edge":
+            return
+        if not cloud.allow_audio_upload:
+            hint = (
+                "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
+            )
+            yield self.clash("cloud.engine", ", which wants the recordings, but ", "cloud.allow_audio_upload", hint)
+        whole = ", which tells the likeliest tokens only, but "
+        for name, off in _WHOLE_DISTRIBUTIONS.items():
+            if self.given[name].value != off:
+                hint = f"It takes whole distributions: set it to {off:g}, or use specdec serve."
+                yield self.clash("cloud.engine", whole, name, hint)
+        if self.config.acceptance.rule not in (None, *VLLM_RULES) and self.config.decoding.temperature == 0:
+            yield self.clash("cloud.engine", whole, "acceptance.rule", "Use greedy or rank, or specdec serve.")
+        if self.config.acceptance.rule == "rank" and self.config.acceptance.rank > VLLM_HIGHEST_RANK:
+            yield self.clash("cloud.engine", whole, "acceptance.rank", f"Use a rank up to {VLLM_HIGHEST_RANK}.")
 
     def rules(self) -> Iterator[Problem]:
         mode, rule = self.config.decoding.mode, self.config.acceptance.rule
@@ -196,6 +232,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
     for check in (
         checker.cloud_needed,
         checker.cloud_place,
+        checker.vllm,
         checker.rules,
         checker.lengths,
         checker.sampling_options,

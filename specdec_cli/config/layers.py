@@ -74,19 +74,25 @@ class Displacement:
         chosen: dotted name of the choice.
         resets: what an earlier layer said about these no longer counts.
         when: (new value, old value) -> whether the choice does that.
+        unless: (dotted name, value) of a setting with which it does not.
     """
 
     chosen: str
     resets: tuple[str, ...]
     when: Callable[[object, object], bool] = lambda new, old: new != old
+    unless: tuple[str, object] | None = None
 
+
+_VLLM: Final = ("cloud.engine", "vllm")  # has a model at an address
 
 DISPLACEMENTS: Final = (
     Displacement("gate.name", ("gate.threshold",)),
     Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
     Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
-    Displacement("cloud.url", ("cloud.model", "cloud.revision"), lambda new, _old: new is not None),
-    Displacement("cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), lambda new, _old: new is not None),
+    Displacement("cloud.url", ("cloud.model", "cloud.revision"), lambda new, _old: new is not None, _VLLM),
+    Displacement(
+        "cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), lambda new, _old: new is not None, _VLLM
+    ),
     *(
         displacement
         for model in ("edge", "cloud")
@@ -130,6 +136,11 @@ def _lay(layer: Mapping[str, Given], merged: Layer) -> None:
         merged |= defaults("cloud")
     for displacement in DISPLACEMENTS:
         chosen, old = layer.get(displacement.chosen), merged.get(displacement.chosen)
+        if displacement.unless is not None:
+            name, value = displacement.unless
+            kept_by = layer.get(name) or merged.get(name)
+            if kept_by is not None and kept_by.value == value:
+                continue
         if chosen is not None and displacement.when(chosen.value, old.value if old else None):
             for name in displacement.resets:
                 merged[name] = Given(SETTINGS[name].default, Origin.default())

@@ -131,7 +131,9 @@ class ModelConfig(Section):
         description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
     )
     revision: PlainText | None = Field(default=None, description="branch, tag or commit of a hub model; null: main")
-    family: Literal["qwen2.5-omni"] = Field(default="qwen2.5-omni", description="model family: which adapter drives it")
+    family: Literal["qwen2.5-omni", "qwen2-audio"] = Field(
+        default="qwen2.5-omni", description="model family: which adapter drives it"
+    )
     device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="number format of the weights; auto: the checkpoint's own"
@@ -155,8 +157,12 @@ class ModelConfig(Section):
 class CloudConfig(ModelConfig):
     """The cloud: a model that is loaded here, or a server that runs one."""
 
+    engine: Literal["specdec", "vllm"] = Field(
+        default="specdec",
+        description="what answers at `url`: specdec serve, or vllm serve, which wants `model` as well",
+    )
     model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
-        default=None, description="as for the edge; null: the cloud is at `url`"
+        default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
     )
     url: Url | None = Field(
         default=None, description="address of `specdec serve`, in place of `model`: https://host:port; null: none"
@@ -172,7 +178,10 @@ class CloudConfig(ModelConfig):
         default=None, description="PEM file of certificates to trust for `url`; null: the public ones"
     )
     allow_plain_http: bool = Field(
-        default=False, description="true: features may go unencrypted to a host that is not this machine"
+        default=False, description="true: features or recordings may go unencrypted to a host that is not this machine"
+    )
+    allow_audio_upload: bool = Field(
+        default=False, description="true: recordings may leave this machine, as a vllm wants them"
     )
 
     @property

@@ -65,6 +65,13 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
     rows = [compared("total time", lambda mode: mode.total_s, seconds)]
     if by_edge and "cloud" in comparison.modes:
         rows.append(alone("  of cloud's", lambda mode: Cell(*_first_of(wording.ratio(mode.total_s.to_cloud)))))
+    linked = []
+    if any(mode.network_s is not None for mode in comparison.costs):
+        linked.append(alone("on the link", lambda mode: wording.plain(mode.network_s, seconds)))
+    if any(mode.hidden_share is not None for mode in comparison.costs):
+        linked.append(alone("flights hidden", lambda mode: wording.share(mode.hidden_share)))
+    if any(mode.degraded for mode in comparison.costs):
+        linked.append(alone("degraded", lambda mode: Cell(f"{mode.degraded} clips")))
     return [
         *rows,
         compared("first token", lambda mode: mode.ttft_ms, milliseconds),
@@ -79,6 +86,7 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
         alone("by the edge", lambda mode: wording.share(mode.edge_token_share)),
         alone("accepted", lambda mode: wording.share(mode.acceptance_rate)),
         alone("uplink", lambda mode: Cell(_bytes(mode.uplink_bytes))),
+        *linked,
         compared("CPU time", lambda mode: mode.cpu_s, seconds),
         alone("CPU", lambda mode: wording.plain(mode.cpu_percent, lambda value: f"{value:.0f}%")),
     ]

@@ -70,6 +70,11 @@ class Pair:
         return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLanguageModel))
 
     @property
+    def loaded_cloud(self) -> AudioLanguageModel | None:
+        """The cloud, if it is a model of this process."""
+        return self.cloud if isinstance(self.cloud, AudioLanguageModel) else None
+
+    @property
     def link(self) -> CloudLink | None:
         """The cloud, if it is behind a link."""
         return None if self.cloud is None or isinstance(self.cloud, AudioLanguageModel) else self.cloud

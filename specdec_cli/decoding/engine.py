@@ -8,13 +8,13 @@ committed text.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.decoding.acceptance import Verdict
 from specdec_cli.decoding.adaptive import BlockLength, Costs, block_length
+from specdec_cli.decoding.clock import ActiveTime, timed, told
 from specdec_cli.decoding.cloud_side import CloudSide, Turns
 from specdec_cli.decoding.draft import Draft, Drafts
 from specdec_cli.decoding.gate import Decision, Gate
@@ -22,7 +22,7 @@ from specdec_cli.decoding.loops import loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
-from specdec_cli.models.session import Pass, Steps, T, Wait
+from specdec_cli.models.session import Pass, Steps, Wait
 from specdec_cli.types import (
     Event,
     Finished,
@@ -32,27 +32,8 @@ from specdec_cli.types import (
     Prefill,
     Reason,
     Round,
-    Sent,
     Source,
 )
-
-
-class _ActiveTime:
-    """Milliseconds since the start, without the time that the reader of the events took."""
-
-    def __init__(self) -> None:
-        self._elapsed = 0.0
-        self._since = time.perf_counter()
-
-    def pause(self) -> None:
-        self._elapsed += time.perf_counter() - self._since
-
-    def resume(self) -> None:
-        self._since = time.perf_counter()
-
-    @property
-    def ms(self) -> float:
-        return (self._elapsed + time.perf_counter() - self._since) * 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +136,7 @@ class Engine:
 
         A `Wait` wants None, once what it waits for is there.
         """
-        clock = _ActiveTime()
+        clock = ActiveTime()
         ttft_ms = 0.0
         prefilled: set[str] = set()
         finish: FinishReason | None = None
@@ -164,7 +145,7 @@ class Engine:
         try:
             yield from self._cloud.begin()
             while finish is None:
-                block, finish = yield from _told(self._round(index), clock)
+                block, finish = yield from told(self._round(index), clock)
                 useless = self._rollback(keep_ahead=finish is None)
                 ttft_ms = ttft_ms or clock.ms
                 clock.pause()
@@ -226,7 +207,7 @@ class Engine:
 
     def _draft_and_judge(self, index: int) -> Turns[_Block]:
         before = self._drafter.work
-        proposal, own_ms = yield from _timed(self._propose())
+        proposal, own_ms = yield from timed(self._propose())
         self._length.drafted(before, self._drafter.work)
         proposal = replace(proposal, ms=own_ms + self._drafter.work.step_ms - before.step_ms)
         draft = proposal.draft
@@ -235,7 +216,7 @@ class Engine:
         generating = not draft.ids  # the cloud writes alone
         # A way out of a loop that the cloud has confirmed is not put to the cloud again: it would loop on.
         if (generating or reason is not None) and not proposal.broken_out:
-            answer, own_ms = yield from _timed(self._cloud.ask(index, self._text, draft, self._of_cloud))
+            answer, own_ms = yield from timed(self._cloud.ask(index, self._text, draft, self._of_cloud))
             if answer is not None:
                 verify_ms = answer.verify_ms + (0.0 if self._cloud.flown else own_ms)
                 self._length.verified(proposal.decision.evidence, answer.verdict.accepted)
@@ -290,7 +271,7 @@ class Engine:
         if edge is not None and edge.forwards and "edge" not in seen:
             seen.add("edge")
             yield Prefill("edge", edge.prompt_tokens, edge.encoder_ms, edge.prefill_ms)
-        if cloud is not None and cloud.forwards and "cloud" not in seen:
+        if cloud is not None and cloud.prefill_ms > 0 and "cloud" not in seen:  # a vLLM does not say
             seen.add("cloud")
             yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
 
@@ -309,38 +290,3 @@ def _verified(proposal: _Proposal, reason: Reason | None, verdict: Verdict, veri
 def _step_ms(verdict: Verdict, verify_ms: float) -> float:
     """What one verification took out of an exchange that may have run on, its round trip included, milliseconds."""
     return verify_ms / (1 + len(verdict.more)) + (0.0 if verdict.link is None else verdict.link.network_ms)
-
-
-def _told(turns: Turns[T], clock: _ActiveTime) -> Generator[Pass | Wait | Event, Any, T]:
-    """`turns`, the clock standing still while somebody reads what they tell."""
-    answer: Any = None
-    try:
-        while True:
-            turn = turns.send(answer)
-            if isinstance(turn, Sent):
-                clock.pause()
-                answer = yield turn
-                clock.resume()
-            else:
-                answer = yield turn
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        turns.close()
-
-
-def _timed(steps: Turns[T]) -> Turns[tuple[T, float]]:
-    """The result of `steps` and its own milliseconds: those of the forwards, and of waiting for them, left out."""
-    own = 0.0
-    since = time.perf_counter()
-    try:
-        wanted = next(steps)
-        while True:
-            own += time.perf_counter() - since
-            scores = yield wanted
-            since = time.perf_counter()
-            wanted = steps.send(scores)
-    except StopIteration as done:
-        result: T = done.value
-        return result, (own + time.perf_counter() - since) * 1e3

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from specdec_cli.decoding.acceptance import Verdict
@@ -15,7 +15,7 @@ from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.imitation import BYTES_PER_ID, Imitation
 from specdec_cli.decoding.verify import SessionVerifier
 from specdec_cli.models.family import AudioLanguageModel
-from specdec_cli.models.session import Steps, Wait, run_alone
+from specdec_cli.models.session import Session, Steps, Wait, run_alone
 from specdec_cli.types import LinkUse, ModelWork
 
 Result = TypeVar("Result")
@@ -51,7 +51,7 @@ class ThreadedVerifier:
         self._abandoned = threading.Event()
 
     @property
-    def session(self) -> Any:
+    def session(self) -> Session:
         """The clip on the verifying model."""
         return self._inner.session
 

@@ -54,8 +54,8 @@ class AudioFeatures:
     """Log-mel features of one clip.
 
     Attributes:
-        values: float32 [mel bins, frames], at the clip's own length.
-        frames: number of frames.
+        values: float32 [mel bins, frames], at the clip's own length; a family may want some more frames behind it.
+        frames: number of frames of the clip itself.
     """
 
     values: torch.Tensor
@@ -106,6 +106,8 @@ class AudioLanguageModel(ABC):
         window_s: longest recording that it takes, seconds.
         layers: number of decoder layers.
         context: positions that it was made for, prompt and text together.
+        parameters: number of weights, audio tower included; 0 if nobody counted.
+        steady_encoder: whether `encode` runs on the CPU and gives the same bits with any number of threads.
     """
 
     name: str
@@ -119,6 +121,8 @@ class AudioLanguageModel(ABC):
     window_s: float
     layers: int
     context: int
+    parameters: int = 0
+    steady_encoder: bool = False
 
     @classmethod
     @abstractmethod
@@ -176,9 +180,10 @@ class AudioLanguageModel(ABC):
 
 def family_class(name: str) -> type[AudioLanguageModel]:
     """The adapter registered under `name` (the configuration has checked that it exists)."""
+    from specdec_cli.models.qwen2_audio import Qwen2Audio
     from specdec_cli.models.qwen_omni import QwenOmniThinker
 
-    return {"qwen2.5-omni": QwenOmniThinker}[name]
+    return {"qwen2.5-omni": QwenOmniThinker, "qwen2-audio": Qwen2Audio}[name]
 
 
 def is_local(model: str) -> bool:

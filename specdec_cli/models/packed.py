@@ -34,7 +34,7 @@ _TABLE_STEP = 1024  # positions by which the rotary tables grow
 
 
 class PackedDecoder:
-    """The way through the layers of a transformers Qwen2.5-Omni text model.
+    """The way through the layers of a transformers Qwen2 or Qwen2.5-Omni text model.
 
     Args:
         module: the text model; see `fits`.
@@ -136,13 +136,15 @@ class PackedDecoder:
         return cos[index], sin[index]
 
     def _longer(self, cos: torch.Tensor, sin: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The tables with the next positions. All three rotary axes are equal: there is audio and text only.
+        """The tables with the next positions; of three rotary axes all are equal: there is audio and text only.
 
         Always the same number of positions at a time: a cosine may differ in its last bit with the place of its
         angle in the tensor, and a position's must not depend on which clips came before.
         """
         known = len(cos)
-        positions = torch.arange(known, known + _TABLE_STEP, device=like.device).expand(3, 1, _TABLE_STEP)
+        positions = torch.arange(known, known + _TABLE_STEP, device=like.device)[None]
+        if "mrope_section" in self._module.config.rope_parameters:
+            positions = positions.expand(3, 1, _TABLE_STEP)
         more_cos, more_sin = (table[0, :, None] for table in self._module.rotary_emb(like, positions))
         half = more_sin.shape[-1] // 2
         more_sin = torch.cat((-more_sin[..., :half], more_sin[..., half:]), dim=-1)

@@ -21,6 +21,7 @@ import torch
 
 from specdec_cli.errors import CacheError, DecodingError
 from specdec_cli.models.cache import BufferedCache
+from specdec_cli.models.encoders import Encoders, Heard, heard_by
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs, Span
 from specdec_cli.types import ModelWork
 
@@ -58,6 +59,7 @@ class Session:
         self.vocab_size = vocab_size or model.vocab_size
         self.least_ms = least_ms
         self._features = inputs.features
+        self._heard: Future[Heard] | None = None
         self._cache = BufferedCache(model.layers, len(inputs.ids) + capacity)
         self._prompt_cached = 0
         self._text_cached: list[int] = []
@@ -89,6 +91,14 @@ class Session:
     def ask_prefill(self) -> Pass | None:
         """The pass that reads the clip and the prompt ahead of need, all but the prompt's last token."""
         return Pass(self, self.prompt_ids[:-1], 0) if self._prompt_cached == 0 else None
+
+    def hear(self, encoders: Encoders) -> Future[Heard] | None:
+        """Begins to read the audio in another thread, for the first pass to find; None where that would not help."""
+        if self._prompt_cached > 0 or not self.model.steady_encoder:
+            return None
+        if self._heard is None:
+            self._heard = encoders.hear(self.model, self._features)
+        return self._heard
 
     def prefill(self) -> None:
         """Makes that pass."""
@@ -143,10 +153,8 @@ class Session:
         """The audio, if it is still to be read, and the milliseconds that it took."""
         if self._prompt_cached > 0:
             return None, 0.0
-        started = time.perf_counter()
-        audio = self.model.encode(self._features)
-        _synchronize(self.model)
-        return audio, (time.perf_counter() - started) * 1e3
+        heard = self._heard.result() if self._heard is not None else heard_by(self.model, self._features)
+        return heard.audio, heard.ms
 
     def _span(self, length: int) -> Span:
         start = self.length
@@ -158,6 +166,7 @@ class Session:
         prefill = self._prompt_cached == 0
         prompt_part = min(len(self.prompt_ids) - self._prompt_cached, len(tokens))
         self._prompt_cached += prompt_part
+        self._heard = None
         self._text_cached.extend(tokens[prompt_part:])
         done = self._work
         self._work = ModelWork(

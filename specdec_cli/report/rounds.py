@@ -37,6 +37,7 @@ def _round(record: RoundRecord) -> dict[str, Any]:
         "escalated": record.escalated,
         "reason": record.reason,
         "drafted": len(record.draft_ids),
+        "committed": len(record.committed_ids),
         "accepted": record.accepted,
         "max": record.max_entropy,
         "draft": record.draft_ms,

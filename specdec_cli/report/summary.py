@@ -83,6 +83,7 @@ _COSTS: Final[
     ("Tokens drafted by the edge", lambda costs: costs.edge_token_share, percent),
     ("Draft tokens accepted, of those asked", lambda costs: costs.acceptance_rate, percent),
     ("Bytes that left the device", lambda costs: costs.uplink_bytes, count),
+    ("Clips finished without the cloud", lambda costs: costs.degraded, count),
     ("CPU time", lambda costs: costs.cpu_s, seconds),
     ("CPU load (100%: one core)", lambda costs: costs.cpu_percent, lambda value: percent(value and value / 100, 0)),
 )

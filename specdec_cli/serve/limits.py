@@ -65,7 +65,7 @@ class ServeLimits:
     text_tokens: int = 1024
     draft_tokens: int = 64
     more_tokens: int = 64
-    requests_per_s: float = 500.0
+    requests_per_s: float = 1000.0
     waiting: int = 256
     connections: int = 1024
 

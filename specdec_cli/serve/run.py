@@ -56,9 +56,17 @@ def listen(place: Place) -> socket.socket:
         ConfigError: it cannot be had.
     """
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on, which
+    # holds an answer's body back until its head is acknowledged: 40 ms a request.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((place.host, place.port), family=family, backlog=_BACKLOG)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.bind((place.host, place.port))
+        bound.listen(_BACKLOG)
+        return bound
     except (OSError, OverflowError) as error:
+        bound.close()
         raise ConfigError(
             f"{place.host}:{place.port} cannot be listened at: {error}", hint="Choose another --host or --port."
         ) from error

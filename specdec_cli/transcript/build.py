@@ -91,13 +91,13 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
 def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -> Timing:
     """Times of one clip; see `Timing` for units and definitions."""
     edge, cloud = finished.edge, finished.cloud
-    read = [work for work in (edge, cloud) if work is not None and work.forwards]
+    read = [work for work in (edge, cloud) if work is not None and _prefill_ms(work) > 0]  # a vLLM does not say
     prefill_s = sum(_prefill_ms(work) for work in read) / 1e3
     return Timing(
         load_s=_round(load_s),
         audio_s=_round(audio_s),
         prefill_edge_ms=_round(_prefill_ms(edge)) if edge and edge.forwards else None,
-        prefill_cloud_ms=_round(_prefill_ms(cloud)) if cloud and cloud.forwards else None,
+        prefill_cloud_ms=_round(_prefill_ms(cloud) or None) if cloud and cloud.forwards else None,
         forwards_edge_ms=_round(edge.total_ms) if edge and edge.forwards else None,
         forwards_cloud_ms=_round(cloud.total_ms) if cloud and cloud.forwards else None,
         ttft_ms=_round(finished.ttft_ms),

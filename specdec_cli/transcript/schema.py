@@ -116,7 +116,9 @@ class Timing(_Part):
     load_s: float | None = Field(description="loading the models, s, once per process")
     audio_s: float | None = Field(description="decoding, resampling and log-mel features, s")
     prefill_edge_ms: float | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
-    prefill_cloud_ms: float | None = Field(description="the same for the cloud; null if it was never asked")
+    prefill_cloud_ms: float | None = Field(
+        description="the same for the cloud; null if it was never asked, or does not say"
+    )
     forwards_edge_ms: float | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
     forwards_cloud_ms: float | None = Field(description="sum of all of the cloud's forwards, ms")
     ttft_ms: float | None = Field(description="from the start of decoding to the first committed token, ms")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.torn import TRANSCRIPT, mend
 from specdec_cli.transcript.writer import append_line
 from specdec_cli.tune.recording import Recording
+
+_RECORDING: Final = '{"recording"'
+_BEGINNINGS: Final = (TRANSCRIPT, _RECORDING.encode())
 
 
 class Journal:
@@ -25,7 +29,7 @@ class Journal:
 
     Raises:
         TranscriptError: the file cannot be read, or a line is neither. A last line without its end is what an
-            interruption left, and is passed over.
+            interruption left, and is cut off.
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
@@ -33,7 +37,6 @@ class Journal:
         self._setup = json.loads(json.dumps(setup))
         self._runs: dict[tuple[str, str], Transcript] = {}
         self._path = path
-        self._torn_from: int | None = None
         if path is not None and path.exists():
             self._read(path)
 
@@ -44,23 +47,12 @@ class Journal:
             TranscriptError: the file cannot be written.
         """
         if self._path is not None:
-            self._mend(self._path)
             append_line(self._path, line.to_json())
         self._take(line)
 
     def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
         """The transcript of a clip under these settings, if there is one."""
         return self._runs.get((sha256, _key(settings)))
-
-    def _mend(self, path: Path) -> None:
-        """Cuts off half a line that an interruption left: behind it nothing could be read."""
-        if self._torn_from is None:
-            return
-        try:
-            os.truncate(path, self._torn_from)
-        except OSError as error:
-            raise TranscriptError(f"{path} cannot be written: {error.strerror or error}.") from error
-        self._torn_from = None
 
     def _take(self, line: Recording | Transcript) -> None:
         if isinstance(line, Recording):
@@ -72,21 +64,18 @@ class Journal:
                 self._runs[line.sha256, _key(line.settings)] = line
 
     def _read(self, path: Path) -> None:
+        mend(path, _is_whole, _BEGINNINGS)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise TranscriptError(f"{path} cannot be read: {reason}.", hint="Name another --recordings.") from error
-        lines = text.split("\n")
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 self._take(_parsed(line))
             except ValidationError as error:
-                if number == len(lines):
-                    self._torn_from = len(text[: len(text) - len(line)].encode("utf-8"))
-                    return
                 detail = error.errors(include_url=False, include_input=False)[0]
                 where = ".".join(map(str, detail["loc"])) or "line"
                 raise TranscriptError(
@@ -96,9 +85,17 @@ class Journal:
 
 
 def _parsed(line: str) -> Recording | Transcript:
-    if line.startswith('{"recording"'):
+    if line.startswith(_RECORDING):
         return Recording.model_validate_json(line)
     return Transcript.model_validate_json(line)
+
+
+def _is_whole(raw: bytes) -> bool:
+    try:
+        _parsed(raw.decode("utf-8"))
+    except ValueError:  # of pydantic's too
+        return False
+    return True
 
 
 def _key(settings: dict[str, object]) -> str:

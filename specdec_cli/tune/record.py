@@ -102,8 +102,7 @@ def record_tracks(
         options: greedy, in mode `lossless`.
         edge_inputs, cloud_inputs: the clip's prompts.
     """
-    loaded = pair.cloud if isinstance(pair.cloud, AudioLanguageModel) else None
-    edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, loaded, options, cloud_inputs)
+    edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, pair.loaded_cloud, options, cloud_inputs)
     generator = torch.Generator().manual_seed(options.seed)
     stop_ids = stop_ids_of(pair, options)
     stopping = StopRules(options, stop_ids, pair.writer.text)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,9 +18,15 @@ from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import captioner, write_voice
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
+    pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
+]
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "6")
+EAGER = {"RAY_worker_niceness": "0"}
+"""Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +42,7 @@ def run(clips: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     command = [*COMMAND, "batch", clips.name, "-o", str(output), *QUICK, "--ray", *more]
     # Its own session, so that a test can find what it started; relative paths, so that actors must know the folder.
     return subprocess.Popen(
-        command, cwd=clips.parent, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=clips.parent, env=environment(**EAGER), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
@@ -80,6 +87,63 @@ def test_an_actor_that_is_killed_costs_nothing(clips: Path, tmp_path: Path) -> N
     assert actors
     assert code == 3, err
     require_complete(output, clips)
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[str]:
+    """The address of a cluster of two nodes, both on this machine."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch = pytest.MonkeyPatch()
+    for name, value in EAGER.items():
+        monkeypatch.setenv(name, value)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cluster.add_node(num_cpus=2)
+    yield cluster.address
+    cluster.shutdown()
+    monkeypatch.undo()
+
+
+def told(output: Path) -> list[tuple[object, ...]]:
+    """What of the lines must not depend on where they were made."""
+    return sorted(
+        (
+            Path(line.file).name,
+            line.caption,
+            line.error.type if line.error else None,
+            None if line.labels is None else sorted(line.labels.items()),
+            [(round_.draft_ids, round_.committed_ids, round_.entropy) for round_ in line.rounds],
+        )
+        for line in read_transcripts(output)
+    )
+
+
+def test_of_two_nodes_one_loses_its_actor_and_the_lines_are_those_of_an_uninterrupted_run(
+    clips: Path, tmp_path: Path, two_nodes: str
+) -> None:
+    """The hybrid pair with labels; the actor that dies is in the middle of a chunk."""
+    hybrid = ("--labels", "--max-new-tokens", "12", "--threshold", "0.5")
+    whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    command = [*COMMAND, "batch", clips.name, "-o", str(whole), *hybrid]
+    assert subprocess.run(command, cwd=clips.parent, env=environment(), capture_output=True).returncode == 3
+    started = subprocess.Popen(
+        [*COMMAND, "batch", clips.name, "-o", str(output), *hybrid, "--ray-address", two_nodes],
+        cwd=clips.parent,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while started.poll() is None and not (output.exists() and output.stat().st_size):
+        time.sleep(0.01)
+    actors = [child for child in psutil.Process().children(recursive=True) if _title(child).startswith(b"ray::Worker")]
+    assert len(actors) == 2
+    nodes = {actor.ppid() for actor in actors}
+    assert len(nodes) == 2
+    os.kill(max(actors, key=lambda actor: actor.cpu_times().user).pid, signal.SIGKILL)
+    code, err = finish(started)
+    assert code == 3, err
+    assert told(output) == told(whole)
+    assert all(line.labels for line in read_transcripts(output) if line.caption)
 
 
 def _title(child: psutil.Process) -> bytes:

@@ -10,6 +10,7 @@ from specdec_cli.console import LiveView
 from specdec_cli.console.live import Region
 from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
+from specdec_cli.types import EventText, Round, Sent
 from tests.console.screens import Screen, play
 from tests.console.script import EN, LONG, ZH
 
@@ -43,6 +44,31 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
     assert "drafting" not in screen.output[screen.output.rindex("the cloud was asked") :]
     # The finished caption is printed after the region is gone.
     assert EN.caption[:40] in screen.output[screen.output.rindex("\x1b[?25h") :]
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 160])
+def test_a_block_in_flight_is_shown_until_its_verdict_is_there(width: int) -> None:
+    screen = Screen(width, 24, terminal=True)
+    view = LiveView(screen)
+    view.started(EN.started)
+    for event, text in EN.events[:4]:
+        view.event(event, text)
+    round_, pieces = EN.events[4]
+    assert isinstance(round_, Round)
+    view.event(Sent(round_.index, round_.draft_ids), EventText(pieces.draft_pieces, caption=pieces.caption))
+    assert view._region is not None
+    region = screen.render_lines(view._region, pad=False)
+    texts = ["".join(segment.text for segment in line) for line in region]
+    assert max(map(cell_len, texts)) < width
+    assert f" {round_.index + 1} " in texts[0]
+    flown = "\n".join(texts)
+    assert "in flight" in flown
+    assert pieces.draft_pieces[0].strip() in flown
+    assert "drafting ahead" in flown
+    view.event(round_, pieces)
+    left = "".join(segment.text for line in screen.render_lines(view._region, pad=False) for segment in line)
+    assert "in flight" not in left
+    view.close()
 
 
 def test_a_failure_gives_the_terminal_back() -> None:

@@ -11,6 +11,7 @@ from specdec_cli.decoding.acceptance import Verdict
 from specdec_cli.decoding.build import build_engine
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.engine import Engine
+from specdec_cli.decoding.threaded import ThreadedVerifier
 from specdec_cli.decoding.verify import SessionVerifier
 from specdec_cli.errors import CloudError
 from specdec_cli.models.session import Steps, run_alone
@@ -23,7 +24,9 @@ REASON = "the cloud does not answer"
 def failing_after(answers: int, case: Case) -> tuple[Engine, list[int]]:
     """An engine whose cloud fails behind so many verdicts, and the number of times that it was asked."""
     engine = build_engine(case.pair, case.options, case.edge_inputs, case.cloud_inputs)
-    verifier = engine._cloud._verifier
+    verifier: Any = engine._cloud._verifier
+    if isinstance(verifier, ThreadedVerifier):
+        verifier = verifier._inner
     assert isinstance(verifier, SessionVerifier)
     calls = [0]
     verify = verifier.verify
@@ -34,16 +37,17 @@ def failing_after(answers: int, case: Case) -> tuple[Engine, list[int]]:
             raise CloudError(REASON)
         return (yield from verify(text, draft, run_on))
 
-    verifier.verify = failing  # type: ignore[method-assign]
+    verifier.verify = failing
     return engine, calls
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
-def test_the_edge_writes_on_alone(mode: Any, answers: int) -> None:
+@pytest.mark.parametrize("ahead", ["auto", "on"])
+def test_the_edge_writes_on_alone(mode: Any, answers: int, ahead: Any) -> None:
     degraded = 0
     for number in range(90_000, 90_030):
-        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=18)
+        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=18, draft_ahead=ahead)
         engine, calls = failing_after(answers, case)
         rounds, finished = collect(engine.run())
         if calls[0] <= answers:

@@ -17,6 +17,7 @@ from specdec_cli.decoding.learned import DENSE, SPARSE_KINDS, Classifier
 from specdec_cli.decoding.loops import ends_in_loop
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.models.family import PromptInputs
+from specdec_cli.models.qwen import QwenAudioModel
 from specdec_cli.models.qwen_omni import QwenOmniThinker
 from specdec_cli.types import Event, Finished, Round
 from tests.tiny import near_model, tiny_clip, tiny_model
@@ -90,6 +91,19 @@ def make_case(number: int, **fixed: Any) -> Case:
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     clip, instruction = rng.randrange(8), rng.randrange(len(INSTRUCTIONS))
+    options, weights = drawn_options(rng, **fixed)
+    return Case(
+        number,
+        Pair.of(edge(seed, kind), cloud(seed)),
+        inputs(("edge", seed, kind), clip, instruction),
+        inputs(("cloud", seed), clip, instruction),
+        options,
+        weights,
+    )
+
+
+def drawn_options(rng: random.Random, **fixed: Any) -> tuple[DecodingOptions, LearnedWeights]:
+    """Random settings, `fixed` ones as they are, and the weights of their classifier."""
     max_new_tokens = rng.randint(4, 18)
     options: dict[str, Any] = {
         "k": rng.randint(1, 8),
@@ -112,14 +126,7 @@ def make_case(number: int, **fixed: Any) -> Case:
     options["stop_drafting"] = rng.random() < 0.5
     weights = learned_weights(rng)
     options["classifier"] = Classifier(weights, 0.6, "")
-    return Case(
-        number,
-        Pair.of(edge(seed, kind), cloud(seed)),
-        inputs(("edge", seed, kind), clip, instruction),
-        inputs(("cloud", seed), clip, instruction),
-        DecodingOptions(**{**options, **fixed}),
-        weights,
-    )
+    return DecodingOptions(**{**options, **fixed}), weights
 
 
 def learned_weights(rng: random.Random) -> LearnedWeights:
@@ -145,9 +152,22 @@ class _EndsInLoop(StoppingCriteria):
         return torch.tensor([ends_in_loop(text, self._options.loop_period, self._options.loop_repeats)])
 
 
-def generate(model: QwenOmniThinker, prompt: PromptInputs, vocab_size: int, options: DecodingOptions) -> list[int]:
-    """transformers' own answer for the same settings: the truth that the edge and cloud laws are measured against."""
+def generate(
+    model: QwenAudioModel,
+    prompt: PromptInputs,
+    vocab_size: int,
+    options: DecodingOptions,
+    heard: dict[str, torch.Tensor] | None = None,
+) -> list[int]:
+    """transformers' own answer for the same settings: the truth that the edge and cloud laws are measured against.
+
+    `heard` is what transformers' processor makes of the clip, for a model that wants it padded to its window.
+    """
     length = len(prompt.ids)
+    heard = heard or {
+        "input_features": prompt.features.values[None],
+        "feature_attention_mask": torch.ones(1, prompt.features.frames, dtype=torch.long),
+    }
     stops = StoppingCriteriaList()
     if options.loop_period:
         stops.append(_EndsInLoop(length, options))
@@ -162,8 +182,7 @@ def generate(model: QwenOmniThinker, prompt: PromptInputs, vocab_size: int, opti
     output = model.module.generate(
         input_ids=torch.tensor([prompt.ids]),
         attention_mask=torch.ones(1, length, dtype=torch.long),
-        input_features=prompt.features.values[None],
-        feature_attention_mask=torch.ones(1, prompt.features.frames, dtype=torch.long),
+        **heard,
         max_new_tokens=options.max_new_tokens,
         min_new_tokens=options.min_new_tokens,
         repetition_penalty=options.repetition_penalty,

@@ -9,19 +9,21 @@ from tests.laws.cases import make_case
 
 
 @pytest.mark.parametrize(
-    ("mode", "gate", "early", "passes"),
+    ("mode", "gate", "prefill", "passes"),
     [
-        ("hybrid", "always", False, (1, 1)),
-        ("hybrid", "never", False, (1, 0)),
-        ("hybrid", "never", True, (1, 1)),
-        ("lossless", "entropy", False, (1, 1)),
-        ("edge", "entropy", False, (1, None)),
-        ("cloud", "entropy", False, (None, 1)),
+        ("hybrid", "always", "lazy", (1, 1)),
+        ("hybrid", "never", "lazy", (1, 0)),
+        ("hybrid", "never", "early", (1, 1)),
+        ("hybrid", "always", "overlap", (1, 1)),
+        ("lossless", "entropy", "overlap", (1, 1)),
+        ("lossless", "entropy", "lazy", (1, 1)),
+        ("edge", "entropy", "lazy", (1, None)),
+        ("cloud", "entropy", "lazy", (None, 1)),
     ],
 )
-def test_audio_towers_run_once(mode: str, gate: str, early: bool, passes: tuple[int | None, int | None]) -> None:
+def test_audio_towers_run_once(mode: str, gate: str, prefill: str, passes: tuple[int | None, int | None]) -> None:
     for number in range(80_000, 80_010):
-        case = make_case(number, mode=mode, gate=gate, cloud_prefill="early" if early else "lazy", loop_period=0)
+        case = make_case(number, mode=mode, gate=gate, cloud_prefill=prefill, loop_period=0)
         assert case.pair.edge is not None
         assert case.pair.cloud is not None
         runs = {"edge": 0, "cloud": 0}

@@ -75,3 +75,10 @@ def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
         assert "".join(piece for piece in committed if not piece.startswith("<|")).strip() == transcript.caption
         assert transcript.totals is not None
         assert len(committed) == transcript.totals.tokens
+
+
+def test_a_piece_that_a_cloud_elsewhere_wrote_has_no_draft_and_no_figures() -> None:
+    written = record(
+        "x", "a voice", "cloud cloud", 0, draft_ids=[], draft_pieces=[], max_entropy=None, entropy=[], score=[]
+    )
+    assert list(tokens(written)) == [("a", "cloud", None, None), ("voice", "cloud", None, None)]

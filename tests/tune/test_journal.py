@@ -42,3 +42,13 @@ def test_another_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path.write_text('{"a": 1}\n{"recording": 1}\n', encoding="utf-8")
     with pytest.raises(TranscriptError, match=r"r.jsonl:1 is neither"):
         Journal(SETUP, path)
+
+
+def test_an_end_of_another_kind_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    Journal(SETUP, path).add(recording_of(0))
+    content = path.read_bytes() + b"notes of mine"
+    path.write_bytes(content)
+    with pytest.raises(TranscriptError, match="something else"):
+        Journal(SETUP, path)
+    assert path.read_bytes() == content

@@ -51,7 +51,8 @@ function figureOf(run, round) {
 function roundSentence(run, mode, index) {
   const round = run.rounds[index];
   const parts = [`Round ${index + 1} of ${run.rounds.length}`];
-  if (mode === "cloud") parts.push(`${round.drafted} token${round.drafted === 1 ? "" : "s"} written by the cloud`);
+  const written = round.drafted || round.committed; // a cloud elsewhere writes without a draft
+  if (mode === "cloud") parts.push(`${written} token${written === 1 ? "" : "s"} written by the cloud`);
   else if (round.escalated) parts.push(`cloud asked (${round.reason}): ${round.accepted} of ${round.drafted} drafted tokens accepted`);
   else parts.push(`${round.drafted} drafted token${round.drafted === 1 ? "" : "s"} kept without asking`);
   parts.push(figureOf(run, round));

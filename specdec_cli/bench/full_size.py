@@ -1,0 +1,212 @@
+"""Models of the published sizes on this machine: do they fit, and how near are their steps to what memory allows?
+
+A step of a large model at batch 1 reads every weight of the decoder and of the output layer once and does little with
+it, so that bytes of weights over memory bandwidth is its floor.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psutil
+import torch
+
+from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.forced import force
+from specdec_cli.bench.formulas import median
+from specdec_cli.bench.machine import describe_machine
+from specdec_cli.bench.memory import MIB, stored_bytes, weight_bytes
+from specdec_cli.bench.result import Forced, FullSize, ShapeTime
+from specdec_cli.bench.shapes import SHAPES, Shape, build, parameters
+from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.doctor import test_sound
+from specdec_cli.errors import ConfigError
+from specdec_cli.models.device import resolve_device
+from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.models.session import Session
+from specdec_cli.run import gpu_mb, peak_rss_mb
+
+ALLOWANCE_MB: Final = 1536
+"""Beyond the weights, what libraries, caches, features and working memory may take, MiB."""
+
+_STEPS, _VERIFICATIONS = 8, 4
+_LONG_S = 20.0  # when a kind of pass has taken so long, it is not repeated any more
+_SOUND_S = 2
+_COPIED = 1 << 27  # bytes
+_COPIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to build and measure.
+
+    Attributes:
+        shapes: one, or the edge's and the cloud's.
+        dtype: a number format or "int8".
+        device: name of the device.
+        k: tokens drafted per round; a verification scores k + 1 positions.
+        acceptances: of the forced drafts, with two shapes.
+        rounds: how often to force each.
+    """
+
+    shapes: tuple[Shape, ...]
+    dtype: str
+    device: str
+    k: int
+    acceptances: Sequence[float]
+    rounds: int
+
+    @classmethod
+    def parse(cls, shapes: str, dtype: str, device: str, *, k: int, acceptances: Sequence[float], rounds: int) -> Order:
+        """The order that a command line gives; `shapes` is "3b" or "3b+7b".
+
+        Raises:
+            ConfigError: there is no such shape, or more than two are named.
+        """
+        names = shapes.lower().split("+")
+        if len(names) > 2 or not set(names) <= SHAPES.keys():
+            raise ConfigError(
+                f"--shape {shapes} is none of {', '.join(SHAPES)}, nor two of them.",
+                hint="For an edge and a cloud: --shape 3b+7b",
+            )
+        return cls(tuple(SHAPES[name] for name in names), dtype, device, k, acceptances, rounds)
+
+
+def measure(order: Order, command: str, say: Callable[[str], None]) -> FullSize:
+    """Builds the models, steps them, and forces drafts where there are two.
+
+    Raises:
+        ConfigError: the device does not exist, or its memory cannot hold the weights.
+        CheckpointError: a package for the number format is missing.
+    """
+    device = resolve_device(order.device)
+    _require_room(order, device)
+    bandwidth = copy_bandwidth(device)
+    models, built = [], []
+    for shape in order.shapes:
+        say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {order.dtype}, on {device}")
+        started = time.perf_counter()
+        models.append(build(shape, dtype=order.dtype, device=device))
+        built.append(time.perf_counter() - started)
+    say("stepping")
+    times = [_steps(model, order, bandwidth, s) for model, s in zip(models, built, strict=True)]
+    forced: list[Forced] = []
+    if len(models) == 2:
+        say("forcing drafts to pass with the probabilities asked for")
+        forced = list(_forced(models[0], models[1], order))
+    peak = gpu_mb() if device.type == "cuda" else peak_rss_mb()
+    budget = sum(_bytes_in_building(shape, order.dtype) for shape in order.shapes) / MIB + ALLOWANCE_MB
+    return FullSize(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        machine=describe_machine(),
+        dtype=order.dtype,
+        device=str(device),
+        k=order.k,
+        copy_gb_s=bandwidth / 1e9,
+        shapes=times,
+        forced=forced,
+        peak_mb=peak,
+        budget_mb=budget,
+        within=None if peak is None else peak <= budget,
+    )
+
+
+def copy_bandwidth(device: torch.device) -> float:
+    """Bytes read and written per second when a large tensor is copied; the best of several copies."""
+    source = torch.ones(_COPIED // 4, device=device)
+    target = torch.empty_like(source)
+    best = min(_timed(device, lambda: target.copy_(source)) for _ in range(_COPIES))
+    return 2 * _COPIED / best
+
+
+def step_bytes(model: QwenOmniThinker) -> int:
+    """Weights that a step reads: decoder layers, last norm and output layer; of the embedding only a row."""
+    text, head = model.module.model.language_model, model.module.lm_head
+    read = [*text.layers.parameters(), *text.norm.parameters(), *head.parameters()]
+    return sum(stored_bytes(parameter) for parameter in read)
+
+
+def _steps(model: QwenOmniThinker, order: Order, bandwidth: float, built_s: float) -> ShapeTime:
+    clip = _clip(model)
+    block = order.k + 1
+    text = [model.eos_ids[0] + 1 + at for at in range(_STEPS + _VERIFICATIONS * block + 1)]
+    session = Session(model, clip.edge, len(text))
+    session.prefill()
+    advance = _advancing(session, model.device)
+    advance(text[:1], 1)  # the first one picks kernels
+    steps = _repeated(lambda at: advance(text[: at + 2], 1), _STEPS)
+    known = len(steps) + 1
+    verifications = _repeated(lambda at: advance(text[: known + (at + 1) * block], block), _VERIFICATIONS)
+    read, ms = step_bytes(model), median(steps)
+    floor_ms = 1e3 * read / bandwidth
+    return ShapeTime(
+        name=model.name,
+        weights_mb=weight_bytes(model.module) / MIB,
+        built_s=built_s,
+        tower_ms=session.work.encoder_ms,
+        prefill_ms=session.work.prefill_ms,
+        prompt_tokens=len(session.prompt_ids),
+        step_ms=ms,
+        verification_ms=median(verifications),
+        read_mb=read / MIB,
+        floor_ms=floor_ms,
+        of_floor=ms.value / floor_ms,
+        cache_mb=session.cache_bytes / MIB,
+    )
+
+
+def _repeated(take: Callable[[int], float], times: int) -> list[float]:
+    """Milliseconds of each repetition; fewer of them where they take long."""
+    taken: list[float] = []
+    while len(taken) < times and sum(taken) < 1e3 * _LONG_S:
+        taken.append(take(len(taken)))
+    return taken
+
+
+def _forced(edge: QwenOmniThinker, cloud: QwenOmniThinker, order: Order) -> Iterator[Forced]:
+    clip = Clip("test sound", _SOUND_S, _clip(edge).edge, _clip(cloud).cloud)
+    options = DecodingOptions(mode="lossless", k=order.k, loop_period=0)
+    return force(Pair.of(edge, cloud), [clip], options, order.acceptances, order.rounds)
+
+
+def _clip(model: QwenOmniThinker) -> Clip:
+    sound = torch.from_numpy(test_sound(model.sampling_rate)).float().repeat(_SOUND_S).numpy()
+    inputs = model.build_prompt("Describe how this person speaks.", model.features(sound))
+    return Clip("test sound", _SOUND_S, inputs, inputs)
+
+
+def _advancing(session: Session, device: torch.device) -> Callable[[Sequence[int], int], float]:
+    """Makes a pass and says how many milliseconds it took."""
+    return lambda text, positions: 1e3 * _timed(device, lambda: session.advance(text, positions))
+
+
+def _timed(device: torch.device, work: Callable[[], Any]) -> float:
+    """Seconds until `work` is done, on the device too."""
+    started = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
+
+
+def _require_room(order: Order, device: torch.device) -> None:
+    """Refuses what would push the machine into swapping."""
+    needed = sum(_bytes_in_building(shape, order.dtype) for shape in order.shapes) + ALLOWANCE_MB * MIB
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    if needed > free:
+        names = "+".join(shape.name for shape in order.shapes)
+        raise ConfigError(
+            f"{names} needs {needed / 2**30:.1f} GiB on {device}, and {free / 2**30:.1f} GiB are free.",
+            hint="Take a smaller shape, or a GPU with enough memory: --device cuda",
+        )
+
+
+def _bytes_in_building(shape: Shape, dtype: str) -> int:
+    """Weights as they are first allocated; what is quantised is made of bfloat16."""
+    return parameters(shape) * (4 if dtype == "float32" else 2)

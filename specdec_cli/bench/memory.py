@@ -1,0 +1,85 @@
+"""Where the memory of the process is: weights, caches, features, scores, and what the libraries take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+import torch
+
+from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.peers import module_of
+from specdec_cli.bench.result import Memory
+from specdec_cli.decoding.build import Pair
+from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.session import Session
+from specdec_cli.run import gpu_mb, peak_rss_mb
+
+MIB = 2**20
+_FLOAT = 4  # bytes of a score: float32 whatever the model's dtype
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now, MiB."""
+    return float(psutil.Process().memory_info().rss) / MIB
+
+
+def weight_bytes(module: Any) -> int:
+    """Bytes of all parameters and buffers of `module`."""
+    return sum(map(stored_bytes, (*module.parameters(), *module.buffers())))
+
+
+def stored_bytes(tensor: torch.Tensor) -> int:
+    """Bytes that a tensor takes; one that is quantised is made of others, and states the format it stands for."""
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        return sum(stored_bytes(getattr(tensor, name)) for name in names)
+    return tensor.nbytes
+
+
+def account(pair: Pair, clips: Sequence[Clip], capacity: int, k: int, libraries_mb: float) -> Memory:
+    """What the process held.
+
+    Args:
+        pair: both models.
+        clips: what they were given.
+        capacity: most tokens behind a prompt.
+        k: drafted tokens a round.
+        libraries_mb: resident before the models were loaded.
+    """
+    assert pair.edge is not None
+    cloud_model = pair.loaded_cloud
+    assert cloud_model is not None
+    weights = [weight_bytes(module) / MIB for model in (pair.edge, cloud_model) if (module := module_of(model))]
+    edge, cloud = weights if len(weights) == 2 else (0.0, 0.0)
+    caches = [_cache_mb(pair.edge, [clip.edge for clip in clips], capacity)]
+    caches.append(_cache_mb(cloud_model, [clip.cloud for clip in clips], capacity))
+    features = sum(clip.edge.features.values.nbytes for clip in clips) / len(clips) / MIB
+    logits = (k + 1) * pair.vocab_size * _FLOAT / MIB
+    longest = max(len(clip.cloud.ids) for clip in clips)
+    peak, held = peak_rss_mb(), libraries_mb + edge + cloud + sum(caches) + features + logits
+    on_cpu = pair.edge.device.type == "cpu" and cloud_model.device.type == "cpu"
+    return Memory(
+        edge_weights_mb=edge,
+        cloud_weights_mb=cloud,
+        edge_cache_mb=caches[0],
+        cloud_cache_mb=caches[1],
+        features_mb=features,
+        logits_mb=logits,
+        prompt_logits_mb=longest * pair.vocab_size * _FLOAT / MIB,
+        libraries_mb=libraries_mb,
+        peak_mb=peak,
+        unaccounted_mb=peak - held if peak is not None and on_cpu else None,
+        gpu_peak_mb=gpu_mb(),
+    )
+
+
+def _cache_mb(model: AudioLanguageModel, prompts: Sequence[PromptInputs], capacity: int) -> float:
+    """Mean over clips of what a session's keys and values take, MiB."""
+    taken = 0
+    for inputs in prompts:
+        session = Session(model, inputs, capacity)
+        session.prefill()
+        taken += session.cache_bytes
+    return taken / len(prompts) / MIB

@@ -1,0 +1,136 @@
+"""The benchmark: every contender on every clip, in turns, and how long each took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.peers import DEAF_NOTE, VOCABULARY_NOTE, generate, generate_assisted, module_of
+from specdec_cli.bench.result import Contender
+from specdec_cli.bench.steps import Measured, measure_steps
+from specdec_cli.bench.taken import Taken, caption
+from specdec_cli.captioner import Captioner
+from specdec_cli.compare.plan import in_mode
+from specdec_cli.compare.schedule import turns
+from specdec_cli.config import Config
+from specdec_cli.errors import ConfigError
+from specdec_cli.types import Mode
+
+Contend = Callable[[Clip], Taken]
+_MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What was measured; entry i of one contender and of another are of the same clip in the same round.
+
+    Attributes:
+        taken: the runs of each contender.
+        steps: single forwards.
+        notes: what a reader of the figures should know.
+    """
+
+    taken: dict[Contender, list[Taken]] = field(default_factory=dict)
+    steps: list[Measured] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def comparable(config: Config) -> Config:
+    """`config` without the stop rules that transformers' `generate` has not, so that texts can be held together.
+
+    Raises:
+        ConfigError: it samples, so that no two runs need agree, or its cloud is elsewhere.
+    """
+    if config.cloud is not None and config.cloud.url is not None:
+        raise ConfigError(
+            "The benchmark takes the steps of both models apart, and cloud.url names one that is elsewhere.",
+            hint="Compare modes over a link with: specdec compare",
+        )
+    if config.decoding.temperature > 0:
+        raise ConfigError(
+            f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}.",
+            hint="Leave the temperature at 0.",
+        )
+    plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
+    return config.model_copy(update={"decoding": plain})
+
+
+class Benchmark:
+    """Runs contenders on clips.
+
+    Args:
+        both: a captioner in mode hybrid with a configuration that is `comparable`.
+        clips: at least one.
+    """
+
+    def __init__(self, both: Captioner, clips: Sequence[Clip]) -> None:
+        self._both = both
+        self._clips = clips
+        self._measurements = Measurements()
+        self._captioners = {mode: both.variant(in_mode(both.config, mode)) for mode in _MODES}
+        self._contenders: dict[Contender, Contend] = {**self._ours(), **self._peers()}
+
+    def warm_up(self) -> None:
+        """Lets every contender caption the first clip once, and leaves out a peer that cannot.
+
+        A first run allocates memory and picks kernels; that would be charged to whoever comes first.
+        """
+        for name, contend in list(self._contenders.items()):
+            try:
+                contend(self._clips[0])
+            except Exception as error:
+                if name in _MODES:
+                    raise
+                del self._contenders[name]
+                self._measurements.notes.append(f"{name} does not run here: {_first_line(error)}")
+        if "generate-assisted" in self._contenders:
+            self._measurements.notes.append(DEAF_NOTE)
+
+    def turns(self, rounds: int) -> int:
+        """How many clips will be gone through."""
+        return rounds * len(self._clips)
+
+    def run(self, rounds: int, done: Callable[[Clip], None]) -> Measurements:
+        """Measures.
+
+        Args:
+            rounds: how often to go through all clips.
+            done: told of each clip that all contenders have captioned.
+        """
+        found = self._measurements
+        found.taken = {name: [] for name in self._contenders}
+        for turn in turns(self._clips, list(self._contenders), rounds):
+            for name in turn.modes:
+                found.taken[name].append(self._contenders[name](turn.recording))
+            text = found.taken["cloud"][-1].ids
+            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.k)
+            done(turn.recording)
+        return found
+
+    def _ours(self) -> Mapping[Contender, Contend]:
+        return {mode: _captioning(self._captioners[mode]) for mode in _MODES}
+
+    def _peers(self) -> Mapping[Contender, Contend]:
+        pair, options = self._both.pair, self._both.options
+        edge, cloud = module_of(pair.edge), module_of(pair.loaded_cloud)
+        if pair.edge is None or pair.cloud is None or edge is None or cloud is None:
+            self._measurements.notes.append("transformers' generate is not run for this model family")
+            return {}
+        if pair.edge.vocab_size != pair.cloud.vocab_size:
+            self._measurements.notes.append(VOCABULARY_NOTE)
+        edge_eos, cloud_eos = pair.edge.eos_ids, pair.cloud.eos_ids
+        return {
+            "generate-edge": lambda clip: generate(edge, clip.edge, options, edge_eos),
+            "generate-cloud": lambda clip: generate(cloud, clip.cloud, options, cloud_eos),
+            "generate-assisted": lambda clip: generate_assisted(cloud, edge, clip.cloud, options, cloud_eos),
+        }
+
+
+def _captioning(captioner: Captioner) -> Contend:
+    return lambda clip: caption(captioner, clip)
+
+
+def _first_line(error: Any) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

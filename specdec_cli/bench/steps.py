@@ -1,0 +1,72 @@
+"""What a single forward of each kind costs, apart from the loop: the loop's floor is a sum of these."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.result import StepName
+from specdec_cli.decoding.build import Pair
+from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One forward.
+
+    Attributes:
+        name: of which kind.
+        ms: how long it took.
+        tokens: how many it was fed.
+    """
+
+    name: StepName
+    ms: float
+    tokens: int
+
+
+def measure_steps(pair: Pair, clip: Clip, text: Sequence[int], k: int) -> Iterator[Measured]:
+    """Feeds `text` to both models as their loops would.
+
+    Args:
+        pair: both models.
+        clip: what they hear.
+        text: the token ids of a caption.
+        k: a verification scores k + 1 positions.
+    """
+    assert pair.edge is not None
+    assert pair.loaded_cloud is not None
+    edge = _session(pair.edge, clip.edge, text, pair.vocab_size)
+    yield from _read(edge, "edge-tower", "edge-prefill")
+    yield from _step(edge, text, "edge-step")
+    cloud = _session(pair.loaded_cloud, clip.cloud, text, pair.vocab_size)
+    yield from _read(cloud, "cloud-tower", "cloud-prefill")
+    yield from _step(cloud, text, "cloud-step")
+    for start in range(0, len(text) - k + 1, k + 1):
+        cloud.rollback(text[:start])
+        yield Measured("verification", _advance(cloud, text[: start + k], k + 1), k + 1)
+
+
+def _session(model: AudioLanguageModel, inputs: PromptInputs, text: Sequence[int], vocab_size: int) -> Session:
+    return Session(model, inputs, len(text), vocab_size)
+
+
+def _read(session: Session, tower: StepName, prefill: StepName) -> Iterator[Measured]:
+    session.prefill()
+    yield Measured(tower, session.work.encoder_ms, len(session.prompt_ids))
+    yield Measured(prefill, session.work.prefill_ms, session.length)
+
+
+def _step(session: Session, text: Sequence[int], name: StepName) -> Iterator[Measured]:
+    for end in range(len(text)):
+        yield Measured(name, _advance(session, text[:end], 1), 1)
+
+
+def _advance(session: Session, text: Sequence[int], positions: int) -> float:
+    """Milliseconds of one pass, scoring included."""
+    started = time.perf_counter()
+    session.advance(text, positions)
+    return (time.perf_counter() - started) * 1e3

@@ -1,0 +1,136 @@
+"""How much a verify server bears: clips in parallel against verifications a second, up to where more bring no more.
+
+    specdec serve --max-rate 100000 &
+    python -m specdec_cli.serve.load http://127.0.0.1:8765
+
+Every clip is heard once and then asked about without a pause: a draft of `k` tokens behind a text that grows. The
+drafts mean nothing, so most are rejected; what a verification costs does not depend on that.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, Final
+
+import numpy as np
+import torch
+import typer
+
+from specdec_cli.captioner import load_model
+from specdec_cli.cloud.client import HttpCloud
+from specdec_cli.config import load_config
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.errors import SpecdecError
+from specdec_cli.models.family import PromptInputs
+
+_TEXT: Final = 60  # tokens of a text before the clip counts as done and another is opened
+_KNEE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Bearing:
+    """What came of so many clips in parallel.
+
+    Attributes:
+        sessions: clips in parallel.
+        per_s: verifications a second.
+        median_ms, p95_ms: from question to answer.
+        failed: questions without an answer.
+    """
+
+    sessions: int
+    per_s: float
+    median_ms: float
+    p95_ms: float
+    failed: int
+
+
+def press(link: HttpCloud, inputs: PromptInputs, sessions: int, seconds: float, k: int) -> Bearing:
+    """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out."""
+    options = DecodingOptions(k=k)
+    times: list[float] = []
+    failures: list[SpecdecError] = []
+    ready = threading.Barrier(sessions + 1)
+    end = [0.0]
+
+    def one(number: int) -> None:
+        rng = random.Random(number)
+        heard = False
+        while not heard or time.perf_counter() < end[0]:
+            verifier = link.verifier(
+                inputs, options, _TEXT + 2 * k + 2, link.vocab_size, torch.Generator(), link.eos_ids
+            )
+            text: tuple[int, ...] = ()
+            while len(text) < _TEXT and (not heard or time.perf_counter() < end[0]):
+                draft = Draft(tuple(rng.randrange(3, 250) for _ in range(k)), torch.empty(k, 0))
+                started = time.perf_counter()
+                try:
+                    verdict = verifier.start(text, draft).result()
+                except SpecdecError as error:
+                    failures.append(error)
+                    verdict = None
+                if heard and text:
+                    times.append((time.perf_counter() - started) * 1e3)
+                if not heard:
+                    heard = True
+                    ready.wait()
+                    ready.wait()
+                text = (*text, *draft.ids[: verdict.accepted], verdict.token) if verdict else text
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(sessions)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    started = time.perf_counter()
+    end[0] = started + seconds
+    ready.wait()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - started
+    times.sort()
+    p95 = times[min(int(len(times) * 0.95), len(times) - 1)]
+    return Bearing(sessions, len(times) / elapsed, median(times), p95, len(failures))
+
+
+def knee(found: list[Bearing]) -> Bearing:
+    """The fewest clips in parallel that come near the most verifications a second."""
+    most = max(bearing.per_s for bearing in found)
+    return next(bearing for bearing in found if bearing.per_s >= _KNEE * most)
+
+
+def main(
+    url: Annotated[str, typer.Argument(help="Of the server; start it with a --max-rate that lets this through.")],
+    config: Annotated[str, typer.Option("--config", help="Its edge makes prompt and features.")] = "mini",
+    sessions: Annotated[str, typer.Option("--sessions", help="Clips in parallel.")] = "1,2,4,8,16,32,64",
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="For each number of clips.")] = 5.0,
+    k: Annotated[int, typer.Option("-k", min=1, max=64, help="Drafted tokens in a question.")] = 5,
+    clip_s: Annotated[float, typer.Option("--clip-s", min=0.1, help="Length of the clips, seconds.")] = 5.0,
+    token_env: Annotated[str | None, typer.Option("--token-env", help="Variable with the server's token.")] = None,
+) -> None:
+    """Press a verify server with more and more clips in parallel."""
+    settings = {"cloud.url": url, "cloud.token_env": token_env, "cloud.timeout_s": 60.0}
+    resolved = load_config(config, flags={name: value for name, value in settings.items() if value is not None}).config
+    assert resolved.cloud is not None
+    edge = load_model(resolved.edge, resolved.runtime.offline)
+    noise = np.random.default_rng(0).standard_normal(round(clip_s * edge.sampling_rate)).astype(np.float32)
+    inputs = edge.build_prompt(resolved.prompt.instruction, edge.features(0.05 * noise))
+    link = HttpCloud(resolved.cloud, edge)
+    found = []
+    typer.echo("clips  verifications/s  median ms  p95 ms  failed")
+    for count in map(int, sessions.split(",")):
+        bearing = press(link, inputs, count, seconds, k)
+        found.append(bearing)
+        figures = f"{bearing.per_s:>15.0f}  {bearing.median_ms:>9.1f}  {bearing.p95_ms:>6.1f}  {bearing.failed:>6}"
+        typer.echo(f"{count:>5}  {figures}")
+    best = knee(found)
+    typer.echo(f"knee: {best.sessions} clips, {best.per_s:.0f} verifications/s at {best.median_ms:.1f} ms")
+    link.close()
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,114 @@
+"""A link with a round-trip time and a bandwidth, for machines whose kernel cannot imitate one: a TCP proxy that waits.
+
+    python -m specdec_cli.serve.relay 127.0.0.1:8766 127.0.0.1:8765 --rtt-ms 50 --mbps 20
+
+What comes in is passed on half a round trip later, and no faster than the bandwidth; what follows does not wait for it
+to arrive. A new connection costs one round trip more, as its handshake would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+_CHUNK: Final = 1 << 14
+_QUEUED: Final = 1 << 10  # chunks in flight, before the sender is held back
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Relay:
+    """Passes connections on to one address.
+
+    Args:
+        host, port: where they go.
+        rtt_ms: round trip, milliseconds.
+        mbps: megabits a second in each direction; None: as fast as it goes.
+    """
+
+    def __init__(self, host: str, port: int, rtt_ms: float, mbps: float | None = None) -> None:
+        self._target = (host, port)
+        self._way_s = rtt_ms / 2e3
+        self._s_per_byte = 8e-6 / mbps if mbps else 0.0
+        self._free_at = [0.0, 0.0]  # when the line up, and the line down, can take more
+
+    async def listen(self, host: str, port: int) -> asyncio.Server:
+        """Begins to take connections; port 0: any that is free."""
+        return await asyncio.start_server(self._serve, host, port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await asyncio.sleep(2 * self._way_s)
+            far: Connection = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        try:
+            await asyncio.gather(self._way(0, reader, far[1]), self._way(1, far[0], writer))
+        except OSError:  # an end is gone: so is the other
+            pass
+        finally:
+            for end in (writer, far[1]):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _way(self, line: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One direction of a connection, to its end."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
+        deliver = asyncio.create_task(_deliver(queue, writer))
+        try:
+            data = b"begin"
+            while data:
+                data = await reader.read(_CHUNK)
+                now = time.monotonic()
+                self._free_at[line] = max(self._free_at[line], now) + len(data) * self._s_per_byte
+                await queue.put((self._free_at[line] + self._way_s, data))
+            await deliver
+        finally:
+            deliver.cancel()
+
+
+async def _deliver(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+    """Writes each piece when its time has come; an empty one ends the direction."""
+    while True:
+        due, data = await queue.get()
+        await asyncio.sleep(max(due - time.monotonic(), 0.0))
+        if not data:
+            with suppress(OSError):
+                writer.write_eof()
+            return
+        writer.write(data)
+        await writer.drain()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def main(
+    listen: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where to take connections.")],
+    target: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where they go.")],
+    rtt_ms: Annotated[float, typer.Option("--rtt-ms", min=0, help="Round trip, milliseconds.")] = 50.0,
+    mbps: Annotated[float | None, typer.Option("--mbps", min=0.001, help="Megabits a second, each way.")] = None,
+) -> None:
+    """Pass TCP connections on as a slow link would."""
+
+    async def run() -> None:
+        server = await Relay(*_address(target), rtt_ms, mbps).listen(*_address(listen))
+        typer.echo(f"{listen} -> {target}, {rtt_ms:g} ms", err=True)
+        await server.serve_forever()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+if __name__ == "__main__":
+    typer.run(main)

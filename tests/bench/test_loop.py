@@ -1,0 +1,160 @@
+"""What is run and timed: forced drafts, single forwards, transformers' generate, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.forced import ForcedLoop, OracleGate, force
+from specdec_cli.bench.memory import account, stored_bytes, weight_bytes
+from specdec_cli.bench.peers import generate, generate_assisted, module_of
+from specdec_cli.bench.steps import measure_steps
+from specdec_cli.bench.taken import caption
+from specdec_cli.captioner import Captioner
+from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.models.session import Session
+from tests.mini_pair import captioner, mini_pair, voice
+
+K = 3
+TOKENS = 20
+
+
+@pytest.fixture(scope="module")
+def lossless() -> Captioner:
+    return captioner(decoding__mode="lossless", decoding__k=K, decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
+
+
+@pytest.fixture(scope="module")
+def clip(lossless: Captioner) -> Clip:
+    edge, cloud = lossless.inputs(voice(3), lossless.setup.prompt)
+    assert edge is not None
+    assert cloud is not None
+    return Clip("voice", 1.5, edge, cloud)
+
+
+@pytest.fixture(scope="module")
+def loop(lossless: Captioner, clip: Clip) -> ForcedLoop:
+    return ForcedLoop(lossless.pair, clip, lossless.options)
+
+
+@pytest.mark.parametrize("mode", ["cloud", "lossless", "hybrid"])
+@pytest.mark.parametrize("acceptance", [0.0, 0.5, 1.0])
+def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: str, acceptance: float) -> None:
+    target = loop.target()
+    assert len(target) == TOKENS
+    assert loop.take(mode, target, acceptance, seed=1).ids == target  # type: ignore[arg-type]
+
+
+def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
+    target = loop.target()
+    all_of_them, none = loop.take("lossless", target, 1.0, 0), loop.take("lossless", target, 0.0, 0)
+    assert all_of_them.passed == all_of_them.judged == TOKENS - TOKENS // (K + 1)
+    assert none.passed == 0
+    assert none.judged == TOKENS
+    runs = [loop.take("lossless", target, 0.7, seed) for seed in range(40)]
+    share = sum(run.passed for run in runs) / sum(run.judged for run in runs)
+    assert share == pytest.approx(0.7, abs=0.06)
+
+
+def test_the_oracle_escalates_blocks_with_a_mistake_alone(loop: ForcedLoop) -> None:
+    target = loop.target()
+    assert loop.take("hybrid", target, 1.0, 0).judged == 0, "nothing was wrong, and the cloud was asked"
+    mistaken = loop.take("hybrid", target, 0.0, 0)
+    assert (mistaken.passed, mistaken.judged) == (0, TOKENS)
+    assert OracleGate("entropy", float("inf"), target=target).open(3).stop is None
+
+
+def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, clip: Clip) -> None:
+    found = list(force(lossless.pair, [clip], lossless.options, (0.6, 0.9), rounds=1))
+    assert [(forced.acceptance, forced.mode) for forced in found] == [
+        (share, mode) for share in (0.6, 0.9) for mode in ("cloud", "lossless", "hybrid")
+    ]
+    assert all(forced.tokens_per_s.value > 0 for forced in found)
+
+
+def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) -> None:
+    text = tuple(range(20, 20 + 11))
+    found = list(measure_steps(lossless.pair, clip, text, K))
+    names = [step.name for step in found]
+    assert names[:2] == ["edge-tower", "edge-prefill"]
+    assert [names.count(name) for name in ("edge-step", "cloud-step")] == [len(text)] * 2
+    verifications = [step for step in found if step.name == "verification"]
+    assert [step.tokens for step in verifications] == [K + 1] * 3
+    assert all(step.ms > 0 for step in found)
+
+
+def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: Clip) -> None:
+    pair, options = lossless.pair, lossless.options
+    assert pair.cloud is not None
+    cloud, edge = module_of(pair.cloud), module_of(pair.edge)
+    stated = edge.config.get_text_config().vocab_size  # type: ignore[union-attr]
+    ours = caption(lossless, clip)
+    alone = generate(cloud, clip.cloud, options, pair.cloud.eos_ids)
+    assisted = generate_assisted(cloud, edge, clip.cloud, options, pair.cloud.eos_ids)
+    assert ours.ids == alone.ids == assisted.ids
+    for taken in (ours, alone, assisted):
+        assert taken.steps_ms is not None
+        assert 0 < taken.reading_ms < taken.wall_ms
+        assert taken.reading_ms + taken.steps_ms < taken.wall_ms, "more time in the forwards than there was"
+    assert edge.config.get_text_config().vocab_size == stated  # type: ignore[union-attr]
+    assert not cloud._forward_hooks  # type: ignore[union-attr]
+    assert not edge._forward_pre_hooks  # type: ignore[union-attr]
+
+
+def test_scores_are_never_those_of_a_whole_prompt(
+    lossless: Captioner, clip: Clip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    logits = QwenOmniThinker.logits
+
+    def counted(model: QwenOmniThinker, hidden: torch.Tensor) -> torch.Tensor:
+        rows.append(len(hidden))
+        return logits(model, hidden)
+
+    monkeypatch.setattr(QwenOmniThinker, "logits", counted)
+    caption(lossless, clip)
+    assert len(clip.cloud.ids) > K + 1
+    assert max(rows) == K + 1
+
+
+def test_memory_adds_up(lossless: Captioner, clip: Clip) -> None:
+    pair = mini_pair()
+    assert isinstance(pair.cloud, QwenOmniThinker)
+    capacity = TOKENS + K + 1
+    found = account(pair, [clip], capacity, K, libraries_mb=300.0)
+    text = pair.cloud.module.config.get_text_config()
+    heads, width = text.num_key_value_heads, text.hidden_size // text.num_attention_heads
+    positions = len(clip.cloud.ids) + capacity
+    assert found.cloud_cache_mb * 2**20 == pytest.approx(2 * 4 * text.num_hidden_layers * heads * width * positions)
+    numbers = sum(parameter.numel() for parameter in pair.cloud.module.parameters())
+    assert found.cloud_weights_mb * 2**20 >= 4 * numbers
+    assert found.prompt_logits_mb > found.logits_mb
+    parts = (found.edge_weights_mb, found.cloud_weights_mb, found.edge_cache_mb, found.cloud_cache_mb)
+    held = found.libraries_mb + sum(parts) + found.features_mb + found.logits_mb
+    assert found.peak_mb is not None
+    assert found.unaccounted_mb == pytest.approx(found.peak_mb - held)
+
+
+def test_a_session_has_no_cache_before_it_has_read(clip: Clip) -> None:
+    pair = mini_pair()
+    assert pair.edge is not None
+    assert Session(pair.edge, clip.edge, 8).cache_bytes == 0
+
+
+def test_bytes_of_what_is_made_of_several_tensors_are_theirs() -> None:
+    assert stored_bytes(torch.zeros(3, 5, dtype=torch.bfloat16)) == 30
+    layer = torch.nn.Linear(4, 2)
+    assert weight_bytes(layer) == 4 * (8 + 2)
+
+
+def test_options_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
+    options = replace(lossless.options, no_repeat_ngram=2)
+    strict = ForcedLoop(lossless.pair, clip, options)
+    target = strict.target()
+    pairs = list(pairwise(target))
+    assert len(pairs) == len(set(pairs))
+    assert strict.take("lossless", target, 0.5, 0).ids == target

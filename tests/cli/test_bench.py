@@ -1,0 +1,103 @@
+"""`specdec bench` on the mini pair: the object, the page, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.bench import start as start_module
+from specdec_cli.bench.result import Bench, FullSize
+from specdec_cli.cli import doctor as doctor_command
+from tests.cli.conftest import Specdec
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
+SHORT = ("--rounds", "1", "--max-new-tokens", "12", "-k", "3")
+OURS = {"edge", "cloud", "lossless", "hybrid"}
+PEERS = {"generate-edge", "generate-cloud", "generate-assisted"}
+
+
+def test_one_round_as_json(specdec: Specdec) -> None:
+    outcome = specdec("bench", "--clips", SAMPLE, *SHORT, "--json", "--acceptance", "0.8")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["schema"] == 1
+    found = Bench.model_validate_json(outcome.out)
+    contenders = {contender.name: contender for contender in found.contenders}
+    assert contenders.keys() == OURS | PEERS
+    for name in ("edge", "cloud", "lossless", "generate-assisted"):
+        assert contenders[name].equal is True, name
+    assert contenders["hybrid"].equal is None
+    assert all(contender.tokens == 12 for contender in found.contenders)
+    assert {step.name for step in found.steps} >= {"edge-step", "cloud-step", "verification", "edge-tower"}
+    assert found.expected is not None
+    assert found.expected.k == found.k == 3
+    assert 0 <= found.expected.acceptance <= 1
+    assert {forced.mode for forced in found.forced} == {"cloud", "lossless", "hybrid"}
+    assert len(found.goals) == 8
+    assert any("does not hear" in note for note in found.notes)
+    assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
+
+
+def test_the_page_in_a_pipe_is_plain(specdec: Specdec) -> None:
+    outcome = specdec("bench", "--clips", SAMPLE, *SHORT)
+    assert outcome.code == 0, outcome.err
+    assert "\x1b" not in outcome.out
+    for heading in ("Forwards", "Captions", "Speed-ups", "Expected of lossless", "Memory", "Goals"):
+        assert any(line.startswith(heading) for line in outcome.lines), heading
+    assert "tokens equal to transformers' generate" in outcome.out
+    assert "1 of 1, 100%" in outcome.err
+
+
+def test_full_size_is_shown_and_printed(specdec: Specdec) -> None:
+    outcome = specdec("bench", "--shape", "tiny", "--device", "cpu", "--json")
+    assert outcome.code == 0, outcome.err
+    found = FullSize.model_validate_json(outcome.out)
+    assert (found.dtype, found.device, [shape.name for shape in found.shapes]) == ("bfloat16", "cpu", ["tiny"])
+    page = specdec("bench", "--shape", "tiny+tiny", "--dtype", "float32", "--device", "cpu", "--rounds", "1")
+    assert page.code == 0, page.err
+    assert "step / floor" in page.out
+    assert "Forced acceptance" in page.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--acceptance", "1.5"), "probabilities from 0 to 1"),
+        (("--acceptance", "0.5,much"), "probabilities from 0 to 1"),
+        (("--dtype", "bfloat16"), "--dtype has no effect without --shape"),
+        (("--shape", "tiny", "--clips", "x.wav"), "--clips has no effect with --shape"),
+        (("--shape", "huge"), "is none of"),
+        (("--shape", "tiny", "--dtype", "int3"), "--dtype int3 is none of"),
+        (("--set", "decoding.temperature=0.7"), "compares greedy texts"),
+    ],
+)
+def test_what_cannot_be_is_refused(specdec: Specdec, arguments: tuple[str, ...], why: str) -> None:
+    outcome = specdec("bench", *arguments)
+    assert outcome.code == 2
+    assert why in outcome.err
+
+
+def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:
+    (tmp_path / "no.wav").write_bytes(b"no sound")
+    assert specdec("bench", "--clips", tmp_path / "no.wav").code == 1
+
+
+@pytest.mark.slow
+def test_doctor_times_a_start(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_command, "_STARTS", 1)
+    outcome = specdec("doctor", "--time")
+    assert outcome.code == 0, outcome.err
+    rows = {line[:15].strip(): line[15:].split() for line in outcome.lines[2:]}
+    assert [*rows] == [*(name for name, _ in start_module.PARTS), "together"]
+    walls = {name: float(columns[0]) for name, columns in rows.items()}
+    assert walls["torch"] > walls["audio"] > 0
+    together = sum(wall for name, wall in walls.items() if name not in ("together", "warm-up"))
+    assert walls["together"] == pytest.approx(together, abs=len(walls))
+
+
+def test_a_start_that_fails_says_why(specdec: Specdec) -> None:
+    outcome = specdec("doctor", "--time", "--set", "edge.model=/nowhere/at/all")
+    assert outcome.code == 1
+    assert "/nowhere/at/all" in outcome.err
+    assert specdec("doctor", "--time", "--quick").code == 2

@@ -1,0 +1,81 @@
+"""A verify server in a thread of this process, and links to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from specdec_cli.cloud.client import HttpCloud
+from specdec_cli.config import CloudConfig
+from specdec_cli.models.family import AudioLanguageModel
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.run import Place, listen, server
+from specdec_cli.serve.service import Service
+
+WAIT_S = 30
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server."""
+
+    service: Service
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class ServerThread:
+    """The product's own server, run by a thread instead of a process."""
+
+    def __init__(
+        self,
+        model: AudioLanguageModel,
+        *,
+        token: str | None = None,
+        port: int = 0,
+        together: int = 16,
+        **limits: Any,
+    ) -> None:
+        limits.setdefault("requests_per_s", 1e6)
+        service = Service(model, ServeLimits(**limits), together=together)
+        place = Place("127.0.0.1", port)
+        self._server: uvicorn.Server = server(service, place, token)
+        self._socket = listen(place)
+        self.served = Served(service, self._socket.getsockname()[1])
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it as SIGTERM would."""
+        self._server.should_exit = True
+        self._thread.join(WAIT_S)
+        self._socket.close()
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def serving(model: AudioLanguageModel, **settings: Any) -> Iterator[Served]:
+    """The model behind HTTP on a free port of this machine."""
+    thread = ServerThread(model, **settings)
+    try:
+        yield thread.served
+    finally:
+        thread.stop()
+
+
+@contextmanager
+def linked(url: str, edge: AudioLanguageModel, **settings: Any) -> Iterator[HttpCloud]:
+    """A link to a server."""
+    cloud = HttpCloud(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge)
+    try:
+        yield cloud
+    finally:
+        cloud.close()

@@ -1,0 +1,145 @@
+"""A link that fails at random points: every caption is right or says that it is degraded, and none waits for ever."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.errors import CloudError
+from tests.cloud.faulty import KINDS, Fault, FaultyProxy
+from tests.cloud.serving import ServerThread, linked
+from tests.laws.cases import Case, cloud, collect, make_case
+from tests.laws.test_wire_law import rounded
+
+CAPTIONS = 200
+TIMEOUT_S = 1.5
+SLACK_S = 6.0  # what the models themselves may take on a busy machine
+SEED = 0  # of the verifying model
+
+
+class Site:
+    """A server that can be killed, behind a proxy that can fail."""
+
+    def __init__(self) -> None:
+        self.server = ServerThread(cloud(SEED))
+        self.proxy = FaultyProxy(self.server.served.port)
+
+    def restart(self) -> None:
+        """Another server in its place, which knows none of its clips."""
+        old, self.server = self.server, ServerThread(cloud(SEED))
+        self.proxy.target = self.server.served.port
+        old.stop()
+
+    def forget(self) -> None:
+        self.server.served.service.sessions.clear()
+
+    def close(self) -> None:
+        self.proxy.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.close()
+
+
+def case_with(number: int, cloud_seed: int, **fixed: object) -> Case:
+    """The first case from `number` on whose verifying model is `cloud(cloud_seed)`."""
+    while True:
+        case = make_case(number, **fixed)
+        if case.pair.cloud is cloud(cloud_seed):
+            return case
+        number += 10_000
+
+
+def fault_at(rng: random.Random, kind: str, site: Site, features: int) -> Fault:
+    """A fault somewhere between the connection and the last answer."""
+    act = {"restarted": site.restart, "forgotten": site.forget}.get(kind)
+    if kind == "error" or rng.random() < 0.5:
+        return Fault(kind, "down", rng.randrange(2500), act)  # type: ignore[arg-type]
+    return Fault(kind, "up", rng.randrange(features + 1500), act)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_every_caption_is_right_or_degraded(site: Site) -> None:
+    outcomes: Counter[str] = Counter()
+    wrong: list[str] = []
+    with ExitStack() as stack:
+        links = {}
+        for number in range(CAPTIONS):
+            rng = random.Random(number)
+            kind = KINDS[number % len(KINDS)]
+            case = case_with(80_000 + number, SEED, mode="lossless", k=3)
+            key = id(case.pair.edge)
+            if key not in links:
+                site.proxy.arm(Fault("slow", "up", 1 << 60))
+                links[key] = stack.enter_context(
+                    linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=TIMEOUT_S, retry_s=0.0)
+                )
+            site.proxy.arm(fault_at(rng, kind, site, 2 * case.cloud_inputs.features.values.numel()))
+            expected = collect(
+                build_engine(case.pair, case.options, case.edge_inputs, rounded(case.cloud_inputs)).run()
+            )[1]
+            started = time.monotonic()
+            pair = Pair(case.pair.edge, links[key], case.pair.vocab_size)
+            end = collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1]
+            elapsed = time.monotonic() - started
+            right = end.token_ids == expected.token_ids
+            outcomes[f"{kind}: {'degraded' if end.degraded else 'right'}"] += site.proxy.fired
+            if not right and end.degraded is None:
+                wrong.append(f"caption {number} ({kind}) is wrong and does not say so")
+            if elapsed > TIMEOUT_S + SLACK_S:
+                wrong.append(f"caption {number} ({kind}) took {elapsed:.1f} s")
+    assert wrong == []
+    assert sum(outcomes.values()) >= CAPTIONS * 0.6, outcomes  # else most faults never happened
+    for kind in ("reset", "slow", "restarted", "forgotten", "error", "truncated", "altered"):
+        assert outcomes[f"{kind}: right"] > outcomes[f"{kind}: degraded"], outcomes
+    assert outcomes["refused: degraded"] + outcomes["hung: degraded"] > 0, outcomes
+
+
+def test_the_next_clips_do_not_wait_again(site: Site) -> None:
+    case = case_with(81_000, SEED, mode="lossless")
+    url = f"http://127.0.0.1:{site.proxy.port}"
+    with linked(url, case.pair.edge, timeout_s=0.5, retry_s=60.0) as link:
+        site.proxy.arm(Fault("hung", "up", 0))
+        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+        times = []
+        for _ in range(6):
+            started = time.monotonic()
+            engine = build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs)
+            assert collect(engine.run())[1].degraded is not None
+            times.append(time.monotonic() - started)
+    assert times[0] >= 0.5
+    assert min(times[1:]) < 0.5  # no deadline in it
+
+
+def test_it_is_asked_again_when_the_time_has_come(site: Site) -> None:
+    case = case_with(82_000, SEED, mode="lossless")
+    with linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=1.0, retry_s=0.3) as link:
+        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+
+        def degraded() -> str | None:
+            return collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1].degraded
+
+        site.proxy.arm(Fault("refused", "up", 0))
+        assert degraded() is not None
+        site.proxy.arm(Fault("slow", "up", 1 << 60))
+        time.sleep(0.3)
+        assert degraded() is None
+
+
+def test_a_cloud_that_is_required_fails_the_clip(site: Site) -> None:
+    case = case_with(83_000, SEED, mode="lossless", require_cloud=True)
+    with linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=0.5) as link:
+        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+        site.proxy.arm(Fault("hung", "down", 0))
+        with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"):
+            collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())

@@ -1,0 +1,208 @@
+"""`specdec serve` as a process of its own, with the mini pair, and the mini edge that asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_cli.captioner import Captioner
+from specdec_cli.config import load_config
+from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
+from tests.cloud.serving import serving
+from tests.laws.cases import cloud, collect
+from tests.laws.test_wire_law import rounded
+from tests.mini_pair import mini_pair, voice
+
+START_S = 90
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A running `specdec serve`."""
+
+    def __init__(self, *arguments: str, port: int = 0, **variables: str) -> None:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPECDEC_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables,
+        )
+        self.events: list[dict[str, Any]] = []
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            self.read()
+            if self.events[-1]["event"] == "ready":
+                break
+        self.url = str(self.events[-1]["url"])
+        self.port = int(self.url.rpartition(":")[2])
+
+    def read(self) -> None:
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        assert line, f"it ended: {self.process.wait()}"
+        self.events.append(json.loads(line))
+
+    def close(self) -> None:
+        """Ends it if it runs still."""
+        if self.process.poll() is None:
+            self.end()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        assert self.process.stderr is not None
+        rest = self.process.stderr.read()
+        self.events += [json.loads(line) for line in rest.splitlines()]
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Process]:
+    process = Process()
+    yield process
+    process.close()
+
+
+def captioner(url: str, **settings: object) -> Captioner:
+    """The mini edge, and a cloud at an address."""
+    flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.url": url}
+    return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
+
+
+def test_captions_are_those_of_one_process(process: Process) -> None:
+    pair = mini_pair()
+    for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
+        unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
+        away = captioner(process.url, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure)
+        edge_inputs, cloud_inputs = away.inputs(voice(seed), away.setup.prompt)
+        assert edge_inputs is not None
+        assert cloud_inputs is not None
+        here = collect(build_engine(pair, away.options, edge_inputs, rounded(cloud_inputs)).run())[1]
+        transcript = away.run_samples(voice(seed)).finish()
+        ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
+        assert (tuple(ids), transcript.degraded) == (here.token_ids, None)
+        asked = [round_ for round_ in transcript.rounds if round_.escalated]
+        assert transcript.uplink.payload == ("features" if asked else "none")
+        assert all(round_.network_ms is not None and round_.bytes_up for round_ in asked)
+        assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
+        assert transcript.models.cloud is not None
+        assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
+        assert away.pair.link is not None
+        assert "ms round trip" in away.pair.link.probe()
+        away.pair.link.close()
+
+
+def test_a_server_that_is_killed_and_comes_back(process: Process) -> None:
+    away = captioner(process.url, decoding__mode="lossless", cloud__retry_s=0.0, cloud__timeout_s=30.0)
+    before = away.run_samples(voice(7)).finish()
+    process.end(signal.SIGKILL)
+    without = away.run_samples(voice(7)).finish()
+    assert without.degraded is not None
+    assert "not lossless" in without.degraded
+    assert without.caption
+    again = Process(port=process.port)
+    after = away.run_samples(voice(7)).finish()
+    assert (after.caption, after.degraded) == (before.caption, None)
+    assert away.pair.link is not None
+    away.pair.link.close()
+    assert again.end() == 143
+    assert again.events[-1]["event"] == "stopped"
+    again.close()
+
+
+def test_a_server_that_is_not_there_at_the_start() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    away = captioner(url, decoding__mode="lossless", cloud__timeout_s=2.0)
+    transcript = away.run_samples(voice(8)).finish()
+    assert transcript.caption
+    assert transcript.degraded is not None
+    assert (transcript.uplink.payload, transcript.uplink.bytes) == ("none", 0)
+    assert away.pair.link is not None
+    away.pair.link.close()
+
+
+def test_a_token_and_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl makes the certificate")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {certificate}"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([openssl, *made.split(), *names], check=True, capture_output=True)
+    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(certificate), "--tls-key", str(key))
+    process = Process(*arguments, SERVE_TOKEN="s3cret")
+    assert process.url.startswith("https://")
+    monkeypatch.setenv("OUR_TOKEN", "s3cret")
+    good = {"cloud__ca_file": str(certificate), "cloud__token_env": "OUR_TOKEN", "decoding__mode": "lossless"}
+    away = captioner(process.url, **good)
+    assert away.run_samples(voice(9)).finish().degraded is None
+    monkeypatch.setenv("OUR_TOKEN", "wrong")
+    with pytest.raises(ConfigError, match="the token is missing or wrong"):
+        captioner(process.url, **good)
+    degraded = captioner(process.url, **good | {"cloud__ca_file": None}).run_samples(voice(9)).finish().degraded
+    assert degraded is not None
+    assert "certificate" in degraded
+    process.end()
+    process.close()
+    assert "s3cret" not in json.dumps(process.events)
+
+
+def test_a_cloud_of_another_kind_is_refused_at_once() -> None:
+    with serving(cloud(0)) as served, pytest.raises(TokenizerMismatchError, match="different tokenizers"):
+        captioner(served.url)
+    edge = mini_pair().edge
+    assert edge is not None
+    with serving(edge) as served:
+        info = served.service.info
+        for changed, match in (
+            ({"protocol": 2}, "speaks protocol 2"),
+            ({"features": "sha256:0"}, "want different features"),
+            ({"prompt": "sha256:0"}, "want different prompts"),
+        ):
+            served.service.info = info.model_copy(update=changed)
+            with pytest.raises(ConfigError, match=match):
+                captioner(served.url)
+
+
+def test_tuning_needs_the_scores() -> None:
+    from specdec_cli.tune.record import Recorder
+
+    edge = mini_pair().edge
+    assert edge is not None
+    with serving(edge) as served:
+        away = captioner(served.url)
+        with pytest.raises(ConfigError, match="tells its verdicts only"):
+            Recorder(away)
+        assert isinstance(away.pair, Pair)
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    for arguments, match in (
+        (("--host", "0.0.0.0"), "no token is asked for"),
+        (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
+        (("--tls-cert", "x.pem"), "go together"),
+        (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
+        (("--set", "cloud=null"), "no cloud model to serve"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "specdec_cli", "serve", *arguments], capture_output=True, text=True, cwd=ROOT
+        )
+        assert (done.returncode, match in done.stderr) == (2, True), done.stderr
+    with pytest.raises(CheckpointError):
+        Captioner.load(load_config("mini", flags={"cloud.model": "/no/such/folder"}, environ={}).config)

@@ -1,0 +1,389 @@
+"""What strangers, and broken clients, can do to a server: nothing that the next honest request would notice."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import random
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from specdec_cli.cloud.protocol import Clip, Info, Problem, Question, pack, pack_features, parse
+from specdec_cli.cloud.remote import rules_of
+from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.errors import ConfigError
+from specdec_cli.models.family import AudioLanguageModel
+from specdec_cli.serve.run import Place, listen
+from tests.cloud.serving import Served, linked, serving
+from tests.laws.cases import Case, collect, make_case
+from tests.laws.test_wire_law import rounded
+
+TOKEN = "a-token-of-these-tests"
+BODY_BYTES = 400_000
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return make_case(90_000, mode="lossless", k=3, max_new_tokens=12, loop_period=0)
+
+
+@pytest.fixture(scope="module")
+def served(case: Case) -> Iterator[Served]:
+    with serving(model_of(case), token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
+        yield running
+
+
+def model_of(case: Case) -> AudioLanguageModel:
+    assert isinstance(case.pair.cloud, AudioLanguageModel)
+    return case.pair.cloud
+
+
+class Caller:
+    """Plain HTTP, with whatever body and headers."""
+
+    def __init__(self, served: Served, token: str | None = TOKEN) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+
+    def __call__(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        try:
+            self._connection.request(method, path, body, self._headers | headers)
+            answer = self._connection.getresponse()
+            return answer.status, answer.read()
+        except (http.client.HTTPException, OSError):
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def call(served: Served) -> Iterator[Caller]:
+    caller = Caller(served)
+    yield caller
+    caller.close()
+
+
+def a_clip(served: Served, case: Case, **changed: Any) -> tuple[dict[str, Any], bytes]:
+    """A good clip as a plain dictionary, and its features."""
+    inputs = case.cloud_inputs
+    clip = Clip(
+        identity=served.service.info.identity,
+        prompt_ids=list(inputs.ids),
+        bins=inputs.features.values.shape[0],
+        frames=inputs.features.frames,
+        capacity=30,
+        vocab_size=case.pair.vocab_size,
+        stop_ids=list(model_of(case).eos_ids),
+        rules=rules_of(case.options),
+        question=Question(text=[1, 2], draft=[3, 4, 5]),
+    )
+    return clip.model_dump() | changed, pack_features(inputs.features.values.numpy())
+
+
+def framed(message: object, numbers: bytes = b"") -> bytes:
+    text = json.dumps(message).encode()
+    return len(text).to_bytes(4, "little") + text + numbers
+
+
+def new_session() -> str:
+    return f"/v1/sessions/{uuid.uuid4().hex}"
+
+
+def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caption over the wire, as right as ever."""
+    monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
+    expected = collect(build_engine(case.pair, case.options, case.edge_inputs, rounded(case.cloud_inputs)).run())[1]
+    assert case.pair.edge is not None
+    with linked(served.url, case.pair.edge, token_env="SPECDEC_TEST_TOKEN") as link:
+        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+        end = collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1]
+    assert (end.token_ids, end.degraded) == (expected.token_ids, None)
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "é"])
+def test_without_the_token_nothing_is_said(served: Served, token: str | None) -> None:
+    caller = Caller(served, None if token == "é" else token)
+    for method, path in (
+        ("GET", "/v1/info"),
+        ("GET", "/metrics"),
+        ("PUT", new_session()),
+        ("POST", f"{new_session()}/verify"),
+        ("DELETE", new_session()),
+    ):
+        status, body = caller(method, path, b"x" if method in ("PUT", "POST") else None)
+        assert status == 401
+        assert parse(Problem, body).code == "unauthorized"
+    assert caller("GET", "/healthz") == (200, b'{"status":"ok"}')
+    caller.close()
+
+
+def test_a_server_that_others_can_reach_wants_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.5", "cloud.example.org"):
+        with pytest.raises(ConfigError, match="no token is asked for"):
+            Place(host, 8765).require(None)
+        Place(host, 8765).require(TOKEN)
+    for host in ("127.0.0.1", "localhost", "::1"):
+        Place(host, 8765).require(None)
+
+
+def test_answers_are_not_held_back() -> None:
+    """asyncio turns Nagle's algorithm off only for sockets that say that they are TCP."""
+    with listen(Place("127.0.0.1", 0)) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
+        assert bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+def test_bodies_are_bounded(call: Caller, served: Served) -> None:
+    status, body = call("PUT", new_session(), b"\0" * (BODY_BYTES + 1))
+    assert (status, parse(Problem, body).code) == (413, "too_large")
+    call.close()
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        answer = b""
+        try:
+            while sent < 50 * BODY_BYTES:
+                raw.sendall(b"10000\r\n" + b"\0" * 0x10000 + b"\r\n")
+                sent += 0x10000
+            answer = raw.recv(4096)
+        except OSError:
+            answer = b"closed"
+    assert answer
+    assert sent < 50 * BODY_BYTES or b"413" in answer
+
+
+def test_slow_bodies_are_cut_off(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Content-Length: 1000\r\n\r\nslow".encode())
+        assert b" 408 " in raw.recv(4096)
+
+
+def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller) -> None:
+    good, features = a_clip(served, case)
+    assert call("PUT", new_session(), framed(good, features))[0] == 200
+    placeholder = model_of(case).placeholder_ids[0]
+    nan = b"\xff\x7f" + features[2:]
+    wrong: list[tuple[int, bytes]] = [
+        (422, b""),
+        (422, b"\xff\xff\xff\xff{}"),
+        (422, framed(good, features[:-2])),
+        (422, framed(good, features + b"\0\0")),
+        (422, framed(good, nan)),
+        (409, framed(good | {"identity": "another"}, features)),
+        (422, framed(good | {"bins": 17}, features)),
+        (413, framed(good | {"frames": 10**6}, features)),
+        (413, framed(good | {"capacity": 10**6}, features)),
+        (422, framed(good | {"capacity": 3}, features)),
+        (422, framed(good | {"vocab_size": 10**6}, features)),
+        (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
+        (422, framed(good | {"prompt_ids": [7]}, features)),
+        (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
+        (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
+        (422, framed(good | {"surprise": 1}, features)),
+        (422, framed(good | {"rules": good["rules"] | {"rule": "sampling"}}, features)),
+        (422, framed(good | {"rules": good["rules"] | {"temperature": float("nan")}}, features)),
+        (422, framed(good | {"question": {"text": [placeholder], "draft": []}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [10**5]}}, features)),
+        (422, framed(good | {"question": {"text": [1] * 100, "draft": []}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [], "more": 10**5}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [1], "rows": [5]}}, features)),
+        (422, b"\x04\0\0\0" + b"[[[["),
+        (422, (400_000 - 10).to_bytes(4, "little") + b"[" * (400_000 - 10)),
+    ]
+    for expected, body in wrong:
+        status, answer = call("PUT", new_session(), body)
+        assert status == expected, (body[:80], answer)
+        assert parse(Problem, answer).code in ("malformed", "too_large", "other_model")
+    assert call("PUT", "/v1/sessions/short", framed(good, features))[0] == 404
+    assert call("POST", f"{new_session()}/verify", framed({"text": [], "draft": []}))[0] == 404
+    assert call("GET", "/v1/other")[0] == 404
+    assert call("DELETE", new_session())[0] == 204
+
+
+def _fuzzed(rng: random.Random, good: bytes) -> bytes:
+    """A good body with something wrong with it, or no body at all."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(200))
+    if kind == 1:
+        return good[: rng.randrange(len(good))]
+    changed = bytearray(good)
+    if kind == 2:  # in the JSON, most of the time
+        for _ in range(rng.randrange(1, 4)):
+            changed[rng.randrange(min(len(changed), 900))] = rng.randrange(256)
+    elif kind == 3:
+        at = rng.randrange(len(changed))
+        changed[at:at] = rng.randbytes(rng.randrange(1, 50))
+    elif kind == 4:
+        digits = [at for at in range(4, min(len(changed), 900)) if 48 <= changed[at] < 58]
+        for at in rng.sample(digits, min(4, len(digits))):
+            changed[at] = 48 + rng.randrange(10)
+    else:
+        changed[:4] = rng.randrange(1 << 32).to_bytes(4, "little")
+    return bytes(changed)
+
+
+def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
+    """Status -> how often, of so many broken requests."""
+    good, features = a_clip(served, case)
+    clip, question = framed(good, features), framed({"text": [1, 2], "draft": [3, 4, 5]})
+    caller = Caller(served)
+    session = new_session()
+    assert caller("PUT", session, clip)[0] == 200
+    found: Counter[int] = Counter()
+    for number in range(count):
+        rng = random.Random(number)
+        if rng.random() < 0.5:
+            method, path, body = "PUT", new_session(), _fuzzed(rng, clip)
+        else:
+            method, path, body = "POST", f"{session}/verify", _fuzzed(rng, question)
+        status, answer = caller(method, path, body)
+        found[status] += 1
+        if status != 200:
+            assert len(parse(Problem, answer).message) < 500
+    caller.close()
+    return found
+
+
+def _survives(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fuzz(served, case, 200)  # what grows once has grown
+    before = psutil.Process().memory_info().rss
+    found = _fuzz(served, case, count)
+    grown = psutil.Process().memory_info().rss - before
+    assert set(found) <= {200, 404, 409, 413, 422}, found
+    assert found[422] > count * 0.5, found
+    assert len(served.service.sessions) <= served.service.limits.sessions
+    assert grown < 40 << 20, f"{grown >> 20} MiB more"
+    honest_caption(served, case, monkeypatch)
+
+
+def test_a_thousand_broken_bodies(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    _survives(served, case, 1000, monkeypatch)
+
+
+@pytest.mark.slow
+def test_ten_thousand_broken_bodies(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    _survives(served, case, 10_000, monkeypatch)
+
+
+def test_clients_that_open_clips_and_go_away(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    clip, features = a_clip(served, case)
+    body = framed(clip, features)
+    limits = served.service.limits
+    sizes = []
+    for _ in range(300):
+        caller = Caller(served)
+        assert caller("PUT", new_session(), body)[0] == 200
+        caller.close()
+        sizes.append(psutil.Process().memory_info().rss)
+        assert len(served.service.sessions) <= limits.sessions
+        assert served.service.sessions.bytes <= limits.memory_bytes
+    assert sizes[-1] - sizes[100] < 20 << 20
+    honest_caption(served, case, monkeypatch)
+
+
+def test_connections_that_say_nothing(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(200)]
+    for number, connection in enumerate(idle):
+        connection.sendall(b"GET /v1/info HTTP/1.1\r\nHost: x\r\nX-Slow: "[: number % 40])
+    honest_caption(served, case, monkeypatch)
+    for connection in idle:
+        connection.close()
+
+
+def test_memory_is_a_budget(case: Case) -> None:
+    model = model_of(case)
+    with serving(model, memory_bytes=1 << 20) as served:
+        clip, features = a_clip(served, case)
+        caller = Caller(served, None)
+        assert caller("PUT", new_session(), framed(clip, features))[0] == 200
+        one = served.service.sessions.bytes
+        for _ in range(2 * ((1 << 20) // one) + 3):
+            assert caller("PUT", new_session(), framed(clip, features))[0] == 200
+            assert served.service.sessions.bytes <= 1 << 20
+        large = clip | {"capacity": 1000}
+        status, body = caller("PUT", new_session(), framed(large, features))
+        if status != 200:  # larger than the whole budget
+            assert parse(Problem, body).code == "too_large"
+        caller.close()
+
+
+def test_idle_clips_are_forgotten(case: Case) -> None:
+    with serving(model_of(case), idle_s=0.2) as served:
+        clip, features = a_clip(served, case)
+        caller = Caller(served, None)
+        session = new_session()
+        assert caller("PUT", session, framed(clip, features))[0] == 200
+        deadline = time.monotonic() + 20
+        while len(served.service.sessions) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        status, body = caller("POST", f"{session}/verify", framed({"text": [], "draft": []}))
+        assert (status, parse(Problem, body).code) == (404, "unknown_session")
+        caller.close()
+
+
+def test_too_many_requests_are_turned_away(case: Case) -> None:
+    with serving(model_of(case), requests_per_s=5.0) as served:
+        caller = Caller(served, None)
+        statuses = Counter(caller("GET", "/v1/info")[0] for _ in range(40))
+        assert statuses[429] > 0
+        assert statuses[200] >= 10
+        time.sleep(0.5)
+        assert parse(Info, caller("GET", "/v1/info")[1]).protocol == 1
+        caller.close()
+
+
+def test_logs_and_metrics_hold_nothing_of_a_clip(
+    served: Served, case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = {"route", "status", "ms", "received", "sent", "client", "code", "why", "error", "url", "model", "token"}
+    with caplog.at_level(logging.DEBUG, "specdec_cli.serve"):
+        honest_caption(served, case, monkeypatch)
+    logged = [record for record in caplog.records if record.name == "specdec_cli.serve"]
+    assert logged
+    for record in logged:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        assert set(fields) <= known
+        assert not any(isinstance(value, (list, tuple, dict)) for value in fields.values())
+    caller = Caller(served)
+    text = caller("GET", "/metrics")[1].decode()
+    caller.close()
+    assert "specdec_drafted_tokens_total" in text
+    assert TOKEN not in text
+    assert "/v1/sessions/{id_}/verify" in text  # routes, not names of clips
+
+
+def test_options_of_the_client_never_reach_decoding_unseen() -> None:
+    """What the rules of a clip may say is what `DecodingOptions` takes for a hybrid run, and nothing else."""
+    assert set(rules_of(DecodingOptions()).model_dump()) == {
+        "rule",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "repetition_penalty",
+        "no_repeat_ngram",
+        "min_new_tokens",
+        "rank",
+        "prob",
+        "typical_epsilon",
+        "typical_delta",
+    }
+
+
+def test_bodies_stay_small(case: Case) -> None:
+    """What a question costs: a few bytes a token."""
+    assert len(pack(Question(text=list(range(100)), draft=[1, 2, 3, 4, 5]))) < 600

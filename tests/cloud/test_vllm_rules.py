@@ -1,0 +1,139 @@
+"""The rules, applied to a server's few likeliest tokens, say what they say with the whole distributions."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from specdec_cli.cloud.vllm_rules import Judged, VllmRules, unserved
+from specdec_cli.cloud.vllm_wire import MOST_CANDIDATES, Question, Reply, read_reply
+from specdec_cli.decoding.acceptance import judge
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.options import DecodingOptions
+
+VOCAB, PADDED = 60, 70  # ids that may be said, and rows that the server scores
+PROMPT = 7
+
+
+def _told(logprobs: torch.Tensor, asked: int | None, candidates: int) -> dict[str, dict[str, float]]:
+    """A position as a server tells it: the likeliest tokens, and the one that it was asked about."""
+    order = logprobs.argsort(descending=True, stable=True).tolist()
+    ids = [*order[:candidates], *([] if asked is None else [asked])]
+    return {str(id_): {"logprob": float(logprobs[id_]), "rank": order.index(id_) + 1} for id_ in ids}
+
+
+def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Reply:
+    """What a server answers that gives `logits` [m + 1, rows] to a draft and what follows it."""
+    rows = logits.log_softmax(dim=-1)
+    question = Question((*[0] * PROMPT, *draft), PROMPT + len(draft), len(draft), 1, candidates)
+    behind = _told(rows[-1], None, candidates)
+    first = next(iter(behind))
+    scored = [{"token_id": int(id_), **values} for id_, values in behind.items()]
+    answer: dict[str, Any] = {
+        "usage": {"prompt_tokens": question.length},
+        "prompt_logprobs": [None] * PROMPT
+        + [_told(row, id_, candidates) for row, id_ in zip(rows, draft, strict=False)],
+        "choices": [{"token_ids": [int(first)], "logprobs": {"content": [{**scored[0], "top_logprobs": scored}]}}],
+    }
+    return read_reply(json.dumps(answer).encode(), question)
+
+
+def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Judged | None:
+    for candidates in (rules.candidates, MOST_CANDIDATES):
+        at_most = candidates == MOST_CANDIDATES
+        if (judged := rules.judge(draft, _reply(logits, draft, candidates), at_most=at_most)) is not None:
+            return judged
+    return None
+
+
+@pytest.mark.parametrize("rule", ["greedy", "rank"])
+@pytest.mark.parametrize("pull", [0.0, 3.0])
+def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -> None:
+    """`pull` makes tokens likely that may not be said."""
+    rng = random.Random(f"{rule}{pull}")
+    generator = torch.Generator().manual_seed(rng.randrange(1000))
+    accepted = set()
+    for number in range(1000):
+        banned = tuple(rng.sample(range(VOCAB), rng.randint(0, 3)))
+        options = DecodingOptions(mode="hybrid", acceptance=rule, rank=rng.randint(1, 6))
+        logits = 2 * torch.randn(rng.randint(1, 6), PADDED, generator=generator)
+        forbidden = [*banned, *range(VOCAB, PADDED)]
+        logits[:, forbidden] += pull
+        masked = logits.index_fill(1, torch.tensor(forbidden), -torch.inf)[:, :VOCAB]
+        likely = masked.topk(1 + rng.choice((0, 0, 3, 20)), dim=-1).indices
+        draft = tuple(rng.choice(row) for row in likely[:-1].tolist())
+        wanted = judge(Draft(draft, masked[:-1]), masked, options, generator)
+        found = _mine(VllmRules(options, banned, VOCAB), logits, draft)
+        assert found is not None, number
+        assert (found.accepted, *found.tokens) == (wanted.accepted, wanted.token), number
+        accepted.add(found.accepted)
+    assert accepted == set(range(6))
+
+
+def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
+    options = DecodingOptions(mode="lossless")
+    logits = torch.zeros(2, PADDED)
+    logits[0, [11, 5, 40]] = 4.0
+    logits[1, [9, 30]] = 4.0
+    found = _mine(VllmRules(options, (), VOCAB), logits, (5,))
+    assert found is not None
+    assert (found.accepted, found.tokens) == (1, (9,))
+
+
+def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> None:
+    def scored(best: int, second: int) -> dict[str, Any]:
+        tokens = [{"token_id": best, "logprob": -0.1, "rank": 1}, {"token_id": second, "logprob": -3.0, "rank": 2}]
+        return {**tokens[0], "top_logprobs": tokens}
+
+    content = [scored(3, 4), scored(VOCAB + 2, 8), scored(5, 6)]
+    answer = {
+        "usage": {"prompt_tokens": 2},
+        "choices": [{"token_ids": [3, VOCAB + 2, 5], "logprobs": {"content": content}}],
+    }
+    reply = read_reply(json.dumps(answer).encode(), Question((0, 0), 2, 0, 3, 2))
+    found = VllmRules(DecodingOptions(mode="lossless"), (), VOCAB).judge((), reply)
+    assert found == Judged(0, (3, 8))
+
+
+def test_where_no_candidate_may_be_said_nothing_is_judged() -> None:
+    logits = torch.zeros(1, PADDED)
+    logits[0, VOCAB:] = 5.0
+    rules = VllmRules(DecodingOptions(mode="lossless"), (), VOCAB)
+    assert rules.judge((), _reply(logits, (), 2)) is None
+    assert rules.judge((), _reply(logits, (), 11)) is not None
+
+
+def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
+    logits = torch.arange(PADDED, 0, -1.0).repeat(2, 1)  # the likeliest is id 0, and so on
+    banned = tuple(range(5, 15))
+    rules = VllmRules(DecodingOptions(mode="hybrid", acceptance="rank", rank=12), banned, VOCAB)
+    assert rules.judge((21,), _reply(logits, (21,), MOST_CANDIDATES)) is None  # 12th among those that may be said
+    assert _mine(rules, logits, (21,)) == Judged(0, (0,))
+    assert _mine(rules, logits, (19,)) == Judged(1, (0,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"temperature": 0.7}, "temperature 0.7 needs whole distributions"),
+        ({"acceptance": "prob"}, "acceptance 'prob' needs more than the likeliest tokens"),
+        ({"acceptance": "typical"}, "acceptance 'typical' needs"),
+        ({"acceptance": "rank", "rank": 17}, "rank 17 may need more than the likeliest 20 tokens"),
+        ({"repetition_penalty": 1.2}, "repetition_penalty 1.2 changes the scores of all tokens"),
+        ({"no_repeat_ngram": 3}, "no_repeat_ngram 3 changes"),
+        ({"min_new_tokens": 4}, "min_new_tokens 4 changes"),
+    ],
+)
+def test_settings_that_need_more_than_a_server_tells_are_named(settings: dict[str, Any], said: str) -> None:
+    why = unserved(DecodingOptions(mode="hybrid", **settings))
+    assert why is not None
+    assert why.startswith(said)
+
+
+def test_greedy_and_rank_are_served() -> None:
+    assert unserved(DecodingOptions(mode="hybrid")) is None
+    assert unserved(DecodingOptions(mode="hybrid", acceptance="rank", rank=16)) is None
