@@ -140,7 +140,7 @@ class ForcedLoop:
 
     def _session(self, model: AudioLanguageModel | None, inputs: PromptInputs) -> Session:
         assert model is not None
-        return Session(model, inputs, self.options.max_new_tokens + self.options.k + 1, self.pair.vocab_size)
+        return Session(model, inputs, self.options.max_new_tokens + self.options.most_drafted + 1, self.pair.vocab_size)
 
     def _processors(self, session: Session) -> ScoreProcessors:
         return ScoreProcessors(self.options, session.prompt_ids, (), session.model.device)

@@ -105,7 +105,7 @@ class Benchmark:
             for name in turn.modes:
                 found.taken[name].append(self._contenders[name](turn.recording))
             text = found.taken["cloud"][-1].ids
-            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.k)
+            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.most_drafted)
             done(turn.recording)
         return found
 

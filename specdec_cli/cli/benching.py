@@ -130,7 +130,8 @@ class Benching:
         found = self._taken(captioner, clips)
         forced = self._forced(captioner, clips)
         options = captioner.options
-        memory = account(captioner.pair, clips, options.max_new_tokens + options.k + 1, options.k, libraries_mb)
+        most = options.most_drafted
+        memory = account(captioner.pair, clips, options.max_new_tokens + most + 1, most, libraries_mb)
         subject = Subject(request.command, str(request.config.path), captioner, clips, request.rounds)
         return build_result(subject, found, forced, memory)
 
