@@ -94,13 +94,15 @@ class Benching:
                 import torch
 
                 from specdec_cli.bench.full_size import Order, measure
+                from specdec_cli.decoding.options import MOST_DRAFTED
             if request.config.config.runtime.threads is not None:
                 torch.set_num_threads(request.config.config.runtime.threads)
+            k = request.config.config.decoding.k
             order = Order.parse(
                 sizes.shape,
                 sizes.dtype,
                 sizes.device,
-                k=request.config.config.decoding.k,
+                k=MOST_DRAFTED if k == "auto" else k,
                 acceptances=request.acceptances or _ACCEPTANCES,
                 rounds=request.rounds,
             )
