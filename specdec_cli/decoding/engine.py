@@ -200,7 +200,8 @@ class Engine:
             self._loop_was_verified = False
         kept = end - len(self._text)
         self._text = text[:end]
-        block = replace(block, ids=block.ids[:kept], source=block.source[:kept])
+        if kept < len(block.ids):
+            block = replace(block, ids=block.ids[:kept], source=block.source[:kept])
         self._of_cloud += sum(source not in ("edge", "accepted") for source in block.source)
         return block, finish
 

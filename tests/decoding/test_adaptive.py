@@ -1,0 +1,110 @@
+"""How far to draft: the formula, what it learns, and when it lets the cloud write alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from specdec_cli.decoding.adaptive import ALONE, AdaptiveLength, Costs, FixedLength, block_length
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.options import MOST_DRAFTED, DecodingOptions
+from specdec_cli.types import ModelWork, Round
+from tests.laws.cases import make_case
+
+
+def _options(mode: str, cost: float | None) -> DecodingOptions:
+    return DecodingOptions(mode=mode, k="auto", cost_ratio=cost)  # type: ignore[arg-type]
+
+
+def _block(*probabilities: float) -> list[TokenEvidence]:
+    return [TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)) for p in probabilities]
+
+
+def _rate(a: float, cost: float, k: int) -> float:
+    return (1 - a ** (k + 1)) / (1 - a) / (cost * (k + 0.1) + 1)
+
+
+@pytest.mark.parametrize("cost", [0.01, 0.05, 0.1, 0.3, 0.6, 0.69])
+def test_the_first_block_has_the_length_of_the_best_rate(cost: float) -> None:
+    length = AdaptiveLength(_options("lossless", cost), Costs())
+    assert length.most() == max(range(MOST_DRAFTED + 1), key=lambda k: _rate(0.7, cost, k))
+
+
+def test_blocks_grow_while_they_pass_and_shrink_when_they_do_not() -> None:
+    length = AdaptiveLength(_options("lossless", 0.12), Costs())
+    seen = [length.most()]
+    for _ in range(3):
+        length.verified(_block(*[0.9] * seen[-1]), seen[-1])
+        seen.append(length.most())
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+    for _ in range(12):
+        length.verified(_block(0.9, 0.9), 0)
+    assert length.most() < seen[0]
+
+
+def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
+    """Never slower than the cloud alone by more than a few percent."""
+    cost = 0.15
+    length = AdaptiveLength(_options("lossless", cost), Costs())
+    time, tokens = 0.0, 0
+    while tokens < 2000:
+        k = length.most()
+        length.verified(_block(*[0.5] * k), 0)
+        time += cost * k + (1 if k else ALONE)
+        tokens += 1 if k else ALONE
+    assert 1.0 < time / tokens < 1.03
+
+
+def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked() -> None:
+    assert AdaptiveLength(_options("lossless", 0.9), Costs()).most() == 0
+    assert AdaptiveLength(_options("hybrid", 0.9), Costs()).most() >= 1, "somebody has to write"
+
+
+def test_drafting_ends_at_an_unlikely_token_that_will_be_verified() -> None:
+    length = AdaptiveLength(_options("lossless", 0.12), Costs())
+    for _ in range(8):
+        length.verified(_block(0.9, 0.9, 0.9), 3)
+    assert length.most() > 4
+    assert not length.enough([0.9, 0.9])
+    assert length.enough([0.9, 0.2])
+    assert length.enough([0.9] * 3 + [0.05])
+
+
+def test_blocks_of_a_sure_gate_are_longer_than_those_of_an_unsure_one() -> None:
+    sure, unsure = (AdaptiveLength(_options("hybrid", 0.12), Costs()) for _ in range(2))
+    for _ in range(20):
+        sure.kept(_block(0.99, 0.99))
+        unsure.verified(_block(0.99, 0.4), 1)
+    assert sure.most() > unsure.most()
+
+
+def test_costs_are_medians_of_steps_without_prefills() -> None:
+    costs = Costs()
+    assert costs.ratio is None
+    read = ModelWork(encoder_passes=1, forwards=1, prefill_ms=50.0)
+    costs.drafted(ModelWork(), read)
+    costs.verified(10.0)
+    assert costs.ratio is None, "a prefill is no step"
+    costs.drafted(ModelWork(), ModelWork(encoder_passes=1, forwards=4, prefill_ms=50.0, step_ms=3.0))
+    assert costs.ratio == pytest.approx(0.1)
+    for ms in (1.0, 10.0, 400.0):
+        costs.verified(ms)
+    assert costs.ratio == pytest.approx(0.1)
+
+
+def test_other_modes_and_other_numbers_are_fixed() -> None:
+    assert block_length(DecodingOptions(mode="lossless", k=3), Costs()) == FixedLength(3)
+    assert block_length(_options("edge", None), Costs()) == FixedLength(ALONE)
+    assert block_length(_options("cloud", None), Costs()) == FixedLength(ALONE)
+
+
+def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:
+    case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10)
+    rounds, finished = case.run()
+    assert all(isinstance(round_, Round) and round_.escalated and not round_.draft_ids for round_ in rounds)
+    assert {source for round_ in rounds for source in round_.source} == {"cloud"}
+    assert max(len(round_.committed_ids) for round_ in rounds) <= ALONE
+    assert finished.edge is not None
+    assert finished.edge.forwards == 0
