@@ -39,7 +39,7 @@ def main() -> None:
         from specdec_cli.cli import options, startup
 
         resolved = options.resolve(asked["config"], {}, asked["settings"])
-    with startup.still_collector():
+    with startup.still_collector(), startup.without_scipy():
         with marks.part("torch"):
             import torch  # noqa: F401
         with marks.part("transformers"):

@@ -78,7 +78,7 @@ def _caption_all(
         for file, error in refused.items():
             view.failed(file, error)
         return len(refused)
-    with startup.still_collector():
+    with startup.still_collector(), startup.without_scipy():
         with view.loading("PyTorch"):
             from specdec_cli.captioner import Captioner
             from specdec_cli.cli.job import Job

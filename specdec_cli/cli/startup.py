@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,24 @@ def still_collector() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def without_scipy() -> Iterator[None]:
+    """Lets transformers find no scipy while it is imported.
+
+    Where scipy is installed, as it is with the extra `tune`, transformers imports its optimizers for training detectors
+    of objects in pictures: a quarter of a second of CPU time that no caption needs. Behind the block scipy can be
+    imported as always.
+    """
+    if "scipy" in sys.modules:
+        yield
+        return
+    sys.modules["scipy"] = None  # type: ignore[assignment] # what the import system takes for "there is none"
+    try:
+        yield
+    finally:
+        del sys.modules["scipy"]
 
 
 def lexicon_for(labels: bool, path: Path | None, *, shown: bool = True) -> Lexicon | None:
