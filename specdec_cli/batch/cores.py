@@ -10,7 +10,6 @@ import torch
 
 from specdec_cli.decoding.build import Pair
 from specdec_cli.models.encoders import Encoders
-from specdec_cli.models.family import AudioLanguageModel
 
 _SMALL: Final = 100_000_000
 """Weights up to which a decoding step is done sooner by one core than divided among several that are busy."""
@@ -24,13 +23,12 @@ def shared_cores(pair: Pair) -> Iterator[Encoders | None]:
     thread, or no model can be heard in another thread without a change in its result.
     """
     threads = torch.get_num_threads()
-    models = [model for model in (pair.edge, pair.cloud) if isinstance(model, AudioLanguageModel)]
-    if threads == 1 or not any(model.steady_encoder for model in models):
+    if threads == 1 or not any(model.steady_encoder for model in pair.loaded):
         yield None
         return
     encoders = Encoders(threads)
     try:
-        if all(0 < model.parameters <= _SMALL for model in models):
+        if all(0 < model.parameters <= _SMALL for model in pair.loaded):
             torch.set_num_threads(1)
         yield encoders
     finally:
