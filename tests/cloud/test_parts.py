@@ -131,8 +131,9 @@ def test_sessions_that_wait_share_a_forward_and_score_as_alone() -> None:
     wait([feeder.submit(session, session_prefill(session)) for session in sessions], timeout=60)
     watcher.gate.clear()
     first = feeder.submit("x", _scores(Session(model, prompts[0], 20), (1,)))
-    while not feeder.waiting or len(watcher.groups) <= len(sessions):  # until the model's thread is held up with it
+    while len(watcher.groups) <= len(sessions):  # until the model's thread is held up with it
         threading.Event().wait(0.01)
+    assert feeder.waiting == 1
     found: list[Future[torch.Tensor]] = [feeder.submit(s, _scores(s, (5, 6))) for s in sessions]
     watcher.gate.set()
     wait([first, *found], timeout=60)
