@@ -10,10 +10,10 @@ heavy is imported before the first name is used.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import Config, load_config
     from specdec_cli.errors import SpecdecError
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
     from specdec_cli.types import Finished, Prefill, Round, Sent, Started, Update
-
-try:
-    __version__ = version("specdec-cli")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0+unknown"
 
 _HOMES = {
     "Captioner": "specdec_cli.captioner",
@@ -66,4 +61,16 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    """The version as installed. Looked up when asked for: what that imports, no other name needs."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("specdec-cli")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"

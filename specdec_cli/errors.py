@@ -82,7 +82,13 @@ class CacheError(DecodingError):
 
 
 class CloudError(SpecdecError):
-    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
+    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense.
+
+    Attributes:
+        about_clip: whether it concerns this clip alone and says nothing about the next.
+    """
+
+    about_clip = False
 
 
 class TranscriptError(SpecdecError):

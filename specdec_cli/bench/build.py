@@ -26,7 +26,7 @@ from specdec_cli.bench.result import (
     StepTime,
 )
 from specdec_cli.bench.run import Measurements
-from specdec_cli.bench.steps import Measured
+from specdec_cli.bench.steps import Measured, block_of
 from specdec_cli.bench.taken import Taken
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.result import Spread
@@ -74,7 +74,7 @@ def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced]
         config=subject.config,
         machine=describe_machine(),
         models=subject.captioner.setup.models,
-        k=options.most_drafted,
+        k=options.k,
         gate=options.gate,
         clips=[clip.file for clip in subject.clips],
         audio_s=sum(clip.duration_s for clip in subject.clips),
@@ -83,7 +83,7 @@ def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced]
         steps=steps,
         contenders=times,
         speedups=speedups,
-        expected=expected(found, steps, options.most_drafted),
+        expected=expected(found, steps, block_of(options.k)),
         forced=list(forced),
         memory=memory,
         goals=goals(times, speedups),

@@ -9,8 +9,9 @@ from pathlib import Path
 import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.recordings import find_recordings
+from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.family import PromptInputs
+from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +28,34 @@ class Clip:
     duration_s: float
     edge: PromptInputs
     cloud: PromptInputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """Both models of a pair, loaded in this process.
+
+    Attributes:
+        edge, cloud: the models.
+        vocab_size: leading token ids that both may use.
+    """
+
+    edge: AudioLanguageModel
+    cloud: AudioLanguageModel
+    vocab_size: int
+
+    @classmethod
+    def of(cls, pair: Pair) -> Models:
+        """The models of `pair`.
+
+        Raises:
+            ConfigError: it has only one, or its cloud is elsewhere.
+        """
+        if len(pair.loaded) != 2:
+            raise ConfigError(
+                "The benchmark needs edge and cloud in this process.",
+                hint="Configure a cloud that is loaded here, not one behind an address.",
+            )
+        return cls(*pair.loaded, pair.vocab_size)
 
 
 def files_of(clips: str | None) -> list[str]:
@@ -67,7 +96,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
             )
         ((clip, cut, _),) = pieces
         edge, cloud = captioner.inputs(cut.samples, captioner.setup.prompt)
-        if edge is None or cloud is None:
-            raise ConfigError("The benchmark needs both models in this process.", hint="Configure edge and cloud.")
+        assert edge is not None
+        assert cloud is not None
         found.append(Clip(file, clip.duration_s, edge, cloud))
     return found

@@ -15,11 +15,11 @@ from typing import Final, Literal
 
 import torch
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.result import Forced
+from specdec_cli.bench.steps import block_of
 from specdec_cli.bench.taken import Taken, drive
-from specdec_cli.decoding.build import Pair
 from specdec_cli.decoding.draft import Draft, Drafter, Stop
 from specdec_cli.decoding.engine import Engine
 from specdec_cli.decoding.gate import Decision, Gate, Judge, make_gate
@@ -105,19 +105,19 @@ class ForcedLoop:
     """Engines over one pair and one clip at chosen acceptances.
 
     Attributes:
-        pair: both models.
+        models: both.
         clip: what they hear.
         options: of any mode; k, processors and the length are used.
     """
 
-    pair: Pair
+    models: Models
     clip: Clip
     options: DecodingOptions
 
     def target(self) -> tuple[int, ...]:
         """What the cloud writes alone, through its end token to the full length."""
         options = self._in("cloud")
-        session = self._session(self.pair.loaded_cloud, self.clip.cloud)
+        session = self._session(self.models.cloud, self.clip.cloud)
         drafter = Drafter(session, self._processors(session), (), torch.Generator(), sampling=False)
         return drive(Engine(drafter, None, make_gate("never"), self._endless(session), options)).ids
 
@@ -125,11 +125,11 @@ class ForcedLoop:
         """One run; `target` as `target()` gives it."""
         options = self._in(mode)
         generator = torch.Generator().manual_seed(seed)
-        cloud = self._session(self.pair.loaded_cloud, self.clip.cloud)
+        cloud = self._session(self.models.cloud, self.clip.cloud)
         if mode == "cloud":
             drafter = Drafter(cloud, self._processors(cloud), (), generator, sampling=False)
             return drive(Engine(drafter, None, make_gate("never"), self._endless(cloud), options))
-        edge = self._session(self.pair.edge, self.clip.edge)
+        edge = self._session(self.models.edge, self.clip.edge)
         forced = ForcedDrafter(edge, self._processors(edge), target, acceptance, generator)
         verifier = SessionVerifier(cloud, self._processors(cloud), options, generator, ())
         gate = make_gate("always") if mode == "lossless" else OracleGate("entropy", float("inf"), target=target)
@@ -138,9 +138,10 @@ class ForcedLoop:
     def _in(self, mode: ForcedMode) -> DecodingOptions:
         return replace(self.options, mode=mode, loop_period=0, acceptance="greedy")
 
-    def _session(self, model: AudioLanguageModel | None, inputs: PromptInputs) -> Session:
-        assert model is not None
-        return Session(model, inputs, self.options.max_new_tokens + self.options.most_drafted + 1, self.pair.vocab_size)
+    def _session(self, model: AudioLanguageModel, inputs: PromptInputs) -> Session:
+        return Session(
+            model, inputs, self.options.max_new_tokens + self.options.most_drafted + 1, self.models.vocab_size
+        )
 
     def _processors(self, session: Session) -> ScoreProcessors:
         return ScoreProcessors(self.options, session.prompt_ids, (), session.model.device)
@@ -151,11 +152,11 @@ class ForcedLoop:
 
 
 def force(
-    pair: Pair, clips: Sequence[Clip], options: DecodingOptions, acceptances: Sequence[float], rounds: int
+    models: Models, clips: Sequence[Clip], options: DecodingOptions, acceptances: Sequence[float], rounds: int
 ) -> Iterator[Forced]:
     """Every acceptance in every mode, in turns clip by clip."""
-    short = replace(options, max_new_tokens=min(options.max_new_tokens, LONGEST))
-    loops = [ForcedLoop(pair, clip, short) for clip in clips]
+    short = replace(options, max_new_tokens=min(options.max_new_tokens, LONGEST), k=block_of(options.k))
+    loops = [ForcedLoop(models, clip, short) for clip in clips]
     targets = [loop.target() for loop in loops]
     for acceptance in acceptances:
         taken: dict[ForcedMode, list[Taken]] = {mode: [] for mode in _MODES}

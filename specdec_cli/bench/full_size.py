@@ -15,7 +15,7 @@ from typing import Any, Final
 import psutil
 import torch
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.forced import force
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.machine import describe_machine
@@ -172,7 +172,7 @@ def _repeated(take: Callable[[int], float], times: int) -> list[float]:
 def _forced(edge: QwenOmniThinker, cloud: QwenOmniThinker, order: Order) -> Iterator[Forced]:
     clip = Clip("test sound", _SOUND_S, _clip(edge).edge, _clip(cloud).cloud)
     options = DecodingOptions(mode="lossless", k=order.k, loop_period=0)
-    return force(Pair.of(edge, cloud), [clip], options, order.acceptances, order.rounds)
+    return force(Models.of(Pair.of(edge, cloud)), [clip], options, order.acceptances, order.rounds)
 
 
 def _clip(model: QwenOmniThinker) -> Clip:

@@ -8,10 +8,9 @@ from typing import Any
 import psutil
 import torch
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.peers import module_of
 from specdec_cli.bench.result import Memory
-from specdec_cli.decoding.build import Pair
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
@@ -38,28 +37,25 @@ def stored_bytes(tensor: torch.Tensor) -> int:
     return tensor.nbytes
 
 
-def account(pair: Pair, clips: Sequence[Clip], capacity: int, k: int, libraries_mb: float) -> Memory:
+def account(models: Models, clips: Sequence[Clip], capacity: int, k: int, libraries_mb: float) -> Memory:
     """What the process held.
 
     Args:
-        pair: both models.
+        models: both.
         clips: what they were given.
         capacity: most tokens behind a prompt.
         k: drafted tokens a round.
         libraries_mb: resident before the models were loaded.
     """
-    assert pair.edge is not None
-    cloud_model = pair.loaded_cloud
-    assert cloud_model is not None
-    weights = [weight_bytes(module) / MIB for model in (pair.edge, cloud_model) if (module := module_of(model))]
+    weights = [weight_bytes(module) / MIB for model in (models.edge, models.cloud) if (module := module_of(model))]
     edge, cloud = weights if len(weights) == 2 else (0.0, 0.0)
-    caches = [_cache_mb(pair.edge, [clip.edge for clip in clips], capacity)]
-    caches.append(_cache_mb(cloud_model, [clip.cloud for clip in clips], capacity))
+    caches = [_cache_mb(models.edge, [clip.edge for clip in clips], capacity)]
+    caches.append(_cache_mb(models.cloud, [clip.cloud for clip in clips], capacity))
     features = sum(clip.edge.features.values.nbytes for clip in clips) / len(clips) / MIB
-    logits = (k + 1) * pair.vocab_size * _FLOAT / MIB
+    logits = (k + 1) * models.vocab_size * _FLOAT / MIB
     longest = max(len(clip.cloud.ids) for clip in clips)
     peak, held = peak_rss_mb(), libraries_mb + edge + cloud + sum(caches) + features + logits
-    on_cpu = pair.edge.device.type == "cpu" and cloud_model.device.type == "cpu"
+    on_cpu = models.edge.device.type == "cpu" and models.cloud.device.type == "cpu"
     return Memory(
         edge_weights_mb=edge,
         cloud_weights_mb=cloud,
@@ -67,7 +63,7 @@ def account(pair: Pair, clips: Sequence[Clip], capacity: int, k: int, libraries_
         cloud_cache_mb=caches[1],
         features_mb=features,
         logits_mb=logits,
-        prompt_logits_mb=longest * pair.vocab_size * _FLOAT / MIB,
+        prompt_logits_mb=longest * models.vocab_size * _FLOAT / MIB,
         libraries_mb=libraries_mb,
         peak_mb=peak,
         unaccounted_mb=peak - held if peak is not None and on_cpu else None,

@@ -141,7 +141,7 @@ class Bench(Part):
     config: str
     machine: Machine
     models: Models
-    k: int
+    k: int | str = Field(description="drafted tokens a block, or auto; single forwards are then measured at 5")
     gate: str
     clips: list[str]
     audio_s: float

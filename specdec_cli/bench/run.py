@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.peers import DEAF_NOTE, VOCABULARY_NOTE, generate, generate_assisted, module_of
 from specdec_cli.bench.result import Contender
-from specdec_cli.bench.steps import Measured, measure_steps
+from specdec_cli.bench.steps import Measured, block_of, measure_steps
 from specdec_cli.bench.taken import Taken, caption
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.plan import in_mode
@@ -41,17 +41,18 @@ def comparable(config: Config) -> Config:
     """`config` without the stop rules that transformers' `generate` has not, so that texts can be held together.
 
     Raises:
-        ConfigError: it samples, so that no two runs need agree, or its cloud is elsewhere.
+        ConfigError: it samples, so that no two runs need agree, or it imitates another machine.
     """
-    if config.cloud is not None and config.cloud.url is not None:
-        raise ConfigError(
-            "The benchmark takes the steps of both models apart, and cloud.url names one that is elsewhere.",
-            hint="Compare modes over a link with: specdec compare",
-        )
     if config.decoding.temperature > 0:
         raise ConfigError(
             f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}.",
             hint="Leave the temperature at 0.",
+        )
+    imitated = [*config.link.model_dump().values(), *config.simulate.model_dump().values()]
+    if any(value is not None for value in imitated):
+        raise ConfigError(
+            "The benchmark measures this machine, and a setting of link or simulate imitates another.",
+            hint="Leave them out.",
         )
     plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
     return config.model_copy(update={"decoding": plain})
@@ -67,6 +68,7 @@ class Benchmark:
 
     def __init__(self, both: Captioner, clips: Sequence[Clip]) -> None:
         self._both = both
+        self._models = Models.of(both.pair)
         self._clips = clips
         self._measurements = Measurements()
         self._captioners = {mode: both.variant(in_mode(both.config, mode)) for mode in _MODES}
@@ -105,7 +107,7 @@ class Benchmark:
             for name in turn.modes:
                 found.taken[name].append(self._contenders[name](turn.recording))
             text = found.taken["cloud"][-1].ids
-            found.steps += measure_steps(self._both.pair, turn.recording, text, self._both.options.most_drafted)
+            found.steps += measure_steps(self._models, turn.recording, text, block_of(self._both.options.k))
             done(turn.recording)
         return found
 
@@ -113,14 +115,14 @@ class Benchmark:
         return {mode: _captioning(self._captioners[mode]) for mode in _MODES}
 
     def _peers(self) -> Mapping[Contender, Contend]:
-        pair, options = self._both.pair, self._both.options
-        edge, cloud = module_of(pair.edge), module_of(pair.loaded_cloud)
-        if pair.edge is None or pair.cloud is None or edge is None or cloud is None:
+        models, options = self._models, self._both.options
+        edge, cloud = module_of(models.edge), module_of(models.cloud)
+        if edge is None or cloud is None:
             self._measurements.notes.append("transformers' generate is not run for this model family")
             return {}
-        if pair.edge.vocab_size != pair.cloud.vocab_size:
+        if models.edge.vocab_size != models.cloud.vocab_size:
             self._measurements.notes.append(VOCABULARY_NOTE)
-        edge_eos, cloud_eos = pair.edge.eos_ids, pair.cloud.eos_ids
+        edge_eos, cloud_eos = models.edge.eos_ids, models.cloud.eos_ids
         return {
             "generate-edge": lambda clip: generate(edge, clip.edge, options, edge_eos),
             "generate-cloud": lambda clip: generate(cloud, clip.cloud, options, cloud_eos),

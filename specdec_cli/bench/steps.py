@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import StepName
-from specdec_cli.decoding.build import Pair
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
 from specdec_cli.models.session import Session
+
+AUTO_BLOCK: Final = 5
+"""Drafted tokens of a block whose costs are measured where k is chosen as it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,24 @@ class Measured:
     tokens: int
 
 
-def measure_steps(pair: Pair, clip: Clip, text: Sequence[int], k: int) -> Iterator[Measured]:
+def block_of(k: int | str) -> int:
+    """Drafted tokens of a block: k itself, where it is a number."""
+    return k if isinstance(k, int) else AUTO_BLOCK
+
+
+def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> Iterator[Measured]:
     """Feeds `text` to both models as their loops would.
 
     Args:
-        pair: both models.
+        models: both.
         clip: what they hear.
         text: the token ids of a caption.
         k: a verification scores k + 1 positions.
     """
-    assert pair.edge is not None
-    assert pair.loaded_cloud is not None
-    edge = _session(pair.edge, clip.edge, text, pair.vocab_size)
+    edge = _session(models.edge, clip.edge, text, models.vocab_size)
     yield from _read(edge, "edge-tower", "edge-prefill")
     yield from _step(edge, text, "edge-step")
-    cloud = _session(pair.loaded_cloud, clip.cloud, text, pair.vocab_size)
+    cloud = _session(models.cloud, clip.cloud, text, models.vocab_size)
     yield from _read(cloud, "cloud-tower", "cloud-prefill")
     yield from _step(cloud, text, "cloud-step")
     for start in range(0, len(text) - k + 1, k + 1):

@@ -15,7 +15,6 @@ from typing import Annotated, Final
 
 import typer
 
-from specdec_cli import __version__
 from specdec_cli.cli import batch, bench, caption, compare, config, doctor, serve, tune
 from specdec_cli.errors import ConfigError, SpecdecError, UnexpectedError
 
@@ -44,6 +43,8 @@ app.add_typer(config.app, name="config")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from specdec_cli import __version__
+
         typer.echo(f"specdec {__version__}")
         raise typer.Exit
 

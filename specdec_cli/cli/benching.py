@@ -11,12 +11,13 @@ from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.clips import Clip
+    from specdec_cli.bench.clips import Clip, Models
     from specdec_cli.bench.result import Bench, Forced
     from specdec_cli.bench.run import Measurements
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import ResolvedConfig
     from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.decoding.options import DecodingOptions
 
 
 _ACCEPTANCES: Final = (0.6, 0.8, 0.9)
@@ -94,15 +95,14 @@ class Benching:
                 import torch
 
                 from specdec_cli.bench.full_size import Order, measure
-                from specdec_cli.decoding.options import MOST_DRAFTED
+                from specdec_cli.bench.steps import block_of
             if request.config.config.runtime.threads is not None:
                 torch.set_num_threads(request.config.config.runtime.threads)
-            k = request.config.config.decoding.k
             order = Order.parse(
                 sizes.shape,
                 sizes.dtype,
                 sizes.device,
-                k=MOST_DRAFTED if k == "auto" else k,
+                k=block_of(request.config.config.decoding.k),
                 acceptances=request.acceptances or _ACCEPTANCES,
                 rounds=request.rounds,
             )
@@ -120,20 +120,20 @@ class Benching:
         request = self._request
         with startup.still_collector(), self._view.loading("PyTorch"):
             from specdec_cli.bench.build import Subject, build_result
-            from specdec_cli.bench.clips import files_of, read_clips
+            from specdec_cli.bench.clips import Models, files_of, read_clips
             from specdec_cli.bench.memory import account, resident_mb
             from specdec_cli.bench.run import comparable
+            from specdec_cli.bench.steps import block_of
             from specdec_cli.captioner import Captioner
         config, files = comparable(request.config.config), files_of(request.clips)
         libraries_mb = resident_mb()
         with startup.still_collector():
             captioner = Captioner.load(config, loading=self._view.loading)
-        clips = read_clips(captioner, files)
+        models, clips = Models.of(captioner.pair), read_clips(captioner, files)
         found = self._taken(captioner, clips)
-        forced = self._forced(captioner, clips)
-        options = captioner.options
-        most = options.most_drafted
-        memory = account(captioner.pair, clips, options.max_new_tokens + most + 1, most, libraries_mb)
+        forced = self._forced(models, captioner.options, clips)
+        options, block = captioner.options, block_of(captioner.options.k)
+        memory = account(models, clips, options.max_new_tokens + block + 1, block, libraries_mb)
         subject = Subject(request.command, str(request.config.path), captioner, clips, request.rounds)
         return build_result(subject, found, forced, memory)
 
@@ -146,10 +146,10 @@ class Benching:
         self._view.begin(benchmark.turns(self._request.rounds))
         return benchmark.run(self._request.rounds, lambda _: self._view.advance())
 
-    def _forced(self, captioner: Captioner, clips: Sequence[Clip]) -> list[Forced]:
+    def _forced(self, models: Models, options: DecodingOptions, clips: Sequence[Clip]) -> list[Forced]:
         from specdec_cli.bench.forced import force
 
         request = self._request
         if request.acceptances:
             self._view.say("forcing drafts to pass with the probabilities asked for")
-        return list(force(captioner.pair, clips, captioner.options, request.acceptances, request.rounds))
+        return list(force(models, clips, options, request.acceptances, request.rounds))

@@ -33,7 +33,8 @@ def doctor(
 
     view = choose_view()
     try:
-        with startup.still_collector(), view.loading("PyTorch" if quick else "PyTorch and the models"):
+        loading = view.loading("PyTorch" if quick else "PyTorch and the models")
+        with startup.still_collector(), loading:
             checks = list(examine(resolved, load_models=not quick))
     finally:
         view.close()

@@ -18,18 +18,27 @@ class Background:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        self._closing = False
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
-        return self._loop.is_closed()
+        """Whether it has ended, or is about to."""
+        return self._closing
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begins `work`; its result or its error will be in the future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancels what is under way, runs `last`, and ends the thread. Once only."""
+        """Cancels what is under way, runs `last`, and ends the thread. Nothing if that was done before."""
+        if self._closing:
+            last.close()
+            return
+        self._closing = True
+        if threading.current_thread() is self._thread:  # the last reference was dropped in here: nobody could wait
+            last.close()
+            self._loop.call_soon(self._loop.stop)
+            return
         asyncio.run_coroutine_threadsafe(_cancel_others(last), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

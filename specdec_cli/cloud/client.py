@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Collection, Coroutine
 from concurrent.futures import Future
 from statistics import median
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from specdec_cli.cloud import fingerprint
 from specdec_cli.cloud.background import Background
-from specdec_cli.cloud.breaker import Breaker
+from specdec_cli.cloud.guard import Guard
 from specdec_cli.cloud.link import Payload
 from specdec_cli.cloud.protocol import PROTOCOL, Info, parse
 from specdec_cli.cloud.token import read_token
-from specdec_cli.cloud.transport import RefusedError, Request, Traffic, Transport, UnreachableError
+from specdec_cli.cloud.transport import RefusedError, Request, Traffic, Transport
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.family import AudioLanguageModel, PromptInputs
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PROBES: Final = 5
-
-_ABOUT_THE_CLIP: Final = frozenset({"malformed", "too_large"})
-"""Refusals that say nothing about the next clip."""
 
 
 class HttpCloud:
@@ -60,13 +58,14 @@ class HttpCloud:
         self.name = config.url
         self.timeout_s = config.timeout_s
         self._edge = _Edge(edge)
-        self._breaker = Breaker(config.retry_s)
+        self._guard = Guard(config.url, config.timeout_s, config.retry_s)
         self._transport = Transport(config.url, read_token(config.token_env, "cloud.token_env"), config.ca_file)
         self._background = Background("specdec cloud")
+        self._end = weakref.finalize(self, _end, self._background, self._transport)
         self._info: Info | None = None
         self._refusal: ConfigError | TokenizerMismatchError | None = None
         try:
-            self._background.submit(self.guarded(self.connected(Traffic()))).result()
+            self._background.submit(self._guard.run(self.connected(Traffic()))).result()
         except CloudError as error:
             if isinstance(error, RefusedError) and error.code == "unauthorized":
                 self._refusal = ConfigError(f"{self.name}: {error.message}", hint=error.hint)
@@ -82,7 +81,7 @@ class HttpCloud:
     @property
     def trouble(self) -> str | None:
         """Why it was not reached, in a sentence; None if it was."""
-        return None if self._info is not None else self._breaker.reason
+        return None if self._info is not None else self._guard.trouble
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
@@ -133,42 +132,7 @@ class HttpCloud:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begins a call; its future raises CloudError at the latest when its time is up."""
-        return self._background.submit(self.guarded(work))
-
-    async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """`work` within the time limit, or not at all while the cloud is known to be down.
-
-        Raises:
-            CloudError: whatever goes wrong.
-        """
-        breaker = self._breaker
-        if not breaker.admits():
-            work.close()
-            raise CloudError(f"the cloud failed {breaker.since_s:.0f} s ago and was not asked again: {breaker.reason}")
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                result = await work
-        except RefusedError as error:
-            if error.code in _ABOUT_THE_CLIP:
-                breaker.undecided()
-            else:
-                breaker.failed(error.message)
-            raise
-        except CloudError as error:
-            breaker.failed(error.message)
-            raise
-        except TimeoutError as error:
-            late = UnreachableError(
-                f"{self.name} did not answer within {self.timeout_s:g} s",
-                hint="Check the link and the server, or raise cloud.timeout_s.",
-            )
-            breaker.failed(late.message)
-            raise late from error
-        except BaseException:
-            breaker.undecided()
-            raise
-        breaker.succeeded()
-        return result
+        return self._background.submit(self._guard.run(work))
 
     async def connected(self, traffic: Traffic) -> Info:
         """What the server says of itself, asked once.
@@ -216,9 +180,12 @@ class HttpCloud:
         return await self._transport.fetch(Request("GET", "/v1/info"), traffic, lambda body: parse(Info, body))
 
     def close(self) -> None:
-        """Closes the connections and ends the thread."""
-        if not self._background.closed:
-            self._background.close(self._transport.close())
+        """Closes the connections and ends the thread, as happens by itself when the link is dropped."""
+        self._end()
+
+
+def _end(background: Background, transport: Transport) -> None:
+    background.close(transport.close())
 
 
 class _Edge:

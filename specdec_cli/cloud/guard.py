@@ -36,7 +36,7 @@ class Guard:
         """`work` within the time limit, or not at all while the cloud is known to be down.
 
         Args:
-            work: the call; a CloudError of its with `about_clip` says nothing about the next clip.
+            work: the call.
             timeout_s: another limit.
 
         Raises:
@@ -50,7 +50,7 @@ class Guard:
             async with asyncio.timeout(limit):
                 result = await work
         except CloudError as error:
-            if getattr(error, "about_clip", False):
+            if error.about_clip:
                 breaker.undecided()
             else:
                 breaker.failed(error.message)

@@ -53,6 +53,7 @@ class RefusedError(CloudError):
     def __init__(self, message: str, code: Code) -> None:
         super().__init__(f"the cloud refuses: {message}", hint=_HINTS.get(code))
         self.code = code
+        self.about_clip = code in ("malformed", "too_large")
 
 
 class UnreachableError(CloudError):

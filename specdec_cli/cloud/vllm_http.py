@@ -54,11 +54,7 @@ class DeclinedError(CloudError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, hint=_HINTS.get(status))
         self.status = status
-
-    @property
-    def about_clip(self) -> bool:
-        """Whether it says nothing about the next clip."""
-        return self.status in (400, 413, 422)
+        self.about_clip = status in (400, 413, 422)
 
     @property
     def forgotten(self) -> bool:

@@ -173,6 +173,6 @@ class VllmVerifier:
         reply = await http.ask(GENERATE, body, self._traffic, lambda found: read_reply(found, question))
         # The server does not say how long it took: so long as it was silent, beyond the shortest silence there was.
         self._cloud_ms += max(self._traffic.silent_s - before_s - http.round_trip_s, 0.0) * 1e3
-        self._passes += 1
-        self._fed += question.length - self._prompt_tokens
+        self._passes += len(reply.generated)  # the first comes of reading the question, each other one of a step
+        self._fed += question.length - self._prompt_tokens + len(reply.generated) - 1
         return reply

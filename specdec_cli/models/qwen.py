@@ -61,7 +61,8 @@ class QwenAudioModel(AudioLanguageModel):
         self.processor = processor
         self.tokenizer = processor.tokenizer
         self.device = module.lm_head.weight.device
-        self.input_device = module.get_input_embeddings().weight.device
+        self._embedding = module.get_input_embeddings()
+        self.input_device = self._embedding.weight.device
         self.dtype = module.dtype
         self.vocab_size = int(text_config.vocab_size)
         self.layers = int(text_config.num_hidden_layers)
@@ -178,7 +179,7 @@ class QwenAudioModel(AudioLanguageModel):
     def embed(self, ids: Sequence[int], audio: torch.Tensor | None = None) -> torch.Tensor:
         """Input embeddings [1, q, hidden]; `audio` [n, hidden] replaces the n placeholders, in order."""
         tokens = torch.tensor([list(ids)], device=self.input_device)
-        embeddings: torch.Tensor = self.module.get_input_embeddings()(tokens)
+        embeddings: torch.Tensor = self._embedding(tokens)
         if audio is not None:
             embeddings[tokens == self._audio_id] = audio.to(embeddings.device, embeddings.dtype)
         return embeddings

@@ -10,8 +10,8 @@ drafts mean nothing, so most are rejected; what a verification costs does not de
 from __future__ import annotations
 
 import random
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, Final
@@ -22,10 +22,11 @@ import typer
 
 from specdec_cli.captioner import load_model
 from specdec_cli.cloud.client import HttpCloud
+from specdec_cli.cloud.remote import RemoteVerifier
 from specdec_cli.config import load_config
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.errors import SpecdecError
+from specdec_cli.errors import CloudError
 from specdec_cli.models.family import PromptInputs
 
 _TEXT: Final = 60  # tokens of a text before the clip counts as done and another is opened
@@ -52,49 +53,62 @@ class Bearing:
 
 def press(link: HttpCloud, inputs: PromptInputs, sessions: int, seconds: float, k: int) -> Bearing:
     """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out."""
-    options = DecodingOptions(k=k)
-    times: list[float] = []
-    failures: list[SpecdecError] = []
-    ready = threading.Barrier(sessions + 1)
-    end = [0.0]
-
-    def one(number: int) -> None:
-        rng = random.Random(number)
-        heard = False
-        while not heard or time.perf_counter() < end[0]:
-            verifier = link.verifier(
-                inputs, options, _TEXT + 2 * k + 2, link.vocab_size, torch.Generator(), link.eos_ids
-            )
-            text: tuple[int, ...] = ()
-            while len(text) < _TEXT and (not heard or time.perf_counter() < end[0]):
-                draft = Draft(tuple(rng.randrange(3, 250) for _ in range(k)), torch.empty(k, 0))
-                started = time.perf_counter()
-                try:
-                    verdict = verifier.start(text, draft).result()
-                except SpecdecError as error:
-                    failures.append(error)
-                    verdict = None
-                if heard and text:
-                    times.append((time.perf_counter() - started) * 1e3)
-                if not heard:
-                    heard = True
-                    ready.wait()
-                    ready.wait()
-                text = (*text, *draft.ids[: verdict.accepted], verdict.token) if verdict else text
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(sessions)]
-    for thread in threads:
-        thread.start()
-    ready.wait()
-    started = time.perf_counter()
-    end[0] = started + seconds
-    ready.wait()
-    for thread in threads:
-        thread.join()
-    elapsed = time.perf_counter() - started
-    times.sort()
+    askers = [_Asker(link, inputs, number, k) for number in range(sessions)]
+    with ThreadPoolExecutor(sessions) as pool:
+        list(pool.map(_Asker.hear, askers))
+        started = time.perf_counter()
+        list(pool.map(lambda asker: asker.ask_until(started + seconds), askers))
+        elapsed = time.perf_counter() - started
+    times = sorted(ms for asker in askers for ms in asker.times_ms)
+    if not times:
+        raise CloudError(f"{link.name} answered nothing in {seconds:g} s")
     p95 = times[min(int(len(times) * 0.95), len(times) - 1)]
-    return Bearing(sessions, len(times) / elapsed, median(times), p95, len(failures))
+    failed = sum(asker.failed for asker in askers)
+    return Bearing(sessions, len(times) / elapsed, median(times), p95, failed)
+
+
+class _Asker:
+    """One clip after the other, and questions about each."""
+
+    def __init__(self, link: HttpCloud, inputs: PromptInputs, number: int, k: int) -> None:
+        self.times_ms: list[float] = []
+        self.failed = 0
+        self._link = link
+        self._inputs = inputs
+        self._random = random.Random(number)
+        self._k = k
+        self._text: tuple[int, ...] = ()
+        self._verifier = self._open()
+
+    def hear(self) -> None:
+        """Has the clip heard."""
+        self._ask()
+
+    def ask_until(self, end: float) -> None:
+        """Asks until the clock says so; a clip whose text is long enough is replaced by another."""
+        while time.perf_counter() < end:
+            if len(self._text) >= _TEXT:
+                self._text, self._verifier = (), self._open()
+                self._ask()
+            started = time.perf_counter()
+            if self._ask():
+                self.times_ms.append((time.perf_counter() - started) * 1e3)
+
+    def _ask(self) -> bool:
+        """One question; whether it was answered."""
+        draft = Draft(tuple(self._random.randrange(3, 250) for _ in range(self._k)), torch.empty(self._k, 0))
+        try:
+            verdict = self._verifier.start(self._text, draft).result()
+        except CloudError:
+            self.failed += 1
+            return False
+        self._text = (*self._text, *draft.ids[: verdict.accepted], verdict.token)
+        return True
+
+    def _open(self) -> RemoteVerifier:
+        options, capacity = DecodingOptions(k=self._k), _TEXT + 2 * self._k + 2
+        link = self._link
+        return link.verifier(self._inputs, options, capacity, link.vocab_size, torch.Generator(), link.eos_ids)
 
 
 def knee(found: list[Bearing]) -> Bearing:

@@ -92,6 +92,7 @@ def test_goals_are_met_missed_or_not_measured() -> None:
         ("lossless over generate (assisted)", None),
         ("hybrid over cloud-only", False),
         ("hybrid's time in edge-only's", True),
+        ("lossless's time in cloud-only's", None),
     ]
     assert found[0].measured == pytest.approx(8)
     assert found[2].decoding == pytest.approx(2.5)

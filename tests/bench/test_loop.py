@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.forced import ForcedLoop, OracleGate, force
 from specdec_cli.bench.memory import account, stored_bytes, weight_bytes
 from specdec_cli.bench.peers import generate, generate_assisted, module_of
@@ -38,7 +38,7 @@ def clip(lossless: Captioner) -> Clip:
 
 @pytest.fixture(scope="module")
 def loop(lossless: Captioner, clip: Clip) -> ForcedLoop:
-    return ForcedLoop(lossless.pair, clip, lossless.options)
+    return ForcedLoop(Models.of(lossless.pair), clip, lossless.options)
 
 
 @pytest.mark.parametrize("mode", ["cloud", "lossless", "hybrid"])
@@ -69,7 +69,7 @@ def test_the_oracle_escalates_blocks_with_a_mistake_alone(loop: ForcedLoop) -> N
 
 
 def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, clip: Clip) -> None:
-    found = list(force(lossless.pair, [clip], lossless.options, (0.6, 0.9), rounds=1))
+    found = list(force(Models.of(lossless.pair), [clip], lossless.options, (0.6, 0.9), rounds=1))
     assert [(forced.acceptance, forced.mode) for forced in found] == [
         (share, mode) for share in (0.6, 0.9) for mode in ("cloud", "lossless", "hybrid")
     ]
@@ -78,7 +78,7 @@ def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, cli
 
 def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) -> None:
     text = tuple(range(20, 20 + 11))
-    found = list(measure_steps(lossless.pair, clip, text, K))
+    found = list(measure_steps(Models.of(lossless.pair), clip, text, K))
     names = [step.name for step in found]
     assert names[:2] == ["edge-tower", "edge-prefill"]
     assert [names.count(name) for name in ("edge-step", "cloud-step")] == [len(text)] * 2
@@ -88,8 +88,7 @@ def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) ->
 
 
 def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: Clip) -> None:
-    pair, options = lossless.pair, lossless.options
-    assert pair.cloud is not None
+    pair, options = Models.of(lossless.pair), lossless.options
     cloud, edge = module_of(pair.cloud), module_of(pair.edge)
     stated = edge.config.get_text_config().vocab_size  # type: ignore[union-attr]
     ours = caption(lossless, clip)
@@ -125,7 +124,7 @@ def test_memory_adds_up(lossless: Captioner, clip: Clip) -> None:
     pair = mini_pair()
     assert isinstance(pair.cloud, QwenOmniThinker)
     capacity = TOKENS + K + 1
-    found = account(pair, [clip], capacity, K, libraries_mb=300.0)
+    found = account(Models.of(pair), [clip], capacity, K, libraries_mb=300.0)
     text = pair.cloud.module.config.get_text_config()
     heads, width = text.num_key_value_heads, text.hidden_size // text.num_attention_heads
     positions = len(clip.cloud.ids) + capacity
@@ -153,7 +152,7 @@ def test_bytes_of_what_is_made_of_several_tensors_are_theirs() -> None:
 
 def test_options_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
     options = replace(lossless.options, no_repeat_ngram=2)
-    strict = ForcedLoop(lossless.pair, clip, options)
+    strict = ForcedLoop(Models.of(lossless.pair), clip, options)
     target = strict.target()
     pairs = list(pairwise(target))
     assert len(pairs) == len(set(pairs))

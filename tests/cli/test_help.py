@@ -26,6 +26,9 @@ LIGHT = [
     ["config", "show", "--yaml"],
     ["config", "validate", "qwen2.5-omni"],
     ["doctor", "--help"],
+    ["doctor", "--time", "--quick"],
+    ["bench", "--help"],
+    ["bench", "--dtype", "int8"],
     ["batch", "--help"],
     ["batch", "a.wav"],
     ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],
@@ -62,7 +65,7 @@ def test_the_version_is_the_package_s(specdec: Specdec) -> None:
 
 def test_help_is_there_for_every_command(specdec: Specdec) -> None:
     listed = re.findall(r"^  ([a-z]+)  ", specdec("--help").out.split("Commands:")[1], re.MULTILINE)
-    assert {"batch", "caption", "config", "doctor"} <= set(listed)
+    assert {"batch", "bench", "caption", "config", "doctor"} <= set(listed)
     for command in listed:
         outcome = specdec(command, "--help")
         assert outcome.code == 0

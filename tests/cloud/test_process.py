@@ -198,7 +198,7 @@ def test_what_cannot_be_served_is_refused() -> None:
         (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
         (("--tls-cert", "x.pem"), "go together"),
         (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
-        (("--set", "cloud=null"), "no cloud model to serve"),
+        (("--set", "cloud=null"), "cloud is null"),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "specdec_cli", "serve", *arguments], capture_output=True, text=True, cwd=ROOT
