@@ -61,6 +61,7 @@ class Feeder:
         self._watcher = watcher
         self._waiting: deque[_Job] = deque()
         self._running: list[_Job] = []
+        self._in_forward = 0
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="specdec model", daemon=True)
@@ -69,7 +70,7 @@ class Feeder:
     @property
     def waiting(self) -> int:
         """Jobs that are not done."""
-        return len(self._waiting) + len(self._running)
+        return len(self._waiting) + len(self._running) + self._in_forward
 
     def submit(self, key: object, begin: Callable[[], Steps[Any]]) -> Future[Any]:
         """Computes what `begin()` describes; cancelling the future before it is begun spares the work."""
@@ -125,6 +126,7 @@ class Feeder:
     def _feed(self, jobs: list[_Job]) -> None:
         """One forward for `jobs`; one by one if that fails, so that a culprit fails alone."""
         self._running = [job for job in self._running if job not in jobs]
+        self._in_forward = len(jobs)
         started = time.perf_counter()
         passes = [job.wanted for job in jobs if job.wanted is not None]
         try:
@@ -138,6 +140,7 @@ class Feeder:
                     self._feed([job])
                 return
         self._watcher.fed(len(jobs), time.perf_counter() - started)
+        self._in_forward = 0
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, SpecdecError):
                 if job.steps is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
@@ -51,9 +52,18 @@ class Bearing:
     failed: int
 
 
-def press(link: HttpCloud, inputs: PromptInputs, sessions: int, seconds: float, k: int) -> Bearing:
-    """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out."""
-    askers = [_Asker(link, inputs, number, k) for number in range(sessions)]
+def press(
+    link: HttpCloud, inputs: PromptInputs, words: Sequence[int], sessions: int, seconds: float, k: int
+) -> Bearing:
+    """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out.
+
+    Args:
+        link: to the server.
+        inputs: the clip's prompt.
+        words: token ids that drafts are made of.
+        sessions, seconds, k: clips in parallel, time, drafted tokens in a question.
+    """
+    askers = [_Asker(link, inputs, words, number, k) for number in range(sessions)]
     with ThreadPoolExecutor(sessions) as pool:
         list(pool.map(_Asker.hear, askers))
         started = time.perf_counter()
@@ -70,11 +80,12 @@ def press(link: HttpCloud, inputs: PromptInputs, sessions: int, seconds: float, 
 class _Asker:
     """One clip after the other, and questions about each."""
 
-    def __init__(self, link: HttpCloud, inputs: PromptInputs, number: int, k: int) -> None:
+    def __init__(self, link: HttpCloud, inputs: PromptInputs, words: Sequence[int], number: int, k: int) -> None:
         self.times_ms: list[float] = []
         self.failed = 0
         self._link = link
         self._inputs = inputs
+        self._words = words
         self._random = random.Random(number)
         self._k = k
         self._text: tuple[int, ...] = ()
@@ -96,7 +107,7 @@ class _Asker:
 
     def _ask(self) -> bool:
         """One question; whether it was answered."""
-        draft = Draft(tuple(self._random.randrange(3, 250) for _ in range(self._k)), torch.empty(self._k, 0))
+        draft = Draft(tuple(self._random.choices(self._words, k=self._k)), torch.empty(self._k, 0))
         try:
             verdict = self._verifier.start(self._text, draft).result()
         except CloudError:
@@ -134,10 +145,11 @@ def main(
     noise = np.random.default_rng(0).standard_normal(round(clip_s * edge.sampling_rate)).astype(np.float32)
     inputs = edge.build_prompt(resolved.prompt.instruction, edge.features(0.05 * noise))
     link = HttpCloud(resolved.cloud, edge)
+    words = [id_ for id_ in range(link.vocab_size) if id_ not in edge.placeholder_ids]
     found = []
     typer.echo("clips  verifications/s  median ms  p95 ms  failed")
     for count in map(int, sessions.split(",")):
-        bearing = press(link, inputs, count, seconds, k)
+        bearing = press(link, inputs, words, count, seconds, k)
         found.append(bearing)
         figures = f"{bearing.per_s:>15.0f}  {bearing.median_ms:>9.1f}  {bearing.p95_ms:>6.1f}  {bearing.failed:>6}"
         typer.echo(f"{count:>5}  {figures}")

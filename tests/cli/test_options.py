@@ -18,6 +18,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--mode", "lossless"], "decoding.mode", "lossless"),
     (["-k", "3"], "decoding.k", 3),
     (["-k3"], "decoding.k", 3),
+    (["-k", "auto"], "decoding.k", "auto"),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
     (["--stop-drafting"], "gate.stop_drafting", True),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import threading
 from concurrent.futures import Future, wait
 from typing import Any
@@ -21,11 +23,13 @@ from specdec_cli.cloud.protocol import (
     unpack_features,
     unpack_rows,
 )
+from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.models.session import Pass, Session, Steps
 from specdec_cli.serve.feeder import Feeder
-from tests.laws.cases import cloud, inputs
+from tests.cloud.serving import ServerThread, linked, serving
+from tests.laws.cases import cloud, inputs, make_case
 
 
 class Clock:
@@ -127,8 +131,9 @@ def test_sessions_that_wait_share_a_forward_and_score_as_alone() -> None:
     wait([feeder.submit(session, session_prefill(session)) for session in sessions], timeout=60)
     watcher.gate.clear()
     first = feeder.submit("x", _scores(Session(model, prompts[0], 20), (1,)))
-    while not feeder.waiting or len(watcher.groups) <= len(sessions):  # until the model's thread is held up with it
+    while len(watcher.groups) <= len(sessions):  # until the model's thread is held up with it
         threading.Event().wait(0.01)
+    assert feeder.waiting == 1
     found: list[Future[torch.Tensor]] = [feeder.submit(s, _scores(s, (5, 6))) for s in sessions]
     watcher.gate.set()
     wait([first, *found], timeout=60)
@@ -174,3 +179,51 @@ def test_what_waits_is_finished_before_the_end() -> None:
     watcher.gate.set()
     feeder.close()
     assert all(future.done() and future.exception() is None for future in futures)
+
+
+def test_what_is_being_answered_is_answered_before_the_server_ends() -> None:
+    case = make_case(91_000, mode="lossless")
+    assert isinstance(case.pair.cloud, AudioLanguageModel)
+    assert case.pair.edge is not None
+    thread = ServerThread(case.pair.cloud)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def fed(clips: int, seconds: float) -> None:
+        reached.set()
+        go_on.wait(20)
+
+    thread.served.service.metrics.fed = fed  # type: ignore[method-assign]
+    with linked(thread.served.url, case.pair.edge) as link:
+        verifier = link.verifier(
+            case.cloud_inputs, case.options, 30, case.pair.vocab_size, torch.Generator(), link.eos_ids
+        )
+        verdict = verifier.start((), Draft((5, 6), torch.empty(2, 0)))
+        assert reached.wait(60)
+        ending = threading.Thread(target=thread.stop)
+        ending.start()
+        threading.Event().wait(0.3)
+        assert not verdict.done()
+        go_on.set()
+        assert verdict.result(60).link is not None
+        ending.join(60)
+    assert not ending.is_alive()
+
+
+def test_the_server_describes_itself() -> None:
+    model = cloud(2)
+    with serving(model) as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port)
+        connection.request("GET", "/openapi.json")
+        told = json.loads(connection.getresponse().read())
+        connection.close()
+    assert set(told["paths"]) == {
+        "/v1/info",
+        "/v1/sessions/{id_}",
+        "/v1/sessions/{id_}/verify",
+        "/healthz",
+        "/metrics",
+    }
+    body = told["paths"]["/v1/sessions/{id_}/verify"]["post"]["requestBody"]
+    assert set(body["content"]["application/octet-stream"]["schema"]["x-json-schema"]["properties"]) == set(
+        Question.model_fields
+    )

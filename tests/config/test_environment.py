@@ -68,7 +68,7 @@ def test_unrelated_variables_are_left_alone(load: Load) -> None:
 
 def test_a_wrong_value_names_the_variable(refusal: Refusal) -> None:
     error = refusal(env={"SPECDEC_DECODING__K": "many"})
-    assert error.message == "SPECDEC_DECODING__K: decoding.k must be a whole number from 1 to 64, not 'many'."
+    assert error.message == "SPECDEC_DECODING__K: decoding.k must be auto, or a whole number from 1 to 64, not 'many'."
 
 
 def test_bytes_that_are_no_text(refusal: Refusal) -> None:

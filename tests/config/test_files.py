@@ -126,10 +126,10 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, file, stop_drafting."),
         ("decoding: {k: 1, k: 2}\n", "decoding.k is given twice, first in line 5", "Keep one"),
         ("edge: {model: x}\n", "my.yaml:5: edge is given twice, first in line 1", "Keep one"),
-        ("decoding: {k: '3'}\n", "must be a whole number from 1 to 64, not '3'", "tokens drafted per block"),
+        ("decoding: {k: '3'}\n", "must be auto, or a whole number from 1 to 64, not '3'", "tokens drafted per block"),
         ("decoding: {k: true}\n", "not true", ""),
         ("decoding: {k: 3.0}\n", "not 3.0", ""),
-        ("decoding: {k: {a: 1}}\n", "decoding.k must be a whole number from 1 to 64, not a mapping", ""),
+        ("decoding: {k: {a: 1}}\n", "decoding.k must be auto, or a whole number from 1 to 64, not a mapping", ""),
         (
             "decoding: {mode: hybird}\n",
             "must be one of hybrid, lossless, edge, cloud, not 'hybird'",

@@ -28,7 +28,7 @@ def test_each_layer_wins_over_the_one_before(load: Load) -> None:
 def test_flag_is_named_as_the_user_spells_it() -> None:
     resolved = load_config("mini", flags={"decoding.k": 3}, environ={}, flag_names={"decoding.k": "-k"})
     assert resolved.origin["decoding.k"] == "flag -k"
-    with pytest.raises(ConfigError, match=r"flag -k: decoding\.k must be a whole number from 1 to 64, not 0"):
+    with pytest.raises(ConfigError, match=r"flag -k: decoding\.k must be auto, or a whole number from 1 to 64, not 0"):
         load_config("mini", flags={"decoding.k": 0}, environ={}, flag_names={"decoding.k": "-k"})
 
 
