@@ -1,4 +1,4 @@
-"""Fine-tuning of the audio tower: emotion, prosody classes and their measures from a pooling head, end to end."""
+"""Fine-tuning of the audio tower, end to end: emotion, prosody classes and measures of a clip, F0 of its tokens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from specdec_cli.mini.augment import Example, Plan, Pool, draw_example
 from specdec_cli.mini.corpus import Waveform
+from specdec_cli.mini.f0_targets import OUTPUTS, f0_loss
 from specdec_cli.mini.features import log_mel
 from specdec_cli.mini.labels import ATTRIBUTES, CLASSES, classify
 from specdec_cli.mini.state import Average, load_state, save_state
@@ -40,12 +41,16 @@ ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=
 
 @dataclass(frozen=True)
 class EncoderRecipe:
-    """Hyperparameters of the fine-tuning. `prosody` and `measures`: factors on their losses; emotion's counts once."""
+    """Hyperparameters of the fine-tuning.
+
+    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once.
+    """
 
     steps: int = 900
     batch: int = 24
     prosody: float = 0.25
     measures: float = 0.5
+    f0: float = 0.0
     tower_rate: float = 2.5e-4
     head_rate: float = 1e-3
     layer_decay: float = 0.85
@@ -61,15 +66,20 @@ class EncoderRecipe:
 TOWER_COURSES: Final = (
     EncoderRecipe(),
     EncoderRecipe(steps=450, prosody=0.4, measures=1.0, tower_rate=1.5e-4, head_rate=5e-4, warm_up=30),
+    EncoderRecipe(
+        steps=400, batch=16, prosody=0.5, measures=1.0, f0=1.0, frozen_layers=0, warm_up=30, average=0.98, save_every=25
+    ),
 )
-"""The second goes on from the first, with more weight on what it had learned least: pitch and range."""
+"""Each goes on from the one before: the second with more weight on what was learned least, pitch and range; the third
+learns to keep F0, which the first two had lost."""
 
 
 class AttributeHead(nn.Module):
     """Attentive pooling under `queries` learned weightings, then linear layers.
 
     Emotion reads means and deviations. Prosody reads the means alone, so that the tower itself has to gather what a
-    deviation would tell (how much F0 moves) into its states, where a text decoder finds it by attending.
+    deviation would tell (how much F0 moves) into its states, where a text decoder finds it by attending. F0 is read
+    from each state alone.
     """
 
     def __init__(self, width: int = 512, queries: int = 8) -> None:
@@ -80,10 +90,13 @@ class AttributeHead(nn.Module):
         self.emotion = nn.Linear(2 * queries * width, len(CLASSES["emotion"]))
         self.prosody = nn.Linear(queries * width, sum(len(CLASSES[name]) for name in ATTRIBUTES[:-1]))
         self.measures = nn.Linear(queries * width, len(MEASURES))
+        self.f0 = nn.Linear(width, OUTPUTS)
 
-    def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def forward(
+        self, states: torch.Tensor, lengths: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
         """`states` (batch, frames, width) and valid `lengths` (batch,) -> (logits (batch, classes) by attribute,
-        scaled measures (batch, len(MEASURES)))."""
+        scaled measures (batch, len(MEASURES)), `f0_targets` outputs (batch, frames, OUTPUTS))."""
         normed = self.norm(states)
         outside = torch.arange(states.shape[1]) >= lengths[:, None]
         scores = self.queries(normed).masked_fill(outside[..., None], -1e4).softmax(dim=1).transpose(1, 2)
@@ -92,7 +105,7 @@ class AttributeHead(nn.Module):
         emotion = self.emotion(self.dropout(torch.cat([mean, deviation], dim=-1).flatten(1)))
         pooled = self.dropout(mean.flatten(1))
         parts = self.prosody(pooled).split([len(CLASSES[name]) for name in ATTRIBUTES[:-1]], dim=-1)
-        return dict(zip(ATTRIBUTES, (*parts, emotion), strict=True)), self.measures(pooled)
+        return dict(zip(ATTRIBUTES, (*parts, emotion), strict=True)), self.measures(pooled), self.f0(normed)
 
 
 def batches(
@@ -222,16 +235,20 @@ def fine_tune(
             with torch.autocast("cpu", torch.bfloat16):
                 states, valid = encode(tower, mels, lengths, recipe.frozen_layers)
             drawn = [example for _, example in examples]
-            logits, predicted = head(states.float(), valid)
+            logits, predicted, tokens = head(states.float(), valid)
             emotion, prosody = attribute_loss(logits, drawn, recipe.smoothing)
             measures = measure_loss(predicted, drawn)
-            torch.autograd.backward(emotion + recipe.prosody * prosody + recipe.measures * measures)
+            loss = emotion + recipe.prosody * prosody + recipe.measures * measures
+            losses = {"emotion": emotion, "prosody": prosody, "measures": measures}
+            if recipe.f0:
+                losses["f0"] = f0_loss(tokens, [example.waveform for example in drawn], valid)
+                loss = loss + recipe.f0 * losses["f0"]
+            torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
         average.update(model.state_dict(), step)
-        losses = {"emotion": emotion, "prosody": prosody, "measures": measures}
         report(step + 1, {name: float(loss.detach()) for name, loss in losses.items()})
         if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
             save_state(
