@@ -34,8 +34,8 @@ COURSES: Final[dict[Side, tuple[Course, ...]]] = {
             DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=8.0, balanced=True, prosody=2.0, average=0.99),
         ),
         Course(
-            4096,
             2048,
+            1024,
             DecoderRecipe(
                 epochs=2, rate=8e-4, warm_up=30, emotion=6.0, balanced=True, prosody=3.0, noise=0.1, average=0.99
             ),
