@@ -116,7 +116,17 @@ class QwenAudioModel(AudioLanguageModel):
         model = cls(options.label, module, processor)
         model.require_fit()
         _require_template(model)
+        if options.compile != "off":
+            model.compile(options.compile)
         return model
+
+    def compile(self, mode: str) -> None:
+        """Compiles the decoder, "default" or "reduce-overhead", where it goes; `compiled` says what came of it."""
+        if self._packed is None:
+            why = "it lies on several devices" if self.spread else "only plain sdpa attention can be"
+            self.compiled = f"off: {why}"
+        else:
+            self.compiled = self._packed.compile(mode)
 
     @staticmethod
     @abstractmethod
