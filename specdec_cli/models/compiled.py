@@ -15,6 +15,7 @@ is known, and said, before the first clip.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -124,7 +125,7 @@ class CompiledParts(Parts):
                     found = self._chain(rows, attended, head_dim)
             except Exception as error:  # compilers raise what they like
                 _log.debug("not compiled", exc_info=True)
-                raise Uncompilable(_reason(error)) from error
+                raise Uncompilable(_reason(error.__cause__ or error)) from error
             self._compiled = self._plain
             wanted = self._chain(rows, attended, head_dim)
             self._compiled = compiled
@@ -242,13 +243,15 @@ def _filled_rows(weight: torch.Tensor) -> bool:
 
 @contextmanager
 def _quiet() -> Any:
-    """Without what PyTorch logs of a compiler that fails: the reason is told in one place."""
+    """Without what PyTorch warns of itself and logs of a compiler that fails: the reason is told in one place."""
     loggers = [logging.getLogger(name) for name in ("torch._inductor", "torch._dynamo")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
