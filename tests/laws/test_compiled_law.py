@@ -1,7 +1,7 @@
-"""With compiled models the laws hold as they do without: what is compiled computes a row whatever stands beside it.
+"""With compiled models the laws hold as they do without.
 
-Its rounding is not transformers', so that an answer of `generate()` may differ where two tokens are all but equal; both
-sides of these laws are compiled.
+Both sides of a law are compiled but for the last: `generate()` runs transformers' own code, which rounds differently,
+and no two tokens of these cases are so nearly equal that it would show.
 """
 
 from __future__ import annotations
@@ -70,11 +70,9 @@ def test_k_changes_the_speed_and_never_the_text(compiled: _Compiled) -> None:
             assert len(texts) == 1, (number, mode)
 
 
-def test_generate_says_the_same_but_for_ties(compiled: _Compiled) -> None:
-    differing = 0
+def test_lossless_equals_generate(compiled: _Compiled) -> None:
     for number in range(63_000, 63_000 + CASES):
         case = compiled.case(number, mode="lossless")
         assert case.pair.cloud is not None
         expected = generate(case.pair.cloud, case.cloud_inputs, case.pair.vocab_size, case.options)
-        differing += list(case.run()[1].token_ids) != expected
-    assert differing <= 2
+        assert list(case.run()[1].token_ids) == expected, number
