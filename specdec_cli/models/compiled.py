@@ -81,8 +81,7 @@ class CompiledParts(Parts):
         parts = _parts(float(config.rms_norm_eps), turning, turning + int(config.num_key_value_heads))
         self._plain = parts
         self._compiled = tuple(
-            torch.compile(part, fullgraph=True, dynamic=False, mode="reduce-overhead" if self._graphs else None)
-            for part in parts
+            torch.compile(part, fullgraph=True, dynamic=False, options=_options(self._graphs)) for part in parts
         )
         head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
         self._trial(heads * head_dim, head_dim)
@@ -234,6 +233,15 @@ def _tensors(weights: Iterable[_Weights]) -> Iterable[torch.Tensor]:
         yield from (own.norm_before, own.norm_behind)
         for side in (*own.projections, *own.out, *own.gate_up, *own.down):
             yield from (part for part in side if part is not None)
+
+
+def _options(graphs: bool) -> dict[str, Any]:
+    """Of the compiler: one code for any number of CPU threads, since a batch sets another than a clip alone."""
+    return {
+        "triton.cudagraphs": graphs,
+        "cpp.dynamic_threads": True,
+        "guard_filter_fn": lambda guards: [guard.guard_type != "GLOBAL_STATE" for guard in guards],
+    }
 
 
 def _filled_rows(weight: torch.Tensor) -> bool:
