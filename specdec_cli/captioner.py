@@ -365,6 +365,7 @@ def load_model(config: ModelConfig, offline: bool) -> AudioLanguageModel:
             device_map=config.device_map,
             attention=config.attention,
             quantization=config.quantization,
+            compile=config.compile,
             offline=offline,
         )
     )
