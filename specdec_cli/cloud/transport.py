@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import httpx
 
+from specdec_cli.cloud.connection import connect, sentence
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     Code,
@@ -26,7 +26,7 @@ from specdec_cli.cloud.protocol import (
     digest,
     parse,
 )
-from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.errors import CloudError
 
 _log = logging.getLogger(__name__)
 
@@ -100,23 +100,7 @@ class Transport:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
         self.url = url
-        headers = {"User-Agent": "specdec", "Content-Type": "application/octet-stream"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
-        # No time limits of httpx's: each counts for a single read or write only. The caller's is for all of a request.
-        # Nor proxies out of the environment: what is sent goes to the configured address and nowhere else.
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            headers=headers,
-            verify=verify,
-            timeout=None,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=60),
-        )
+        self._http = connect(url, token, ca_file, "application/octet-stream")
 
     async def fetch(self, request: Request, traffic: Traffic, read: Callable[[bytes], T]) -> T:
         """What `read` makes of the body of a good answer. The caller limits the time.
@@ -135,7 +119,7 @@ class Transport:
             try:
                 return read(await self._once(request, traffic))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, MalformedError) as error:
-                traffic.trouble, patient = _sentence(error), False
+                traffic.trouble, patient = sentence(error), False
             except _Unsound as error:
                 traffic.trouble, patient = str(error), error.patient
             _log.debug("%s %s: %s", request.method, request.path, traffic.trouble)
@@ -193,7 +177,3 @@ def _checked(response: httpx.Response, body: bytes, request: Request) -> bytes:
     if problem.code == "model_failed":
         raise _Unsound(problem.message)
     raise RefusedError(problem.message, problem.code)
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import random
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from typing import Final, TypeVar
 
 import httpx
 
+from specdec_cli.cloud.connection import connect, sentence
 from specdec_cli.cloud.transport import TRIES, Traffic, UnreachableError
 from specdec_cli.cloud.vllm_wire import NonsenseError
-from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.errors import CloudError
 
 _log = logging.getLogger(__name__)
 
@@ -80,18 +80,7 @@ class VllmHttp:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
         self.url = url
-        headers = {"User-Agent": "specdec", "Content-Type": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
-        # The caller limits the time of all of a request. No proxies out of the environment: a recording goes to the
-        # configured address and nowhere else.
-        self._http = httpx.AsyncClient(
-            base_url=url, headers=headers, verify=verify, timeout=None, trust_env=False, follow_redirects=False
-        )
+        self._http = connect(url, token, ca_file, "application/json")
         self._shortest_s = math.inf
 
     async def ask(self, path: str, body: bytes | None, traffic: TimedTraffic, read: Callable[[bytes], T]) -> T:
@@ -112,7 +101,7 @@ class VllmHttp:
             try:
                 return read(await self._once(path, body, traffic))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, _UnsoundError) as error:
-                traffic.trouble = " ".join(str(error).split()) or type(error).__name__
+                traffic.trouble = sentence(error)
             except NonsenseError as error:
                 traffic.trouble = f"the answer is nonsense: {error}"
             _log.debug("%s: %s", path, traffic.trouble)
