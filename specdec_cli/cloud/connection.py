@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import ssl
 
 import httpx
@@ -10,6 +12,8 @@ from specdec_cli.errors import ConfigError
 
 _MOST_CONNECTIONS = 64
 _KEPT_S = 60.0
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 
 
 def connect(url: str, token: str | None, ca_file: str | None, content_type: str) -> httpx.AsyncClient:
@@ -48,6 +52,18 @@ def connect(url: str, token: str | None, ca_file: str | None, content_type: str)
             keepalive_expiry=_KEPT_S,
         ),
     )
+
+
+class Pauses:
+    """Pauses between the tries of one request: each about twice the one before, and no two clients' alike."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_PAUSE_S
+
+    async def wait(self) -> None:
+        """The next one."""
+        await asyncio.sleep(self._next_s * random.uniform(0.5, 1.0))
+        self._next_s = min(2 * self._next_s, _LONGEST_PAUSE_S)
 
 
 def sentence(error: Exception) -> str:

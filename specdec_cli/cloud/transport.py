@@ -6,16 +6,14 @@ that is refused or reset, a server that is busy or fails, a body that was cut sh
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import httpx
 
-from specdec_cli.cloud.connection import connect, sentence
+from specdec_cli.cloud.connection import Pauses, connect, sentence
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     Code,
@@ -33,8 +31,6 @@ _log = logging.getLogger(__name__)
 TRIES: Final = 4
 """Of one request, over a link that fails. A server that says it is busy is asked again until the time is up."""
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
 _CHUNK: Final = 1 << 16
 _TRANSIENT: Final[frozenset[Code]] = frozenset({"busy", "too_many_requests"})
 _HINTS: Final[dict[Code, str]] = {
@@ -114,7 +110,7 @@ class Transport:
             RefusedError: the server says no, and would again.
             UnreachableError: no good answer.
         """
-        pause, tries = _FIRST_PAUSE_S, 0
+        pauses, tries = Pauses(), 0
         while True:
             try:
                 return read(await self._once(request, traffic))
@@ -126,8 +122,7 @@ class Transport:
             tries += not patient
             if tries == TRIES:
                 raise UnreachableError(f"{self.url}: {traffic.trouble}")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await pauses.wait()
 
     async def _once(self, request: Request, traffic: Traffic) -> bytes:
         headers = {"Content-Length": str(len(request.body))}

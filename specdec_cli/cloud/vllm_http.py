@@ -5,11 +5,9 @@ Nothing that is asked changes anything there, so every request may be repeated.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
-import random
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -17,15 +15,13 @@ from typing import Final, TypeVar
 
 import httpx
 
-from specdec_cli.cloud.connection import connect, sentence
+from specdec_cli.cloud.connection import Pauses, connect, sentence
 from specdec_cli.cloud.transport import TRIES, Traffic, UnreachableError
 from specdec_cli.cloud.vllm_wire import NonsenseError
 from specdec_cli.errors import CloudError
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
 _PIECE: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
@@ -96,7 +92,7 @@ class VllmHttp:
             DeclinedError: the server says no, and would again.
             UnreachableError: no good answer.
         """
-        pause = _FIRST_PAUSE_S
+        pauses = Pauses()
         for tried in range(1, TRIES + 1):
             try:
                 return read(await self._once(path, body, traffic))
@@ -106,8 +102,7 @@ class VllmHttp:
                 traffic.trouble = f"the answer is nonsense: {error}"
             _log.debug("%s: %s", path, traffic.trouble)
             if tried < TRIES:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                await pauses.wait()
         raise UnreachableError(f"{self.url}: {traffic.trouble}")
 
     @property
