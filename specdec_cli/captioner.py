@@ -241,11 +241,11 @@ class Captioner:
                 shared[key] = model.features(samples)
             return model.build_prompt(instruction, shared[key], self.config.prompt.system)
 
-        edge, cloud, link = self.pair.edge, self.pair.cloud, self.pair.link
+        edge, cloud, link = self.pair.edge, self.pair.loaded_cloud, self.pair.link
         for_edge = None if edge is None else build(edge)
         if link is not None and for_edge is not None:
             return for_edge, replace(for_edge, waveform=samples if link.accepts_waveform else None)
-        return for_edge, build(cloud) if isinstance(cloud, AudioLanguageModel) else None
+        return for_edge, build(cloud) if cloud is not None else None
 
 
 def silent_piece(clip: Clip) -> AudioContentError:
@@ -365,6 +365,7 @@ def load_model(config: ModelConfig, offline: bool) -> AudioLanguageModel:
             device_map=config.device_map,
             attention=config.attention,
             quantization=config.quantization,
+            compile=config.compile,
             offline=offline,
         )
     )

@@ -22,6 +22,8 @@ The command line renders them once, as a sentence and a hint; a traceback appear
 
 from __future__ import annotations
 
+import logging
+
 
 class SpecdecError(Exception):
     """Base of all errors that specdec raises on purpose.
@@ -111,6 +113,20 @@ class UnexpectedError(SpecdecError):
         )
         unexpected.__cause__ = error
         return unexpected
+
+
+def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
+    """The error itself, or a typed one around what nobody foresaw: whatever it is, it ends one clip and not all.
+
+    Args:
+        error: whatever was raised.
+        log: where the traceback of an unforeseen one goes, as a debug message; None: nowhere.
+    """
+    if isinstance(error, SpecdecError):
+        return error
+    if log is not None:
+        log.debug("unexpected error", exc_info=error)
+    return UnexpectedError.from_exception(error)
 
 
 def _advice(error: Exception, detail: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.models.family import AudioLanguageModel, Span
+from specdec_cli.models.family import Span
 
 Clock = Callable[[], float]
 """CPU seconds since any start, of the calling thread or of the process."""
@@ -41,8 +41,8 @@ class Meter:
         self._place(captioner, "clips", self._listed(captioner.clips))
         self._place(captioner, "inputs", self._timed("audio", captioner.inputs))
         pair = captioner.pair
-        for role, steps, model in (("edge", "edge steps", pair.edge), ("cloud", "cloud passes", pair.cloud)):
-            if isinstance(model, AudioLanguageModel):
+        for role, steps, model in (("edge", "edge steps", pair.edge), ("cloud", "cloud passes", pair.loaded_cloud)):
+            if model is not None:
                 self._place(model, "encode", self._timed(f"{role} tower", model.encode))
                 self._place(model, "decode_together", self._forward(steps, model.decode_together))
                 self._place(model, "logits", self._timed(steps, model.logits))

@@ -12,7 +12,7 @@ from specdec_cli.audio.files import content_of
 from specdec_cli.batch.decode import Prepared
 from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.captioner import silent_piece
-from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.prompts import prompt_for
 from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
@@ -88,7 +88,7 @@ class Preparer:
         try:
             pieces = list(self._captioner.clips(task.item.file))
         except Exception as error:
-            yield error_outcome(task.item, _known(error), ours, prompt)
+            yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
         gathering = Gathering(task.item, setup, len(pieces))
         for index, (clip, cut, decode_s) in enumerate(pieces):
@@ -101,7 +101,7 @@ class Preparer:
         try:
             edge, cloud = self._captioner.inputs(cut.samples, setup.prompt)
         except Exception as error:
-            return Refused(part, clip, _known(error))
+            return Refused(part, clip, typed(error, _log))
         return Prepared(part, clip, edge, cloud, decode_s + time.perf_counter() - started, setup)
 
 
@@ -123,11 +123,3 @@ def error_outcome(item: Item, error: SpecdecError, setup: Setup, prompt: PromptC
 
 def _named(line: Transcript, item: Item) -> Transcript:
     return line if item.id is None else line.model_copy(update={"id": item.id})
-
-
-def _known(error: Exception) -> SpecdecError:
-    """The error itself, or a typed one around what nobody foresaw."""
-    if isinstance(error, SpecdecError):
-        return error
-    _log.debug("unexpected error", exc_info=error)
-    return UnexpectedError.from_exception(error)

@@ -139,9 +139,7 @@ class ForcedLoop:
         return replace(self.options, mode=mode, loop_period=0, acceptance="greedy")
 
     def _session(self, model: AudioLanguageModel, inputs: PromptInputs) -> Session:
-        return Session(
-            model, inputs, self.options.max_new_tokens + self.options.most_drafted + 1, self.models.vocab_size
-        )
+        return Session(model, inputs, self.options.capacity, self.models.vocab_size)
 
     def _processors(self, session: Session) -> ScoreProcessors:
         return ScoreProcessors(self.options, session.prompt_ids, (), session.model.device)

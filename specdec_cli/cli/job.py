@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.console import print_caption, show, write_line
-from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.transcript.writer import append_transcript
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Job:
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:
-            known = _known(error)
+            known = typed(error)
             yield setup.error_line(file, known), known
 
     def _watch(self, run: Run) -> SpecdecError | None:
@@ -89,10 +89,5 @@ class Job:
                 if self._keep_updates:
                     self.updates.append(update)
         except Exception as error:
-            return _known(error)
+            return typed(error)
         return None
-
-
-def _known(error: Exception) -> SpecdecError:
-    """The error itself, or a typed one around what nobody foresaw: memory that ran out, or a bug."""
-    return error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)

@@ -6,16 +6,14 @@ that is refused or reset, a server that is busy or fails, a body that was cut sh
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
-import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import httpx
 
+from specdec_cli.cloud.connection import Pauses, connect, sentence
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     Code,
@@ -26,15 +24,13 @@ from specdec_cli.cloud.protocol import (
     digest,
     parse,
 )
-from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.errors import CloudError
 
 _log = logging.getLogger(__name__)
 
 TRIES: Final = 4
 """Of one request, over a link that fails. A server that says it is busy is asked again until the time is up."""
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
 _CHUNK: Final = 1 << 16
 _TRANSIENT: Final[frozenset[Code]] = frozenset({"busy", "too_many_requests"})
 _HINTS: Final[dict[Code, str]] = {
@@ -100,23 +96,7 @@ class Transport:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
         self.url = url
-        headers = {"User-Agent": "specdec", "Content-Type": "application/octet-stream"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
-        # No time limits of httpx's: each counts for a single read or write only. The caller's is for all of a request.
-        # Nor proxies out of the environment: what is sent goes to the configured address and nowhere else.
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            headers=headers,
-            verify=verify,
-            timeout=None,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=60),
-        )
+        self._http = connect(url, token, ca_file, "application/octet-stream")
 
     async def fetch(self, request: Request, traffic: Traffic, read: Callable[[bytes], T]) -> T:
         """What `read` makes of the body of a good answer. The caller limits the time.
@@ -130,20 +110,19 @@ class Transport:
             RefusedError: the server says no, and would again.
             UnreachableError: no good answer.
         """
-        pause, tries = _FIRST_PAUSE_S, 0
+        pauses, tries = Pauses(), 0
         while True:
             try:
                 return read(await self._once(request, traffic))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, MalformedError) as error:
-                traffic.trouble, patient = _sentence(error), False
+                traffic.trouble, patient = sentence(error), False
             except _Unsound as error:
                 traffic.trouble, patient = str(error), error.patient
             _log.debug("%s %s: %s", request.method, request.path, traffic.trouble)
             tries += not patient
             if tries == TRIES:
                 raise UnreachableError(f"{self.url}: {traffic.trouble}")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await pauses.wait()
 
     async def _once(self, request: Request, traffic: Traffic) -> bytes:
         headers = {"Content-Length": str(len(request.body))}
@@ -193,7 +172,3 @@ def _checked(response: httpx.Response, body: bytes, request: Request) -> bytes:
     if problem.code == "model_failed":
         raise _Unsound(problem.message)
     raise RefusedError(problem.message, problem.code)
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

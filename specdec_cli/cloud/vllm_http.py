@@ -5,12 +5,9 @@ Nothing that is asked changes anything there, so every request may be repeated.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
-import random
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -18,14 +15,13 @@ from typing import Final, TypeVar
 
 import httpx
 
+from specdec_cli.cloud.connection import Pauses, connect, sentence
 from specdec_cli.cloud.transport import TRIES, Traffic, UnreachableError
 from specdec_cli.cloud.vllm_wire import NonsenseError
-from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.errors import CloudError
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
 _PIECE: Final = 1 << 16
 _MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
@@ -80,18 +76,7 @@ class VllmHttp:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None) -> None:
         self.url = url
-        headers = {"User-Agent": "specdec", "Content-Type": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
-        # The caller limits the time of all of a request. No proxies out of the environment: a recording goes to the
-        # configured address and nowhere else.
-        self._http = httpx.AsyncClient(
-            base_url=url, headers=headers, verify=verify, timeout=None, trust_env=False, follow_redirects=False
-        )
+        self._http = connect(url, token, ca_file, "application/json")
         self._shortest_s = math.inf
 
     async def ask(self, path: str, body: bytes | None, traffic: TimedTraffic, read: Callable[[bytes], T]) -> T:
@@ -107,18 +92,17 @@ class VllmHttp:
             DeclinedError: the server says no, and would again.
             UnreachableError: no good answer.
         """
-        pause = _FIRST_PAUSE_S
+        pauses = Pauses()
         for tried in range(1, TRIES + 1):
             try:
                 return read(await self._once(path, body, traffic))
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, _UnsoundError) as error:
-                traffic.trouble = " ".join(str(error).split()) or type(error).__name__
+                traffic.trouble = sentence(error)
             except NonsenseError as error:
                 traffic.trouble = f"the answer is nonsense: {error}"
             _log.debug("%s: %s", path, traffic.trouble)
             if tried < TRIES:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                await pauses.wait()
         raise UnreachableError(f"{self.url}: {traffic.trouble}")
 
     @property

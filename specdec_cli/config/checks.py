@@ -31,7 +31,7 @@ _WHOLE_DISTRIBUTIONS: Final = {
     "decoding.min_new_tokens": 0,
 }
 _LOADING_OPTIONS: Final = tuple(
-    f"cloud.{name}" for name in ("revision", "device", "dtype", "device_map", "attention", "quantization")
+    f"cloud.{name}" for name in ("revision", "device", "dtype", "device_map", "attention", "quantization", "compile")
 )
 _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),

@@ -147,6 +147,11 @@ class ModelConfig(Section):
     quantization: Literal["int8", "int4"] | None = Field(
         default=None, description="weight-only quantisation at loading time; null: none"
     )
+    compile: Literal["off", "default", "reduce-overhead"] = Field(
+        default="off",
+        description="default: compile the decoder around attention (rounds differently, seconds to load); "
+        "reduce-overhead: and record single tokens as CUDA graphs",
+    )
 
     @property
     def source(self) -> str:

@@ -19,6 +19,7 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, UNICODE, Si
 if TYPE_CHECKING:
     from specdec_cli.bench.result import Bench, ContenderTime, Expected, Goal, Machine, Memory, Overhead
     from specdec_cli.compare.result import Spread
+    from specdec_cli.transcript.schema import ModelInfo
 
 _LABELS: Final = {
     "edge-tower": "edge audio tower",
@@ -84,7 +85,7 @@ class _Page:
         yield from self._facts(*machine_facts(bench.machine))
         named = [model for model in (bench.models.edge, bench.models.cloud) if model]
         yield from self._facts(
-            *[f"{clean(model.name)} {model.dtype} {model.device}" for model in named],
+            *[_told(model) for model in named],
             f"k {bench.k}",
             f"gate {bench.gate}",
             count(len(bench.clips), "clip"),
@@ -235,6 +236,11 @@ def spread_cell(spread: Spread, written: Callable[[float], str]) -> tuple[str, s
         return written(spread.value), ""
     low, high = (written(end).rstrip(" msx%") for end in (spread.low, spread.high))
     return written(spread.value), f"({low}-{high})"
+
+
+def _told(model: ModelInfo) -> str:
+    compiled = "" if model.compiled is None else f" compile {clean(model.compiled)}"
+    return f"{clean(model.name)} {model.dtype} {model.device}{compiled}"
 
 
 def fine_ms(value: float) -> str:

@@ -8,11 +8,12 @@ rounds that follow use of the result what turns out to fit the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from specdec_cli.decoding.draft import Drafts
 from specdec_cli.decoding.gate import Gate, Judge
 from specdec_cli.decoding.lookahead import Flight
+from specdec_cli.decoding.loops import LoopEnd
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.models.session import Steps
 
@@ -23,7 +24,7 @@ def draft_ahead(
     options: DecodingOptions,
     text: Sequence[int],
     flight: Flight,
-    looping: Callable[[Sequence[int], int], bool],
+    loop_end: LoopEnd,
 ) -> Steps[None]:
     """Drafts until the flight lands, or until there is nothing more to draft.
 
@@ -33,7 +34,7 @@ def draft_ahead(
         options: of the run.
         text: the committed text and the block under way.
         flight: its verification.
-        looping: whether a text that grew from a given length ends in a loop, behind which nothing is foreseeable.
+        loop_end: where a text that grew from a given length runs into a loop, behind which nothing is foreseeable.
     """
     written = list(text)
     if options.max_new_tokens - len(written) < 2:  # room for the cloud's token alone
@@ -49,5 +50,5 @@ def draft_ahead(
         if block is None or gate.name == "random" or judge.decide(block).escalate:
             return
         drafted = block
-        if looping([*written, *block.ids], len(written)):
+        if loop_end([*written, *block.ids], len(written)) is not None:
             return

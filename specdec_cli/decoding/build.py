@@ -142,11 +142,6 @@ class _Parts:
     options: DecodingOptions
     generator: torch.Generator
 
-    @property
-    def capacity(self) -> int:
-        """Most tokens behind a prompt at any time."""
-        return self.options.max_new_tokens + self.options.most_drafted + 1
-
     def session(self, role: Literal["edge", "cloud"], inputs: PromptInputs | None) -> Session:
         """The clip on a loaded model."""
         model = self.pair.edge if role == "edge" else self.pair.cloud
@@ -157,7 +152,7 @@ class _Parts:
             )
         imitation = self.options.imitation
         least_ms = imitation.edge_step_ms if role == "edge" else imitation.cloud_step_ms
-        return Session(model, inputs, self.capacity, self.pair.vocab_size, least_ms or 0.0)
+        return Session(model, inputs, self.options.capacity, self.pair.vocab_size, least_ms or 0.0)
 
     def processors(self, on: Session) -> ScoreProcessors:
         """The logits processors for a session's scores."""
@@ -167,7 +162,7 @@ class _Parts:
         """The cloud: behind a link, in a thread beside the edge, or in turns with it."""
         link, options = self.pair.link, self.options
         if link is not None and inputs is not None:
-            return link.verifier(inputs, options, self.capacity, self.pair.vocab_size, self.generator, stop_ids)
+            return link.verifier(inputs, options, options.capacity, self.pair.vocab_size, self.generator, stop_ids)
         session = self.session("cloud", inputs)
         verifier = SessionVerifier(session, self.processors(session), options, self.generator, stop_ids)
         if inputs is None or not _beside(options, self.pair):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from specdec_cli.decoding.draft import Draft, Drafts
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.generate import CLOUD_CHUNK
 from specdec_cli.decoding.lookahead import Flight
+from specdec_cli.decoding.loops import LoopEnd
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.run_on import RunOn
 from specdec_cli.decoding.verify import Verifier
@@ -48,7 +49,7 @@ class CloudSide:
         drafter: drafts ahead while a verdict is under way elsewhere.
         gate: of the run.
         options: of the run.
-        looping: whether a text that grew from a given length ends in a loop.
+        loop_end: where a text that grew from a given length runs into a loop.
 
     Attributes:
         degraded: why the cloud is no longer asked, None while it is.
@@ -61,7 +62,7 @@ class CloudSide:
         drafter: Drafts,
         gate: Gate,
         options: DecodingOptions,
-        looping: Callable[[Sequence[int], int], bool],
+        loop_end: LoopEnd,
     ) -> None:
         self.degraded: str | None = None
         self.flown = False
@@ -69,7 +70,7 @@ class CloudSide:
         self._drafter = drafter
         self._gate = gate
         self._options = options
-        self._looping = looping
+        self._loop_end = loop_end
         self._run_on = RunOn(options.run_on)
 
     @property
@@ -148,7 +149,7 @@ class CloudSide:
         yield Sent(index, draft.ids)
         if self.drafts_ahead:
             supposed = (*text, *draft.ids)
-            yield from draft_ahead(self._drafter, self._gate, self._options, supposed, flight, self._looping)
+            yield from draft_ahead(self._drafter, self._gate, self._options, supposed, flight, self._loop_end)
         if not flight.landed:
             yield Wait(future)
         verdict = future.result()

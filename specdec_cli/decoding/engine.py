@@ -8,8 +8,9 @@ committed text.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from specdec_cli.decoding.acceptance import Verdict
@@ -18,7 +19,7 @@ from specdec_cli.decoding.clock import ActiveTime, timed, told
 from specdec_cli.decoding.cloud_side import CloudSide, Turns
 from specdec_cli.decoding.draft import Draft, Drafts
 from specdec_cli.decoding.gate import Decision, Gate
-from specdec_cli.decoding.loops import loop_end
+from specdec_cli.decoding.loops import LoopEnd, loop_end
 from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.decoding.stopping import StopRules
 from specdec_cli.decoding.verify import Verifier
@@ -102,7 +103,9 @@ class Engine:
         self._gate = gate
         self._stopping = stopping
         self._options = options
-        self._cloud = CloudSide(verifier, drafter, gate, options, lambda text, start: bool(self._loop_end(text, start)))
+        # No method of this object: what the cloud's side holds on to must not hold the clip's caches in a circle.
+        self._loop_end: LoopEnd = partial(loop_end, period=options.loop_period, repeats=options.loop_repeats)
+        self._cloud = CloudSide(verifier, drafter, gate, options, self._loop_end)
         self._text: list[int] = []
         self._of_cloud = 0
         self._loop_was_verified = False
@@ -250,9 +253,6 @@ class Engine:
     def _verified_for_the_first_time(self, block: _Block) -> bool:
         """Whether a loop in this block is the cloud's own word, and the edge may still try to break out of it."""
         return self._may_break_out and block.reason is not None and not self._loop_was_verified
-
-    def _loop_end(self, text: Sequence[int], start: int) -> int | None:
-        return loop_end(text, start, self._options.loop_period, self._options.loop_repeats)
 
     def _rollback(self, *, keep_ahead: bool = False) -> int:
         """Brings both sides back to the committed text; returns how many tokens drafted ahead that makes useless."""

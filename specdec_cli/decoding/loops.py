@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+LoopEnd = Callable[[Sequence[int], int], int | None]
+"""`loop_end` with the run's period and repeats."""
 
 _MIN_SINGLES = 4  # "哈哈哈" is speech; one token four times in a row is a loop
 

@@ -84,6 +84,11 @@ class DecodingOptions:
         return MOST_DRAFTED if self.k == "auto" else self.k
 
     @property
+    def capacity(self) -> int:
+        """Most tokens that follow a prompt at any time: the text, a block behind it and the cloud's own token."""
+        return self.max_new_tokens + self.most_drafted + 1
+
+    @property
     def sampling(self) -> bool:
         """Whether tokens are drawn rather than the likeliest taken."""
         return self.temperature > 0

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from specdec_cli.decoding.engine import Engine
-from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.models.encoders import Encoders
 from specdec_cli.models.session import Pass, Wait, feed_together
 from specdec_cli.types import Event
@@ -161,7 +161,7 @@ class Rows(Generic[Key]):
         except StopIteration:
             return happened
         except Exception as error:
-            return [*happened, (key, _known(error))]
+            return [*happened, (key, typed(error, _log))]
         self._rows.append(_Row(key, steps, step, self._elsewhere(step), fresh))
         return happened
 
@@ -186,12 +186,4 @@ def _answer(wanted: Pass) -> torch.Tensor | SpecdecError:
     try:
         return wanted.run()
     except Exception as error:
-        return _known(error)
-
-
-def _known(error: Exception) -> SpecdecError:
-    """The error itself, or a typed one around what nobody foresaw: whatever it is, it ends one row and not all."""
-    if isinstance(error, SpecdecError):
-        return error
-    _log.debug("unexpected error", exc_info=error)
-    return UnexpectedError.from_exception(error)
+        return typed(error, _log)

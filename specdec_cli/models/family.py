@@ -30,6 +30,7 @@ class LoadOptions:
         device_map: accelerate's placement over several devices, or None for one device.
         attention: attention implementation.
         quantization: None, "int8" or "int4".
+        compile: "off", "default" or "reduce-overhead"; see `models.compiled`.
         offline: never ask a hub.
     """
 
@@ -41,6 +42,7 @@ class LoadOptions:
     device_map: str | None = None
     attention: str = "sdpa"
     quantization: str | None = None
+    compile: str = "off"
     offline: bool = True
 
     @property
@@ -108,6 +110,7 @@ class AudioLanguageModel(ABC):
         context: positions that it was made for, prompt and text together.
         parameters: number of weights, audio tower included; 0 if nobody counted.
         steady_encoder: whether `encode` runs on the CPU and gives the same bits with any number of threads.
+        compiled: how its decoder is compiled, or "off: " and why it is not though it should be; None: it should not.
     """
 
     name: str
@@ -123,6 +126,7 @@ class AudioLanguageModel(ABC):
     context: int
     parameters: int = 0
     steady_encoder: bool = False
+    compiled: str | None = None
 
     @classmethod
     @abstractmethod
@@ -174,8 +178,9 @@ class AudioLanguageModel(ABC):
         return written
 
     def describe(self) -> dict[str, str]:
-        """Name, dtype and device, as transcripts record them."""
-        return {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        """Name, dtype and device, and how it is compiled if it should be, as transcripts record them."""
+        told = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        return told if self.compiled is None else {**told, "compiled": self.compiled}
 
 
 def family_class(name: str) -> type[AudioLanguageModel]:

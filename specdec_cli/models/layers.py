@@ -8,7 +8,7 @@ that transformers' modules give (the tests compare them). Everywhere else the mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import nn
@@ -17,6 +17,15 @@ from transformers.activations import SiLUActivation
 
 Rowwise = Callable[[torch.Tensor], torch.Tensor]
 """[rows, width] -> [rows, other width], each row by itself."""
+
+Angles: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+"""Cosine and signed sine at the position of each row: two of [rows, 1, head_dim]."""
+
+Entered: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+"""What an attention is given: turned queries and keys [rows, their heads, head_dim], and values of the same form."""
+
+Matrix: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
+"""Weight [width out, width in] and bias of a linear layer."""
 
 JOINED_MOST: Final = 2**20
 """Weights of a joined product, at most: above, the arithmetic outweighs the call, and joining is for nothing."""
@@ -43,6 +52,48 @@ class Layer:
         self.queries_keys_values = side_by_side((attention.q_proj, attention.k_proj, attention.v_proj))
         self.out: Rowwise = attention.o_proj
         self.mlp = _mlp(module.mlp)
+
+
+class Parts:
+    """All that a decoder does before, between and behind its attentions, each [rows, hidden] by itself.
+
+    Args:
+        module: transformers' text model.
+    """
+
+    def __init__(self, module: Any) -> None:
+        config = module.config
+        self._turning = int(config.num_attention_heads) + int(config.num_key_value_heads)
+        self._heads = self._turning + int(config.num_key_value_heads)
+        self._layers = [Layer(layer) for layer in module.layers]
+        self._norm = norm(module.norm)
+
+    def before(self, hidden: torch.Tensor, angles: Angles) -> Entered:
+        """What the first attention is given."""
+        return self._enter(self._layers[0], hidden, angles)
+
+    def between(
+        self, index: int, hidden: torch.Tensor, found: torch.Tensor, angles: Angles
+    ) -> tuple[torch.Tensor, Entered]:
+        """The rows behind layer `index`, whose attention found [rows, heads * head_dim], and what the next is given."""
+        hidden = self._leave(self._layers[index], hidden, found)
+        return hidden, self._enter(self._layers[index + 1], hidden, angles)
+
+    def behind(self, hidden: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        """The rows behind the last layer and its norm."""
+        return self._norm(self._leave(self._layers[-1], hidden, found))
+
+    def _enter(self, layer: Layer, hidden: torch.Tensor, angles: Angles) -> Entered:
+        projected = layer.queries_keys_values(layer.norm_before(hidden)).view(len(hidden), self._heads, -1)
+        turned = projected[:, : self._turning]
+        # Halves swapped, times the sine with the sign of the first half turned: transformers' rotate_half in one piece.
+        cos, sin = angles
+        turned = torch.addcmul(turned * cos, turned.roll(turned.shape[-1] // 2, -1), sin)
+        return turned, projected[:, self._turning :]
+
+    def _leave(self, layer: Layer, hidden: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        hidden = hidden + layer.out(found)
+        return hidden + layer.mlp(layer.norm_behind(hidden))
 
 
 def norm(module: Any) -> Rowwise:
@@ -88,6 +139,23 @@ def _join(modules: Sequence[nn.Linear]) -> tuple[torch.Tensor, torch.Tensor | No
     ):
         return None
     return _lay_together([module.weight for module in modules]), _lay_together(biases) if biases else None
+
+
+def matrices(modules: Sequence[nn.Linear]) -> tuple[Matrix, ...] | None:
+    """The weights of linear layers that share their input: one for all if they can be joined, else each its own.
+
+    None if they are more than numbers, or something else runs than the layers' own code.
+    """
+    joined = _join(modules)
+    if joined is not None:
+        return (joined,)
+    if not all(
+        type(module) is nn.Linear and not _replaced(module) and type(module.weight.data) is torch.Tensor
+        for module in modules
+    ):
+        return None
+    biases = [None if module.bias is None else module.bias.detach() for module in modules]
+    return tuple((module.weight.detach(), bias) for module, bias in zip(modules, biases, strict=True))
 
 
 def _lay_together(parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -19,8 +19,9 @@ from typing import Any, Final
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from specdec_cli.models.compiled import CompiledParts, Uncompilable
 from specdec_cli.models.family import Span
-from specdec_cli.models.layers import Layer, norm
+from specdec_cli.models.layers import Angles, Entered, Parts
 
 ROW_MULTIPLE: Final = 4
 """Matrix products of float32 on the CPU get their rows in multiples of this many.
@@ -51,18 +52,28 @@ class PackedDecoder:
 
     def __init__(self, module: Any) -> None:
         self._module = module
+        self._compile = "off"
         self._prepare()
         config = module.config
         self._query_heads = int(config.num_attention_heads)
         self._key_heads = int(config.num_key_value_heads)
         self._tables = (torch.empty(0), torch.empty(0))  # cosine, signed sine: [positions, 1, head_dim] each
 
-    def _prepare(self) -> None:
-        """Makes the parts of the layers out of the module's."""
-        with torch.inference_mode(False):  # the weights are not this forward's alone
-            self._layers = [Layer(layer) for layer in self._module.layers]
-            self._norm = norm(self._module.norm)
+    def compile(self, mode: str) -> str:
+        """Compiles the parts around attention (see `compiled`); returns `mode`, or "off: " and why it is not done."""
+        self._compile = mode
+        return self._prepare()
+
+    def _prepare(self) -> str:
+        """Makes the parts of the layers out of the module's; returns how they are compiled."""
         self._made_from = self._module.norm.weight.detach()  # held, so that nothing else comes to lie at its address
+        ran = self._compile
+        with torch.inference_mode(False):  # the weights are not this forward's alone
+            try:
+                self._parts = Parts(self._module) if ran == "off" else CompiledParts(self._module, ran)
+            except Uncompilable as error:
+                self._parts, ran = Parts(self._module), f"off: {error}"
+        return ran
 
     def __call__(self, embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
         """[tokens, hidden] -> the same behind the last norm, extending the cache of every span."""
@@ -74,28 +85,18 @@ class PackedDecoder:
         hidden = filled(embeddings)
         rows = [_Rows.of(span, hidden.device) for span in spans]
         angles = self._rotary(spans, hidden)
-        for index, layer in enumerate(self._layers):
-            hidden = hidden + self._attention(index, layer, layer.norm_before(hidden), rows, angles)
-            hidden = hidden + layer.mlp(layer.norm_behind(hidden))
-        return self._norm(hidden)[:tokens]
+        parts, last = self._parts, self._module.config.num_hidden_layers - 1
+        entered = parts.before(hidden, angles)
+        for index in range(last):
+            hidden, entered = parts.between(index, hidden, self._attention(index, entered, rows), angles)
+        return parts.behind(hidden, self._attention(last, entered, rows))[:tokens]
 
-    def _attention(
-        self,
-        index: int,
-        layer: Layer,
-        hidden: torch.Tensor,
-        rows: Sequence[_Rows],
-        angles: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
-        """Layer `index`'s attention, output projection included: [rows, hidden] -> the same."""
-        count, heads, turning = len(hidden), self._query_heads, self._query_heads + self._key_heads
-        projected = layer.queries_keys_values(hidden).view(count, turning + self._key_heads, -1)
-        turned = projected[:, :turning]
-        # Halves swapped, times the sine with the sign of the first half turned: transformers' rotate_half in one piece.
-        cos, sin = angles
-        turned = torch.addcmul(turned * cos, turned.roll(turned.shape[-1] // 2, -1), sin)
+    def _attention(self, index: int, entered: Entered, rows: Sequence[_Rows]) -> torch.Tensor:
+        """Layer `index`'s attention: [rows, heads * head_dim]."""
+        turned, held = entered
+        count, heads = len(turned), self._query_heads
         queries, keys = turned[:, :heads].transpose(0, 1), turned[:, heads:].transpose(0, 1)
-        values = projected[:, turning:].transpose(0, 1)
+        values = held.transpose(0, 1)
         parts: list[torch.Tensor] = []
         at = 0
         for row in rows:
@@ -105,7 +106,7 @@ class PackedDecoder:
             at = end
         if at < count:
             parts.append(parts[0].new_zeros(count - at, parts[0].shape[1]))
-        return layer.out(torch.cat(parts) if len(parts) > 1 else parts[0])
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, row: _Rows) -> torch.Tensor:
         """One clip's attention: [1, heads, q, head_dim] and its cache -> [q, heads * head_dim]."""
@@ -119,7 +120,7 @@ class PackedDecoder:
         )
         return found[0].transpose(0, 1).reshape(query.shape[2], -1)
 
-    def _rotary(self, spans: Sequence[Span], hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rotary(self, spans: Sequence[Span], hidden: torch.Tensor) -> Angles:
         """Cosine and signed sine at the position of each row: two of [rows, 1, head_dim]."""
         cos, sin = self._tables
         if (cos.dtype, cos.device) != (hidden.dtype, hidden.device):

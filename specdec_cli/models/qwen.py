@@ -116,7 +116,16 @@ class QwenAudioModel(AudioLanguageModel):
         model = cls(options.label, module, processor)
         model.require_fit()
         _require_template(model)
+        model.compile(options.compile)
         return model
+
+    def compile(self, mode: str) -> None:
+        """Compiles the decoder ("default", "reduce-overhead") or not ("off"); `compiled` says what came of it."""
+        if self._packed is not None:
+            ran = self._packed.compile(mode)
+        else:
+            ran = "off: " + ("it lies on several devices" if self.spread else "only plain sdpa attention can be")
+        self.compiled = None if mode == "off" else ran
 
     @staticmethod
     @abstractmethod

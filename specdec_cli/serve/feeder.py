@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
+from specdec_cli.errors import DecodingError, SpecdecError, typed
 from specdec_cli.models.session import Pass, Steps, Wait, feed_together
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Feeder:
             answers: list[torch.Tensor | SpecdecError] = list(feed_together(passes))
         except Exception as error:
             if len(jobs) == 1:
-                answers = [_known(error)]
+                answers = [typed(error, _log)]
             else:
                 _log.warning("%d clips could not share a forward, trying them one by one", len(jobs))
                 for job in jobs:
@@ -163,14 +163,7 @@ class Feeder:
         except StopIteration as done:
             job.future.set_result(done.value)
         except Exception as error:
-            job.future.set_exception(_known(error))
+            job.future.set_exception(typed(error, _log))
         else:
             job.wanted = wanted
             self._running.append(job)
-
-
-def _known(error: Exception) -> SpecdecError:
-    if isinstance(error, SpecdecError):
-        return error
-    _log.debug("unexpected error", exc_info=error)
-    return UnexpectedError.from_exception(error)

@@ -31,6 +31,9 @@ class ModelInfo(_Part):
     serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights")
     device: str = Field(description="where it ran")
+    compiled: Text | None = Field(
+        default=None, description="how its decoder was compiled, or off and why; null: it was not to be"
+    )
 
 
 class Models(_Part):

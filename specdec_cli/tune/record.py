@@ -127,8 +127,7 @@ class _Side:
     ) -> None:
         if model is None or inputs is None:
             raise ConfigError("tuning needs an edge and a cloud model", hint="Configure both, in mode hybrid.")
-        capacity = options.max_new_tokens + options.most_drafted + 1
-        self.session = Session(model, inputs, capacity, pair.vocab_size)
+        self.session = Session(model, inputs, options.capacity, pair.vocab_size)
         self.processors = ScoreProcessors(options, inputs.ids, model.eos_ids, model.device)
 
     def scores_along(self, text: Sequence[int]) -> torch.Tensor:

@@ -12,8 +12,7 @@ import pytest
 import soundfile
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli import job as job_module
-from specdec_cli.errors import CheckpointError, SpecdecError
+from specdec_cli.errors import CheckpointError, SpecdecError, typed
 from specdec_cli.run import Run
 from specdec_cli.transcript import json_schema, read_transcripts
 from tests.cli.conftest import Specdec
@@ -264,7 +263,7 @@ def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -
 
 def test_the_job_passes_typed_errors_on_as_they_are() -> None:
     error = SpecdecError("as it is")
-    assert job_module._known(error) is error
+    assert typed(error) is error
 
 
 def test_svg_draws_the_finished_view(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:

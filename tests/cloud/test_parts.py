@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -107,6 +108,13 @@ class Counted:
         self.groups.append(clips)
         self.gate.wait(20)
 
+    def reached(self, forwards: int) -> bool:
+        """Whether so many are made within 20 seconds."""
+        until = time.monotonic() + 20
+        while len(self.groups) < forwards and time.monotonic() < until:
+            time.sleep(0.01)
+        return len(self.groups) >= forwards
+
 
 def _scores(session: Session, text: tuple[int, ...]) -> Any:
     def begin() -> Steps[torch.Tensor]:
@@ -131,8 +139,7 @@ def test_sessions_that_wait_share_a_forward_and_score_as_alone() -> None:
     wait([feeder.submit(session, session_prefill(session)) for session in sessions], timeout=60)
     watcher.gate.clear()
     first = feeder.submit("x", _scores(Session(model, prompts[0], 20), (1,)))
-    while len(watcher.groups) <= len(sessions):  # until the model's thread is held up with it
-        threading.Event().wait(0.01)
+    assert watcher.reached(len(sessions) + 1)  # the model's thread is held up with it
     assert feeder.waiting == 1
     found: list[Future[torch.Tensor]] = [feeder.submit(s, _scores(s, (5, 6))) for s in sessions]
     watcher.gate.set()
