@@ -16,6 +16,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from specdec_cli.mini.augment import Example, Plan, Pool, draw_example
 from specdec_cli.mini.corpus import Waveform
+from specdec_cli.mini.f0_channel import find_channel, open_channel, protect, read_f0
 from specdec_cli.mini.f0_targets import OUTPUTS, f0_loss
 from specdec_cli.mini.features import log_mel
 from specdec_cli.mini.labels import ATTRIBUTES, CLASSES, classify
@@ -33,8 +34,8 @@ MEASURES: Final[dict[str, tuple[float, float]]] = {
 about clips far from it, a measure teaches from every clip."""
 CHUNK: Final = 4
 """Batches drawn at once and sorted by length, so that little of a batch is padding."""
-
-
+CHANNEL_CLIPS: Final = 600
+"""Clips that a channel for F0 is learned from."""
 ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=5.0, cut_s=3.2)
 """Short clips: the tower's cost grows with length, and emotion shows within a few seconds."""
 
@@ -43,7 +44,8 @@ ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=
 class EncoderRecipe:
     """Hyperparameters of the fine-tuning.
 
-    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once.
+    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once. `channel`:
+    components of a channel for F0 that is opened before the first step (`f0_channel`), 0 for none.
     """
 
     steps: int = 900
@@ -57,6 +59,7 @@ class EncoderRecipe:
     weight_decay: float = 0.05
     warm_up: int = 60
     frozen_layers: int = 1
+    channel: int = 0
     smoothing: float = 0.1
     average: float = 0.995
     save_every: int = 50
@@ -69,9 +72,21 @@ TOWER_COURSES: Final = (
     EncoderRecipe(
         steps=400, batch=16, prosody=0.5, measures=1.0, f0=1.0, frozen_layers=0, warm_up=30, average=0.98, save_every=25
     ),
+    EncoderRecipe(
+        steps=800,
+        prosody=0.5,
+        measures=1.0,
+        f0=2.0,
+        layer_decay=1.0,
+        frozen_layers=0,
+        channel=24,
+        warm_up=30,
+        average=0.99,
+        save_every=25,
+    ),
 )
 """Each goes on from the one before: the second with more weight on what was learned least, pitch and range; the third
-learns to keep F0, which the first two had lost."""
+learns to keep F0, which the first two had lost; the fourth is given a channel that keeps it."""
 
 
 class AttributeHead(nn.Module):
@@ -209,7 +224,13 @@ def fine_tune(
     plan: Plan | None = None,
 ) -> None:
     """Train `tower` and `head` in place, both ending with averaged weights. Resumes from `state_path`."""
+    state = load_state(state_path)
+    if state is not None and state["recipe"] != asdict(recipe):
+        state = None
     plan = plan or ENCODER_PLAN
+    basis = None if state is None else state.get("basis")
+    if recipe.channel and basis is None:
+        basis = _give_channel(tower, head, pool, read, recipe, plan)
     model = nn.ModuleDict({"tower": tower, "head": head})
     optimiser = torch.optim.AdamW(
         parameter_groups(tower, head, recipe), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
@@ -219,7 +240,7 @@ def fine_tune(
     )
     average = Average(model.state_dict(), recipe.average)
     first = 0
-    if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
+    if state is not None:
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
         schedule.load_state_dict(state["schedule"])
@@ -246,6 +267,8 @@ def fine_tune(
             torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        if basis is not None:
+            protect(tower, basis)
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
         average.update(model.state_dict(), step)
@@ -260,10 +283,28 @@ def fine_tune(
                     "optimiser": optimiser.state_dict(),
                     "schedule": schedule.state_dict(),
                     "average": average.values,
+                    "basis": basis,
                 },
             )
     model.load_state_dict(average.values)
     model.eval()
+
+
+def _give_channel(
+    tower: Qwen2_5OmniAudioEncoder,
+    head: AttributeHead,
+    pool: Pool,
+    read: Callable[[str], Waveform],
+    recipe: EncoderRecipe,
+    plan: Plan,
+) -> torch.Tensor:
+    """Open a channel for F0 in `tower`, let `head` read it, and give its basis."""
+    rng = np.random.default_rng([recipe.seed, CHANNEL_CLIPS])
+    waveforms = [draw_example(rng, pool, read, plan).waveform for _ in range(CHANNEL_CLIPS)]
+    channel = find_channel(tower, waveforms, recipe.channel, recipe.seed)
+    open_channel(tower, channel)
+    read_f0(tower, head.norm, head.f0, waveforms, recipe.seed)
+    return channel.basis
 
 
 def warm_cosine(step: int, warm_up: int, steps: int) -> float:

@@ -95,10 +95,13 @@ def test_measures_are_scaled_and_unknown_ones_teach_nothing() -> None:
     assert ((predicted.grad != 0) == ~target.isnan()).all()
 
 
-@pytest.mark.parametrize("f0", [0.0, 1.0])
-def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path, f0: float) -> None:
+@pytest.mark.parametrize(("f0", "channel"), [(0.0, 0), (1.0, 0), (1.0, 4)])
+def test_tower_training_resumes_exactly(
+    toy: Toy, tmp_path: Path, f0: float, channel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.mini.encoder_training.CHANNEL_CLIPS", 12)
     sources, waveforms = toy
-    recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, f0=f0, frozen_layers=0, save_every=2)
+    recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, f0=f0, frozen_layers=0, channel=channel, save_every=2)
     losses: list[dict[str, float]] = []
 
     def run(path: Path, report: Callable[..., None]) -> dict[str, torch.Tensor]:
@@ -113,6 +116,10 @@ def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path, f0: float) -> 
     assert np.isfinite([list(loss.values()) for loss in losses]).all()
     assert ("f0" in losses[0]) == bool(f0)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    basis = torch.load(tmp_path / "whole.pt", weights_only=True)["basis"]
+    assert (basis is None) == (channel == 0)
+    if basis is not None:
+        assert (basis.T @ whole["layers.0.self_attn.out_proj.weight"]).abs().max() < 1e-5
 
 
 def test_a_head_learns_to_tell_f0_from_the_states(toy: Toy, tmp_path: Path) -> None:
