@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Asked = Callable[[Line], tuple[Language, str] | None]
 """Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
 
+_OF_MODELS = ("dtype", "weights")
 _HINT = "Give the same settings, name a new --output, or start anew with --overwrite."
 
 
@@ -43,7 +44,7 @@ class Identity:
     labels: bool = False
 
     def __post_init__(self) -> None:
-        self._dtypes: dict[tuple[str, str], int] = {}
+        self._made_by: dict[tuple[str, str, str], int] = {}
 
     @classmethod
     def of(
@@ -64,19 +65,21 @@ class Identity:
         if changed := list(self._differences(line)):
             raise self._refusal(line.number, changed)
         for role, model in line.values["models"].items():
-            if model is not None:
-                self._dtypes.setdefault((role, model["dtype"]), line.number)
+            for name in _OF_MODELS if model is not None else ():
+                if (value := model.get(name)) is not None:
+                    self._made_by.setdefault((role, name, value), line.number)
 
     def check_models(self, models: Models) -> None:
-        """Once they are loaded: refuses lines that were made in another number format.
+        """Once they are loaded: refuses lines that were made in another number format, or by other weights.
 
         Raises:
-            ConfigError: names both formats.
+            ConfigError: names both formats, or both weights.
         """
-        for (role, dtype), number in self._dtypes.items():
+        for (role, name, value), number in self._made_by.items():
             loaded = getattr(models, role)
-            if loaded is not None and loaded.dtype != dtype and "unknown" not in (dtype, loaded.dtype):
-                raise self._refusal(number, [f"{role}.dtype was {dtype} and is {loaded.dtype}"])
+            now = loaded and getattr(loaded, name)
+            if now is not None and now != value and "unknown" not in (value, now):
+                raise self._refusal(number, [f"{role}.{name} was {value} and is {now}"])
 
     def _differences(self, line: Line) -> Iterator[str]:
         values = line.values

@@ -103,7 +103,8 @@ class HttpCloud:
         if self._info is None:
             return {"name": self.name, "dtype": "unknown", "device": "unknown"}
         told = self._info
-        return {"name": self.name, "serves": told.model, "dtype": told.dtype, "device": told.device}
+        shown = {"name": self.name, "serves": told.model, "dtype": told.dtype, "device": told.device}
+        return shown if told.weights is None else {**shown, "weights": told.weights}
 
     def verifier(
         self,

@@ -79,6 +79,7 @@ class Info(Message):
     model: str = Field(max_length=500, description="as the server's configuration names it")
     dtype: str = Field(max_length=50)
     device: str = Field(max_length=50)
+    weights: str | None = Field(default=None, max_length=100, description="tells them from others of the same name")
     tokenizer: str = Field(max_length=100, description="fingerprint of its pieces and their ids")
     features: str = Field(max_length=100, description="fingerprint of the feature extractor's settings")
     prompt: str = Field(max_length=100, description="fingerprint of prompts that its chat template makes")

@@ -82,7 +82,7 @@ class Journal:
         self._take(transcript)
 
     def require_models(self, models: Mapping[Mode, Models]) -> None:
-        """Refuses to mix what is kept with captions of other number formats or devices.
+        """Refuses to mix what is kept with captions of other weights, number formats or devices.
 
         Raises:
             ConfigError: a caption was made by other models than those that are loaded now.
@@ -90,9 +90,7 @@ class Journal:
         for transcript in self._transcripts:
             there, here = transcript.models, models.get(transcript.mode)
             if self._path is not None and transcript.error is None and here is not None and there != here:
-                ours, theirs = here.model_dump(), there.model_dump()
-                changed = [(name, theirs[name], ours[name]) for name in ours if theirs[name] != ours[name]]
-                raise _refusal(self._path, transcript, changed)
+                raise _refusal(self._path, transcript, list(_other_models(there, here)))
 
     def repeats(self, clip: Place, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
@@ -152,6 +150,17 @@ def _refusal(path: Path, transcript: Transcript, changed: Sequence[tuple[str, ob
         f"{path} holds transcripts of mode {transcript.mode} made otherwise: {listed}.",
         hint="Compare with the same settings, name another --output, or begin it anew with --overwrite.",
     )
+
+
+def _other_models(there: Models, here: Models) -> Iterator[tuple[str, object, object]]:
+    """Name, value there and value here of whatever differs between two pairs of models."""
+    for role in Models.model_fields:
+        theirs, ours = getattr(there, role), getattr(here, role)
+        if theirs is None or ours is None:
+            pairs = [(role, theirs and theirs.name, ours and ours.name)]
+        else:
+            pairs = [(f"{role}.{name}", getattr(theirs, name), getattr(ours, name)) for name in ModelInfo.model_fields]
+        yield from (pair for pair in pairs if pair[1] != pair[2])
 
 
 def _whole(line: bytes) -> bool:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.family import LoadOptions, is_local
+from specdec_cli.models.weights import fingerprint
 
 _NAMED = 5  # weights named in an error, before "and n more"
 _INDEX = "model.safetensors.index.json"
@@ -58,6 +59,27 @@ def checkpoint_folder(options: LoadOptions) -> str:
     _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json"))
     _require_one_of(called, folder, "feature extractor", ("preprocessor_config.json", "processor_config.json"))
     return str(folder)
+
+
+def weights_fingerprint(source: str, revision: str | None) -> str | None:
+    """What tells the weights of a checkpoint that was loaded from others of the same name; see `models.weights`.
+
+    Args:
+        source: what `checkpoint_folder` gave.
+        revision: branch, tag or commit of a hub repository.
+
+    Returns:
+        The fingerprint of its files, or None where the hub's cache does not say where they are.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(source, "config.json", revision=revision)
+        if not isinstance(cached, str):
+            return None
+        folder = Path(cached).parent
+    return fingerprint(_shards(source, folder))
 
 
 def require_family(

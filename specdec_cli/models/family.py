@@ -110,6 +110,7 @@ class AudioLanguageModel(ABC):
         context: positions that it was made for, prompt and text together.
         parameters: number of weights, audio tower included; 0 if nobody counted.
         steady_encoder: whether `encode` runs on the CPU and gives the same bits with any number of threads.
+        weights: what tells its weights from others of the same name, see `models.weights`; None: nobody looked.
         compiled: how its decoder is compiled, or "off: " and why it is not though it should be; None: it should not.
     """
 
@@ -126,6 +127,7 @@ class AudioLanguageModel(ABC):
     context: int
     parameters: int = 0
     steady_encoder: bool = False
+    weights: str | None = None
     compiled: str | None = None
 
     @classmethod
@@ -178,9 +180,10 @@ class AudioLanguageModel(ABC):
         return written
 
     def describe(self) -> dict[str, str]:
-        """Name, dtype and device, and how it is compiled if it should be, as transcripts record them."""
+        """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
         told = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
-        return told if self.compiled is None else {**told, "compiled": self.compiled}
+        known = {"weights": self.weights, "compiled": self.compiled}
+        return told | {name: value for name, value in known.items() if value is not None}
 
 
 def family_class(name: str) -> type[AudioLanguageModel]:

@@ -17,7 +17,13 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError
-from specdec_cli.models.checkpoint import checkpoint_folder, loading_errors, require_complete, require_family
+from specdec_cli.models.checkpoint import (
+    checkpoint_folder,
+    loading_errors,
+    require_complete,
+    require_family,
+    weights_fingerprint,
+)
 from specdec_cli.models.device import resolve_device, resolve_dtype
 from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, Span
 from specdec_cli.models.packed import PackedDecoder, filled
@@ -114,6 +120,7 @@ class QwenAudioModel(AudioLanguageModel):
         require_complete(options.label, info, ignored=cls.unused_weights)
         module = cls.pruned(module.eval().requires_grad_(False))
         model = cls(options.label, module, processor)
+        model.weights = weights_fingerprint(source, options.revision)
         model.require_fit()
         _require_template(model)
         model.compile(options.compile)

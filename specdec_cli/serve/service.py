@@ -164,11 +164,12 @@ class Service:
             model=told["name"],
             dtype=told["dtype"],
             device=told["device"],
+            weights=model.weights,
             tokenizer=tokenizer,
             features=features,
             prompt=prompt,
             identity=fingerprint.combined(
-                told["name"], told["dtype"], tokenizer, features, prompt, vocab_size, model.eos_ids
+                told["name"], told["dtype"], model.weights, tokenizer, features, prompt, vocab_size, model.eos_ids
             ),
             vocab_size=vocab_size,
             eos_ids=list(model.eos_ids),

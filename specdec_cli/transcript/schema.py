@@ -31,6 +31,10 @@ class ModelInfo(_Part):
     serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights")
     device: str = Field(description="where it ran")
+    weights: Text | None = Field(
+        default=None,
+        description="fingerprint of their files, which tells them from others of the same name; null: unknown",
+    )
     compiled: Text | None = Field(
         default=None, description="how its decoder was compiled, or off and why; null: it was not to be"
     )

@@ -121,3 +121,23 @@ def test_another_number_format_is_refused_once_it_is_known(tmp_path: Path) -> No
     loaded = Models(edge=ModelInfo(name="edge", dtype="bfloat16", device="cuda:0"), cloud=None)
     with pytest.raises(ConfigError, match=r"edge\.dtype was float32 and is bfloat16"):
         ours.check_models(loaded)
+
+
+def _line_of(weights: str | None) -> Transcript:
+    made = MODELS.model_copy(update={"edge": ModelInfo(name="edge", dtype="float32", device="cpu", weights=weights)})
+    return good_line("/a.wav", models=made)
+
+
+@pytest.mark.parametrize(("then", "now"), [("sha256:1", "sha256:1"), (None, "sha256:1"), ("sha256:1", None)])
+def test_weights_that_nobody_knows_are_not_refused(tmp_path: Path, then: str | None, now: str | None) -> None:
+    ours = identity()
+    check(tmp_path, ours, _line_of(then))
+    ours.check_models(Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=now), cloud=None))
+
+
+def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
+    ours = identity()
+    check(tmp_path, ours, _line_of("sha256:1"))
+    retrained = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights="sha256:2"), cloud=None)
+    with pytest.raises(ConfigError, match=r"o\.jsonl:1 .*edge\.weights was sha256:1 and is sha256:2"):
+        ours.check_models(retrained)

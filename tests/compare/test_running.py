@@ -153,8 +153,18 @@ def test_captions_of_another_device_are_not_mixed_in(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "t.jsonl", [run])
     journal.require_models({"edge": run.models})
     here = type(run.models).model_validate({"edge": EDGE | {"device": "cuda:0"}, "cloud": None})
-    with pytest.raises(ConfigError, match="cuda:0"):
+    with pytest.raises(ConfigError, match=r'edge\.device was "cpu" and is "cuda:0"'):
         journal.require_models({"edge": here})
+
+
+def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    trained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:1"}, "cloud": None})
+    retrained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:2"}, "cloud": None})
+    journal = Journal(tmp_path / "t.jsonl", [run.model_copy(update={"models": trained})])
+    journal.require_models({"edge": trained})
+    with pytest.raises(ConfigError, match=r'made otherwise: edge\.weights was "sha256:1" and is "sha256:2"'):
+        journal.require_models({"edge": retrained})
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.99])

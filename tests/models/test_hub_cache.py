@@ -32,6 +32,8 @@ pinned = QwenOmniThinker.load(LoadOptions("acme/tiny-omni", device="cpu", revisi
 texts = [greedy(model) for model in (here, cached, pinned)]
 assert texts[0] == texts[1] == texts[2]
 assert cached.name == "acme/tiny-omni"
+assert cached.weights == pinned.weights == here.weights
+assert here.weights.startswith("sha256:")
 messages = []
 for options in (
     LoadOptions("acme/other"),

@@ -40,7 +40,8 @@ def _assert_same_weights(model: QwenOmniThinker, dtype: torch.dtype) -> None:
 def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
     model = load(thinker_dir, name=None)
     _assert_same_weights(model, torch.float32)
-    assert model.describe() == {"name": str(thinker_dir), "dtype": "float32", "device": "cpu"}
+    described = {"name": str(thinker_dir), "dtype": "float32", "device": "cpu", "weights": model.weights}
+    assert model.describe() == described
     assert (model.vocab_size, model.layers, model.sampling_rate, model.window_s) == (288, 2, 16000, 30.0)
     assert not any(weight.requires_grad for weight in model.module.parameters())
     assert not model.module.training
@@ -49,7 +50,8 @@ def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
 def test_a_full_hub_folder_loads_bit_for_bit(hub_dir: Path) -> None:
     model = load(hub_dir)
     _assert_same_weights(model, torch.bfloat16)
-    assert model.describe() == {"name": "edge", "dtype": "bfloat16", "device": "cpu"}
+    described = {"name": "edge", "dtype": "bfloat16", "device": "cpu", "weights": model.weights}
+    assert model.describe() == described
 
 
 def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir: Path, hub_dir: Path) -> None:

@@ -169,7 +169,8 @@ def test_a_hub_folder_in_shards_loads_bit_for_bit(hub: Path, dtype: str) -> None
     found = model.module.state_dict()
     assert set(found) == set(wanted)
     assert all(torch.equal(found[key], wanted[key]) for key in wanted)
-    assert model.describe() == {"name": "it", "dtype": dtype, "device": "cpu"}
+    assert model.describe() == {"name": "it", "dtype": dtype, "device": "cpu", "weights": model.weights}
+    assert (model.weights or "").startswith("sha256:")
     assert (model.eos_ids, model.placeholder_ids, model.sampling_rate) == ((256,), (259,), 16000)
 
 
