@@ -93,10 +93,10 @@ def _recipe() -> str:
 1. Both towers start from Whisper base (convolutions and first layers). The edge keeps the first layer as it is. The
    cloud's six are fine-tuned end to end under a pooling head that names emotion and prosody classes and regresses F0,
    its range, rate, level and pauses, in the courses below. Whisper forgets F0 with depth: a linear map of a state
-   misses it by 0.5 semitones in the convolutions' output and by 2.8 in the last layer's after the second course, medians
-   on the dev speakers. So the third course asks each state for F0 and for its distance from the clip's median, which
-   makes 1.7 of it; and before the fourth a channel is opened, 24 directions of the convolutions' output that tell F0,
-   which no layer may write over and which the last MLP amplifies (`f0_channel.py`): 0.65 after it.
+   misses it by 0.5 semitones in the convolutions' output and by 2.8 in the last layer's after the second course, in the
+   median on the dev speakers. So the third course asks each state for F0 and for its distance from the clip's
+   median, which makes 1.7 of it; and before the fourth a channel is opened, 24 directions of the convolutions' output
+   that tell F0, which no layer may write over and which the last MLP amplifies (`f0_channel.py`): 0.65 after it.
 2. Examples are drawn (corpora by the square root of their size, classes equally within a corpus), augmented (gain,
    resampling, another tempo in the `tempo` ones, trimming, joining up to 30 s, crops of 1 s, noise; labels measured
    again) and encoded once. All sides draw the same ones.
