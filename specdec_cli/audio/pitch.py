@@ -30,21 +30,22 @@ def f0_track(waveform: npt.NDArray[np.float32]) -> Array:
     return contour[~np.isnan(contour)]
 
 
-def f0_contour(waveform: npt.NDArray[np.float32]) -> Array:
-    """F0 in Hz of every 10 ms frame, NaN where unvoiced, of mono samples [n] at 16 kHz.
+def f0_contour(waveform: npt.NDArray[np.float32], hop: int = FRAME) -> Array:
+    """F0 in Hz of every frame, NaN where unvoiced, of mono samples [n] at 16 kHz.
 
-    Frame i is centred at 10 i + 23 ms; there is none in less than 46 ms.
+    Frames are `hop` samples apart, 10 ms unless told. Frame i is centred at i hops + 23 ms; there is none in less than
+    46 ms.
     """
     if len(waveform) <= _WIDTH:
         return np.zeros(0)
-    starts = np.arange(0, len(waveform) - _WIDTH, FRAME)
+    starts = np.arange(0, len(waveform) - _WIDTH, hop)
     lags = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]))
     parts = [
         _strength(waveform, starts[at : at + _FRAMES_AT_ONCE], lags) for at in range(0, len(starts), _FRAMES_AT_ONCE)
     ]
     strength = np.concatenate([part for part, _ in parts])
     peaks = np.concatenate([part for _, part in parts])
-    return _best_path(strength, SAMPLE_RATE / lags, peaks / max(float(peaks.max()), 1e-9))
+    return _best_path(strength, SAMPLE_RATE / lags, peaks / max(float(peaks.max()), 1e-9), FRAME / hop)
 
 
 def _strength(
@@ -60,8 +61,11 @@ def _strength(
     return strength, np.abs(frames).max(axis=1)
 
 
-def _best_path(strength: Array, frequencies: Array, loudness: Array) -> Array:
-    """Viterbi over the strongest local maxima of `strength` (frames, lags) and an unvoiced state; F0 in Hz or NaN."""
+def _best_path(strength: Array, frequencies: Array, loudness: Array, steepness: float) -> Array:
+    """Viterbi over the strongest local maxima of `strength` (frames, lags) and an unvoiced state; F0 in Hz or NaN.
+
+    A change costs `steepness` times as much as between frames 10 ms apart.
+    """
     inner = strength[:, 1:-1]
     is_peak = (inner >= strength[:, :-2]) & (inner > strength[:, 2:])
     octaves = np.log2(frequencies)
@@ -72,11 +76,11 @@ def _best_path(strength: Array, frequencies: Array, loudness: Array) -> Array:
     local = np.concatenate([unvoiced[:, None], voiced], axis=1)
     position = np.concatenate([np.zeros((len(order), 1)), octaves[1:-1][order]], axis=1)
     is_voiced = np.arange(CANDIDATES + 1) > 0
-    change = VOICING_CHANGE_COST * (is_voiced[:, None] != is_voiced[None])
+    change = steepness * VOICING_CHANGE_COST * (is_voiced[:, None] != is_voiced[None])
     both = is_voiced[:, None] & is_voiced[None]
     total, back = local[0], np.zeros(local.shape, dtype=np.intp)
     for frame in range(1, len(local)):
-        jump = OCTAVE_JUMP_COST * np.abs(position[frame][:, None] - position[frame - 1][None])
+        jump = steepness * OCTAVE_JUMP_COST * np.abs(position[frame][:, None] - position[frame - 1][None])
         score = total[None] - np.where(both, jump, change)
         back[frame] = score.argmax(axis=1)
         total = score.max(axis=1) + local[frame]

@@ -1,4 +1,4 @@
-"""Fine-tuning of the audio tower: emotion, prosody classes and their measures from a pooling head, end to end."""
+"""Fine-tuning of the audio tower, end to end: emotion, prosody classes and measures of a clip, F0 of its tokens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from specdec_cli.mini.augment import Example, Plan, Pool, draw_example
 from specdec_cli.mini.corpus import Waveform
+from specdec_cli.mini.f0_channel import find_channel, open_channel, protect, read_f0
+from specdec_cli.mini.f0_targets import OUTPUTS, f0_loss
 from specdec_cli.mini.features import log_mel
 from specdec_cli.mini.labels import ATTRIBUTES, CLASSES, classify
 from specdec_cli.mini.state import Average, load_state, save_state
@@ -32,26 +34,32 @@ MEASURES: Final[dict[str, tuple[float, float]]] = {
 about clips far from it, a measure teaches from every clip."""
 CHUNK: Final = 4
 """Batches drawn at once and sorted by length, so that little of a batch is padding."""
-
-
+CHANNEL_CLIPS: Final = 600
+"""Clips that a channel for F0 is learned from."""
 ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=5.0, cut_s=3.2)
 """Short clips: the tower's cost grows with length, and emotion shows within a few seconds."""
 
 
 @dataclass(frozen=True)
 class EncoderRecipe:
-    """Hyperparameters of the fine-tuning. `prosody` and `measures`: factors on their losses; emotion's counts once."""
+    """Hyperparameters of the fine-tuning.
+
+    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once. `channel`:
+    components of a channel for F0 that is opened before the first step (`f0_channel`), 0 for none.
+    """
 
     steps: int = 900
     batch: int = 24
     prosody: float = 0.25
     measures: float = 0.5
+    f0: float = 0.0
     tower_rate: float = 2.5e-4
     head_rate: float = 1e-3
     layer_decay: float = 0.85
     weight_decay: float = 0.05
     warm_up: int = 60
     frozen_layers: int = 1
+    channel: int = 0
     smoothing: float = 0.1
     average: float = 0.995
     save_every: int = 50
@@ -61,15 +69,32 @@ class EncoderRecipe:
 TOWER_COURSES: Final = (
     EncoderRecipe(),
     EncoderRecipe(steps=450, prosody=0.4, measures=1.0, tower_rate=1.5e-4, head_rate=5e-4, warm_up=30),
+    EncoderRecipe(
+        steps=400, batch=16, prosody=0.5, measures=1.0, f0=1.0, frozen_layers=0, warm_up=30, average=0.98, save_every=25
+    ),
+    EncoderRecipe(
+        steps=800,
+        prosody=0.5,
+        measures=1.0,
+        f0=2.0,
+        layer_decay=1.0,
+        frozen_layers=0,
+        channel=24,
+        warm_up=30,
+        average=0.99,
+        save_every=25,
+    ),
 )
-"""The second goes on from the first, with more weight on what it had learned least: pitch and range."""
+"""Each goes on from the one before: the second with more weight on what was learned least, pitch and range; the third
+learns to keep F0, which the first two had lost; the fourth is given a channel that keeps it."""
 
 
 class AttributeHead(nn.Module):
     """Attentive pooling under `queries` learned weightings, then linear layers.
 
     Emotion reads means and deviations. Prosody reads the means alone, so that the tower itself has to gather what a
-    deviation would tell (how much F0 moves) into its states, where a text decoder finds it by attending.
+    deviation would tell (how much F0 moves) into its states, where a text decoder finds it by attending. F0 is read
+    from each state alone.
     """
 
     def __init__(self, width: int = 512, queries: int = 8) -> None:
@@ -80,10 +105,13 @@ class AttributeHead(nn.Module):
         self.emotion = nn.Linear(2 * queries * width, len(CLASSES["emotion"]))
         self.prosody = nn.Linear(queries * width, sum(len(CLASSES[name]) for name in ATTRIBUTES[:-1]))
         self.measures = nn.Linear(queries * width, len(MEASURES))
+        self.f0 = nn.Linear(width, OUTPUTS)
 
-    def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def forward(
+        self, states: torch.Tensor, lengths: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
         """`states` (batch, frames, width) and valid `lengths` (batch,) -> (logits (batch, classes) by attribute,
-        scaled measures (batch, len(MEASURES)))."""
+        scaled measures (batch, len(MEASURES)), `f0_targets` outputs (batch, frames, OUTPUTS))."""
         normed = self.norm(states)
         outside = torch.arange(states.shape[1]) >= lengths[:, None]
         scores = self.queries(normed).masked_fill(outside[..., None], -1e4).softmax(dim=1).transpose(1, 2)
@@ -92,7 +120,7 @@ class AttributeHead(nn.Module):
         emotion = self.emotion(self.dropout(torch.cat([mean, deviation], dim=-1).flatten(1)))
         pooled = self.dropout(mean.flatten(1))
         parts = self.prosody(pooled).split([len(CLASSES[name]) for name in ATTRIBUTES[:-1]], dim=-1)
-        return dict(zip(ATTRIBUTES, (*parts, emotion), strict=True)), self.measures(pooled)
+        return dict(zip(ATTRIBUTES, (*parts, emotion), strict=True)), self.measures(pooled), self.f0(normed)
 
 
 def batches(
@@ -196,7 +224,13 @@ def fine_tune(
     plan: Plan | None = None,
 ) -> None:
     """Train `tower` and `head` in place, both ending with averaged weights. Resumes from `state_path`."""
+    state = load_state(state_path)
+    if state is not None and state["recipe"] != asdict(recipe):
+        state = None
     plan = plan or ENCODER_PLAN
+    basis = None if state is None else state.get("basis")
+    if recipe.channel and basis is None:
+        basis = _give_channel(tower, head, pool, read, recipe, plan)
     model = nn.ModuleDict({"tower": tower, "head": head})
     optimiser = torch.optim.AdamW(
         parameter_groups(tower, head, recipe), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
@@ -206,7 +240,7 @@ def fine_tune(
     )
     average = Average(model.state_dict(), recipe.average)
     first = 0
-    if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
+    if state is not None:
         model.load_state_dict(state["model"])
         optimiser.load_state_dict(state["optimiser"])
         schedule.load_state_dict(state["schedule"])
@@ -222,16 +256,22 @@ def fine_tune(
             with torch.autocast("cpu", torch.bfloat16):
                 states, valid = encode(tower, mels, lengths, recipe.frozen_layers)
             drawn = [example for _, example in examples]
-            logits, predicted = head(states.float(), valid)
+            logits, predicted, tokens = head(states.float(), valid)
             emotion, prosody = attribute_loss(logits, drawn, recipe.smoothing)
             measures = measure_loss(predicted, drawn)
-            torch.autograd.backward(emotion + recipe.prosody * prosody + recipe.measures * measures)
+            loss = emotion + recipe.prosody * prosody + recipe.measures * measures
+            losses = {"emotion": emotion, "prosody": prosody, "measures": measures}
+            if recipe.f0:
+                losses["f0"] = f0_loss(tokens, [example.waveform for example in drawn], valid)
+                loss = loss + recipe.f0 * losses["f0"]
+            torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        if basis is not None:
+            protect(tower, basis)
         schedule.step()
         optimiser.zero_grad(set_to_none=True)
         average.update(model.state_dict(), step)
-        losses = {"emotion": emotion, "prosody": prosody, "measures": measures}
         report(step + 1, {name: float(loss.detach()) for name, loss in losses.items()})
         if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
             save_state(
@@ -243,10 +283,28 @@ def fine_tune(
                     "optimiser": optimiser.state_dict(),
                     "schedule": schedule.state_dict(),
                     "average": average.values,
+                    "basis": basis,
                 },
             )
     model.load_state_dict(average.values)
     model.eval()
+
+
+def _give_channel(
+    tower: Qwen2_5OmniAudioEncoder,
+    head: AttributeHead,
+    pool: Pool,
+    read: Callable[[str], Waveform],
+    recipe: EncoderRecipe,
+    plan: Plan,
+) -> torch.Tensor:
+    """Open a channel for F0 in `tower`, let `head` read it, and give its basis."""
+    rng = np.random.default_rng([recipe.seed, CHANNEL_CLIPS])
+    waveforms = [draw_example(rng, pool, read, plan).waveform for _ in range(CHANNEL_CLIPS)]
+    channel = find_channel(tower, waveforms, recipe.channel, recipe.seed)
+    open_channel(tower, channel)
+    read_f0(tower, head.norm, head.f0, waveforms, recipe.seed)
+    return channel.basis
 
 
 def warm_cosine(step: int, warm_up: int, steps: int) -> float:

@@ -41,11 +41,16 @@ def pad_mels(mels: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def encode(
-    tower: Qwen2_5OmniAudioEncoder, mels: torch.Tensor, lengths: torch.Tensor, frozen_layers: int = -1
+    tower: Qwen2_5OmniAudioEncoder,
+    mels: torch.Tensor,
+    lengths: torch.Tensor,
+    frozen_layers: int = -1,
+    layers: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Pooled states before `ln_post`, shape (batch, longest, 512) at 25 a second, and their lengths (batch,).
 
     With `frozen_layers` of 0 or more, no gradient reaches the convolutions and that many first layers.
+    With `layers`, the states after that many layers, 0 being the convolutions' with positions added.
     """
     with torch.set_grad_enabled(torch.is_grad_enabled() and frozen_layers < 0):
         inside = (torch.arange(mels.shape[2]) < lengths[:, None])[:, None]
@@ -54,7 +59,7 @@ def encode(
         states = states + tower.positional_embedding.positional_embedding[: states.shape[1]]
     valid = (lengths - 1) // 2 + 1
     mask = (torch.arange(states.shape[1]) < valid[:, None])[:, None, None]
-    for index, layer in enumerate(tower.layers):
+    for index, layer in enumerate(tower.layers[:layers]):
         with torch.set_grad_enabled(torch.is_grad_enabled() and index >= frozen_layers):
             states = _layer(layer, states, mask)
     pooled = functional.avg_pool1d(states.transpose(1, 2).float(), 2).transpose(1, 2)

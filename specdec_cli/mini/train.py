@@ -89,11 +89,8 @@ def prepare(data: Path, work: Path, seed: int) -> Material:
         return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, advance)
 
 
-def train_tower(material: Material, source: str, work: Path, seed: int) -> Path:
-    """Fine-tune the cloud's tower in its courses; returns the file of its weights."""
-    result = work / "tower.pt"
-    if result.exists():
-        return result
+def train_tower(material: Material, source: str, work: Path, seed: int) -> None:
+    """Fine-tune the cloud's tower in its courses; the weights after each are kept for the decoder's courses."""
     tower, head = build_tower(CLOUD.tower_layers), new_head(seed)
     whisper.port(whisper.read_encoder_state(source), tower)
     for number, recipe in enumerate(TOWER_COURSES):
@@ -108,18 +105,27 @@ def train_tower(material: Material, source: str, work: Path, seed: int) -> Path:
 
             state_path = work / f"tower-state-{number}.pt"
             fine_tune(tower, head, Pool(material.sources), material.read, recipe, state_path, report)
-    save_state(result, tower.state_dict())
-    return result
+        save_state(work / f"tower-{number}.pt", tower.state_dict())
 
 
-def _tower_of(side: Side, source: str, tuned: Path) -> Qwen2_5OmniAudioEncoder:
-    """The edge keeps Whisper's first layer as it is, the cloud has all six fine-tuned."""
+def tower_of(side: Side, course: Course, source: str, work: Path) -> Qwen2_5OmniAudioEncoder:
+    """The edge keeps Whisper's first layer as it is, the cloud has all six as the course's tower course left them."""
     tower = build_tower(side.tower_layers)
     if side is CLOUD:
-        tower.load_state_dict(torch.load(tuned, weights_only=True))
+        tower.load_state_dict(torch.load(work / f"tower-{course.tower}.pt", weights_only=True))
     else:
         whisper.port(whisper.read_encoder_state(source), tower)
     return tower
+
+
+def _kept(tower: Qwen2_5OmniAudioEncoder) -> dict[str, torch.Tensor]:
+    """The tower's weights without those that only a decoder's training can set."""
+    return {name: value for name, value in tower.state_dict().items() if not name.startswith(("proj", "audio_bos"))}
+
+
+def features_folder(side: Side, course: Course) -> str:
+    """Name of the folder of the course's features: one for each tower."""
+    return f"features-{side.name}-{course.tower}" if side is CLOUD else f"features-{side.name}"
 
 
 def _examples(
@@ -127,6 +133,7 @@ def _examples(
 ) -> list[Encoded]:
     """The course's encoded examples; all sides draw the same ones."""
     found: list[Encoded] = []
+    name = features_folder(side, course)
     with _progress(f"{side.name} features", (course.plain + course.tempo) // CHUNK) as show:
         done = 0
 
@@ -136,11 +143,11 @@ def _examples(
             show(done, "")
 
         pool = Pool(material.sources)
-        for name, count, draws, plan in (
-            (f"features-{side.name}", course.plain, seed, DECODER_PLAN),
-            (f"features-{side.name}-tempo", course.tempo, seed + 1, TEMPO_PLAN),
+        for folder, count, draws, plan in (
+            (name, course.plain, seed, DECODER_PLAN),
+            (f"{name}-tempo", course.tempo, seed + 1, TEMPO_PLAN),
         ):
-            found += build_cache(work / name, tower, pool, material.read, count, draws, advance, plan)
+            found += build_cache(work / folder, tower, pool, material.read, count, draws, advance, plan)
     return found
 
 
@@ -149,18 +156,20 @@ def train_side(side: Side, material: Material, source: str, work: Path, output: 
 
     The cloud's decoder is grown from the seed's, so the seed must have been trained.
     """
-    tower = _tower_of(side, source, work / "tower.pt")
     tokenizer = train_tokenizer()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build_thinker(side, tokenizer.get_vocab())
-    kept = {name: value for name, value in tower.state_dict().items() if not name.startswith(("proj", "audio_bos"))}
-    model.model.audio_tower.load_state_dict(kept, strict=False)
+    first = tower_of(side, COURSES[side][0], source, work)
+    model.model.audio_tower.load_state_dict(_kept(first), strict=False)
     if side is CLOUD:
         grow_decoder(load_checkpoint(work / SEED.name), model)
     for number, course in enumerate(COURSES[side]):
         course = replace(course, recipe=replace(course.recipe, seed=seed + number))
         _log(work, {"stage": side.name, **asdict(course)})
+        tower = tower_of(side, course, source, work)
+        layers = {name: value for name, value in _kept(tower).items() if not name.startswith("ln_post")}
+        model.model.audio_tower.load_state_dict(layers, strict=False)
         examples = _examples(side, course, tower, material, work, seed)
         with _progress(f"{side.name} decoder, course {number + 1}", None) as show:
 

@@ -18,6 +18,15 @@ def test_a_contour_has_a_value_or_nan_for_every_10_ms() -> None:
     assert np.isnan(contour[105:]).all()
 
 
+def test_a_coarser_contour_tells_the_same_pitch() -> None:
+    samples = voice(5, 2.0)
+    fine, coarse = pitch.f0_contour(samples), pitch.f0_contour(samples, 640)
+    assert len(coarse) == -(-len(fine) // 4)
+    both = ~np.isnan(coarse) & ~np.isnan(fine[::4])
+    assert both.sum() > 20
+    assert np.median(np.abs(np.log2(coarse[both] / fine[::4][both]))) < 0.01
+
+
 def test_too_little_sound_has_no_frames() -> None:
     assert len(pitch.f0_contour(np.zeros(700, np.float32))) == 0
 

@@ -95,22 +95,49 @@ def test_measures_are_scaled_and_unknown_ones_teach_nothing() -> None:
     assert ((predicted.grad != 0) == ~target.isnan()).all()
 
 
-def test_tower_training_resumes_exactly(toy: Toy, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("f0", "channel"), [(0.0, 0), (1.0, 0), (1.0, 4)])
+def test_tower_training_resumes_exactly(
+    toy: Toy, tmp_path: Path, f0: float, channel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.mini.encoder_training.CHANNEL_CLIPS", 12)
     sources, waveforms = toy
-    recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, frozen_layers=0, save_every=2)
-    losses: list[float] = []
+    recipe = EncoderRecipe(steps=4, batch=4, warm_up=1, f0=f0, frozen_layers=0, channel=channel, save_every=2)
+    losses: list[dict[str, float]] = []
 
     def run(path: Path, report: Callable[..., None]) -> dict[str, torch.Tensor]:
         tower = _seeded_tower()
         fine_tune(tower, new_head(0), Pool(sources), waveforms.__getitem__, recipe, path, report, SHORT)
         return tower.state_dict()
 
-    whole = run(tmp_path / "whole.pt", lambda _, loss: losses.append(loss["emotion"]))
+    whole = run(tmp_path / "whole.pt", lambda _, loss: losses.append(loss))
     with pytest.raises(KilledError):
         run(tmp_path / "cut.pt", _kill_at(3))
     resumed = run(tmp_path / "cut.pt", lambda *_: None)
-    assert np.isfinite(losses).all()
+    assert np.isfinite([list(loss.values()) for loss in losses]).all()
+    assert ("f0" in losses[0]) == bool(f0)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    basis = torch.load(tmp_path / "whole.pt", weights_only=True)["basis"]
+    assert (basis is None) == (channel == 0)
+    if basis is not None:
+        assert (basis.T @ whole["layers.0.self_attn.out_proj.weight"]).abs().max() < 1e-5
+
+
+def test_a_head_learns_to_tell_f0_from_the_states(toy: Toy, tmp_path: Path) -> None:
+    sources, waveforms = toy
+    losses: list[float] = []
+    recipe = EncoderRecipe(steps=30, batch=4, warm_up=1, f0=1.0, frozen_layers=0, tower_rate=1e-3)
+    plan = Plan(join=0.0, crop=0.0, noise=0.0)
+    fine_tune(
+        _seeded_tower(),
+        new_head(0),
+        Pool(sources),
+        waveforms.__getitem__,
+        recipe,
+        tmp_path / "state.pt",
+        lambda _, loss: losses.append(loss["f0"]),
+        plan,
+    )
+    assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
 def test_decoder_training_resumes_exactly_and_its_checkpoint_captions(
