@@ -26,7 +26,7 @@ from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference
-from specdec_cli.mini import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
+from specdec_cli.mini import WEIGHTS
 from specdec_cli.mini.labels import Row, read_rows, training_rows
 from specdec_cli.mini.references import told
 from specdec_cli.mini.sweep import evenly
@@ -43,14 +43,6 @@ from specdec_cli.tune.tuner import Plan, Tuner, Watch, split, swept
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
 
 
-def weights_fingerprint() -> str:
-    """Hash of both models' weights."""
-    digest = hashlib.sha256()
-    for folder in (EDGE_WEIGHTS, CLOUD_WEIGHTS):
-        digest.update((folder / "model.safetensors").read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def recorded(
     captioner: Captioner, plan: Plan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
 ) -> dict[Language, tuple[list[Recording], dict[str, Reference]]]:
@@ -58,9 +50,10 @@ def recorded(
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
     named = {str(data / row.file): Reference(row.file, (), told(row), row.speaker) for row in rows}
     found: dict[Language, tuple[list[Recording], dict[str, Reference]]] = {}
+    of_pair = hashlib.sha256(repr(captioner.setup.models.weights).encode()).hexdigest()[:16]
     for language in LANGUAGES:
         speaking = captioner.variant(load_config("mini", flags={"prompt.language": language}, environ={}).config)
-        journal = Journal(setup_of(speaking), work / f"gate-{weights_fingerprint()}.jsonl")
+        journal = Journal(setup_of(speaking), work / f"gate-{of_pair}.jsonl")
         recordings = Tuner(speaking, plan, journal, watch).record(clips)
         found[language] = recordings, {r.sha256: named[r.file] for r in recordings}
     return found
@@ -121,7 +114,7 @@ def fitted_gate(
         "specdec": __version__,
         "edge": "package:mini/edge",
         "cloud": "package:mini/cloud",
-        "weights": weights_fingerprint(),
+        "weights": captioner.setup.models.weights,
         "speakers": "training speakers of the mini pair",
         "clips": sum(len(half.fitting) for half in halves.values()),
         "threshold_chosen_on": len(both),

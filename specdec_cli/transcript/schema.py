@@ -46,6 +46,12 @@ class Models(_Part):
     edge: ModelInfo | None
     cloud: ModelInfo | None
 
+    @property
+    def weights(self) -> dict[str, str | None]:
+        """Fingerprint of each model that took part."""
+        both = {"edge": self.edge, "cloud": self.cloud}
+        return {role: info.weights for role, info in both.items() if info is not None}
+
 
 class RoundRecord(_Part):
     """One block: drafted, kept or escalated, committed."""

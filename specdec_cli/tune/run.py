@@ -126,6 +126,7 @@ def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
         "specdec": __version__,
         "edge": captioner.config.edge.model,
         "cloud": captioner.config.cloud.label if captioner.config.cloud else None,
+        "weights": captioner.setup.models.weights,
         "language": captioner.config.prompt.language,
         "clips": tuning.fitted_on,
         "confirmed_on": tuning.confirmed_on,

@@ -43,8 +43,10 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
     )  # fmt: skip
     assert plot.read_text(encoding="utf-8").startswith("<svg")
     used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "en")
-    settings = json.loads(used.out)["settings"]
+    transcript = json.loads(used.out)
+    settings = transcript["settings"]
     assert (settings["gate"], settings["threshold"], settings["k"]) == (best.gate, best.threshold, best.k)
+    assert file.fitted_on["weights"] == {role: transcript["models"][role]["weights"] for role in ("edge", "cloud")}
 
 
 def test_what_a_confirmed_point_says_is_what_a_run_does(specdec: Specdec, voices: Path, tmp_path: Path) -> None:

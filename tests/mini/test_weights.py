@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.mini import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
 from specdec_cli.mini.captioning import Captioner
 from specdec_cli.mini.captions import is_well_formed, parse
 from specdec_cli.mini.corpus import read_audio
 from specdec_cli.mini.labels import PROSODY
 from specdec_cli.mini.tokenizer import CHAT_TEMPLATE, train_tokenizer
+from specdec_cli.models.weights import fingerprint
 from specdec_cli.prompts import PROMPTS
 
 SIDES = {"edge": EDGE_WEIGHTS, "cloud": CLOUD_WEIGHTS}
@@ -43,6 +45,12 @@ def test_sizes() -> None:
     files = [file for folder in SIDES.values() for file in folder.iterdir()]
     assert max(file.stat().st_size for file in files) < 50 * MEGABYTE
     assert sum(file.stat().st_size for file in files) < 90 * MEGABYTE
+
+
+def test_the_shipped_gate_was_fitted_to_the_shipped_weights() -> None:
+    gate = read_gate_file(WEIGHTS / "gate.json")
+    shipped = {name: fingerprint([folder / "model.safetensors"]) for name, folder in SIDES.items()}
+    assert gate.fitted_on["weights"] == shipped
 
 
 def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners: dict[str, Captioner]) -> None:
