@@ -89,8 +89,10 @@ class Journal:
         """
         for transcript in self._transcripts:
             there, here = transcript.models, models.get(transcript.mode)
-            if self._path is not None and transcript.error is None and here is not None and there != here:
-                raise _refusal(self._path, transcript, list(_other_models(there, here)))
+            if self._path is None or transcript.error is not None or here is None:
+                continue
+            if changed := list(_other_models(there, here)):
+                raise _refusal(self._path, transcript, changed)
 
     def repeats(self, clip: Place, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
@@ -153,14 +155,18 @@ def _refusal(path: Path, transcript: Transcript, changed: Sequence[tuple[str, ob
 
 
 def _other_models(there: Models, here: Models) -> Iterator[tuple[str, object, object]]:
-    """Name, value there and value here of whatever differs between two pairs of models."""
+    """Name, value there and value here of whatever differs between two pairs of models.
+
+    Weights count where both are known: older transcripts, and some servers, do not tell them.
+    """
     for role in Models.model_fields:
         theirs, ours = getattr(there, role), getattr(here, role)
         if theirs is None or ours is None:
             pairs = [(role, theirs and theirs.name, ours and ours.name)]
         else:
             pairs = [(f"{role}.{name}", getattr(theirs, name), getattr(ours, name)) for name in ModelInfo.model_fields]
-        yield from (pair for pair in pairs if pair[1] != pair[2])
+        unknown = (f"{role}.weights", None)
+        yield from (pair for pair in pairs if pair[1] != pair[2] and unknown not in (pair[:2], pair[::2]))
 
 
 def _whole(line: bytes) -> bool:

@@ -163,6 +163,7 @@ def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path
     retrained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:2"}, "cloud": None})
     journal = Journal(tmp_path / "t.jsonl", [run.model_copy(update={"models": trained})])
     journal.require_models({"edge": trained})
+    journal.require_models({"edge": run.models})  # of weights that nobody knows
     with pytest.raises(ConfigError, match=r'made otherwise: edge\.weights was "sha256:1" and is "sha256:2"'):
         journal.require_models({"edge": retrained})
 
