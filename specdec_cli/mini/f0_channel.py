@@ -23,8 +23,8 @@ from specdec_cli.mini.features import log_mel
 from specdec_cli.mini.tower import encode, pad_mels
 
 AMPLITUDE: Final = 1.7
-"""Standard deviation of an amplified component relative to the states' before the last MLP: that of other directions
-after it."""
+"""Factor on a component of unit variance, which the norm before the last MLP has divided by the state's deviation, two
+to three there: at the top the channel then varies about as much as other directions do."""
 EPOCHS: Final = 8
 RATE: Final = 3e-3
 BATCH: Final = 512
