@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +39,5 @@ def fingerprint(shards: Sequence[Path]) -> str:
 
 def _places(header: bytes) -> list[tuple[int, int]]:
     """First byte and the one after the last of every tensor, from the end of the header on, in the file's order."""
-    import json
-
     tensors = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
     return sorted((int(start), int(end)) for start, end in (entry["data_offsets"] for entry in tensors.values()))
