@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from specdec_cli.mini.architecture import CLOUD, EDGE, SEED, Side
@@ -23,6 +23,10 @@ class Course:
     tower: int = 1
 
 
+_HEARING_F0: Final = DecoderRecipe(
+    epochs=2, rate=8e-4, warm_up=30, emotion=6.0, balanced=True, prosody=3.0, noise=0.1, average=0.99
+)
+
 COURSES: Final[dict[Side, tuple[Course, ...]]] = {
     SEED: (Course(8192, 0, DecoderRecipe(epochs=4)),),
     EDGE: (Course(8192, 2048, DecoderRecipe(epochs=2, balanced=True)),),
@@ -33,28 +37,12 @@ COURSES: Final[dict[Side, tuple[Course, ...]]] = {
             2048,
             DecoderRecipe(epochs=1, rate=6e-4, warm_up=20, emotion=8.0, balanced=True, prosody=2.0, average=0.99),
         ),
-        Course(
-            2048,
-            1024,
-            DecoderRecipe(
-                epochs=2, rate=8e-4, warm_up=30, emotion=6.0, balanced=True, prosody=3.0, noise=0.1, average=0.99
-            ),
-            tower=2,
-        ),
+        Course(2048, 1024, _HEARING_F0, tower=2),
+        Course(4096, 2048, replace(_HEARING_F0, noise=0.05), tower=3),
         Course(
             4096,
             2048,
-            DecoderRecipe(
-                epochs=2, rate=8e-4, warm_up=30, emotion=6.0, balanced=True, prosody=3.0, noise=0.05, average=0.99
-            ),
-            tower=3,
-        ),
-        Course(
-            4096,
-            2048,
-            DecoderRecipe(
-                epochs=1, rate=5e-4, warm_up=20, emotion=6.0, balanced=True, prosody=5.0, noise=0.05, average=0.98
-            ),
+            replace(_HEARING_F0, epochs=1, rate=5e-4, warm_up=20, prosody=5.0, noise=0.05, average=0.98),
             tower=3,
         ),
     ),

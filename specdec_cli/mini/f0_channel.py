@@ -18,7 +18,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from specdec_cli.mini.corpus import Waveform
 from specdec_cli.mini.f0_targets import BINS, f0_targets
-from specdec_cli.mini.feature_cache import FRAMES_AT_ONCE
+from specdec_cli.mini.feature_cache import batches_by_length
 from specdec_cli.mini.features import log_mel
 from specdec_cli.mini.tower import encode, pad_mels
 
@@ -46,10 +46,8 @@ def pooled_states(
     (tokens, `f0_targets.BINS`)."""
     states: list[torch.Tensor] = []
     targets: list[torch.Tensor] = []
-    order = sorted(waveforms, key=len)
-    while order:
-        size = max(1, min(len(order), FRAMES_AT_ONCE // max(1, len(order[-1]) // 160)))
-        batch, order = order[-size:], order[:-size]
+    for members in batches_by_length(waveforms):
+        batch = [waveforms[member] for member in members]
         mels, lengths = pad_mels([log_mel(waveform) for waveform in batch])
         with torch.no_grad():
             found, valid = encode(tower, mels, lengths, layers=layers)
@@ -95,10 +93,10 @@ def find_channel(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform], 
 
 def protect(tower: Qwen2_5OmniAudioEncoder, basis: torch.Tensor) -> None:
     """Take out of every layer's output what it would write along `basis`; the last MLP, the amplifier, is let be."""
-    for index, layer in enumerate(tower.layers):
+    for layer in tower.layers:
         _clear(layer.self_attn.out_proj, basis)
-        if index + 1 < len(tower.layers):
-            _clear(layer.fc2, basis)
+    for layer in tower.layers[:-1]:
+        _clear(layer.fc2, basis)
 
 
 def _clear(written: nn.Linear, basis: torch.Tensor) -> None:
@@ -109,11 +107,11 @@ def _clear(written: nn.Linear, basis: torch.Tensor) -> None:
 
 def open_channel(tower: Qwen2_5OmniAudioEncoder, channel: Channel) -> None:
     """Clear `channel` in all layers, and let the least used units of the last MLP amplify what is in it."""
-    protect(tower, channel.basis)
-    _clear(tower.layers[-1].fc2, channel.basis)
     basis, components = channel.basis, channel.basis.shape[1]
     last = tower.layers[-1]
     norm, inner, outer = last.final_layer_norm, last.fc1, last.fc2
+    protect(tower, basis)
+    _clear(outer, basis)
     with torch.no_grad():
         least = (inner.weight.norm(dim=1) * outer.weight.norm(dim=0)).argsort()[: 2 * components]
         read = channel.code / norm.weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from specdec_cli.mini.augment import Example, Plan, Pool, draw_example
 from specdec_cli.mini.corpus import Waveform
-from specdec_cli.mini.features import log_mel
+from specdec_cli.mini.features import HOP, log_mel
 from specdec_cli.mini.labels import Measures, classify
 from specdec_cli.mini.state import load_state, save_state
 from specdec_cli.mini.tower import encode, pad_mels
@@ -39,22 +39,28 @@ class Encoded:
     emotion_weight: float
 
 
+def batches_by_length(waveforms: Sequence[Waveform]) -> Iterator[list[int]]:
+    """Indices of `waveforms`, shortest first, in batches of at most `FRAMES_AT_ONCE` mel frames; longer ones alone."""
+    order = sorted(range(len(waveforms)), key=lambda index: len(waveforms[index]))
+    batch: list[int] = []
+    for index in order:
+        if batch and len(waveforms[index]) // HOP * (len(batch) + 1) > FRAMES_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
 def encode_waveforms(tower: Qwen2_5OmniAudioEncoder, waveforms: list[Waveform]) -> list[torch.Tensor]:
     """States of each waveform, (audio tokens, 512) float16, in batches of similar length."""
-    order = sorted(range(len(waveforms)), key=lambda index: len(waveforms[index]))
     found: dict[int, torch.Tensor] = {}
-    batch: list[int] = []
-    for place, index in enumerate(order):
-        batch.append(index)
-        following = order[place + 1] if place + 1 < len(order) else None
-        size = 0 if following is None else len(waveforms[following]) // 160 * (len(batch) + 1)
-        if following is None or size > FRAMES_AT_ONCE:
-            mels, lengths = pad_mels([log_mel(waveforms[member]) for member in batch])
-            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-                states, valid = encode(tower, mels, lengths)
-            for member, row, length in zip(batch, states, valid.tolist(), strict=True):
-                found[member] = row[:length].to(torch.float16).clone()
-            batch = []
+    for batch in batches_by_length(waveforms):
+        mels, lengths = pad_mels([log_mel(waveforms[member]) for member in batch])
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            states, valid = encode(tower, mels, lengths)
+        for member, row, length in zip(batch, states, valid.tolist(), strict=True):
+            found[member] = row[:length].to(torch.float16).clone()
     return [found[index] for index in range(len(waveforms))]
 
 
