@@ -157,9 +157,8 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
     loaded_s = time.perf_counter() - started
     for role, info in (("edge", captioner.setup.models.edge), ("cloud", captioner.setup.models.cloud)):
         if info is not None:
-            compiled = "" if info.compiled is None else f" · compile {info.compiled}"
             status: Literal["ok", "warn"] = "warn" if (info.compiled or "").startswith("off") else "ok"
-            yield Check(role, status, f"{info.name} · {info.dtype} · {info.device}{compiled}")
+            yield Check(role, status, f"{info.name} · {info.placed}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
     if captioner.pair.link is not None:
         yield _link(captioner.pair.link)

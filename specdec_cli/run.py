@@ -248,5 +248,4 @@ def _model_line(info: ModelInfo | None) -> str | None:
     name = Path(info.name).name if Path(info.name).is_dir() else info.name.removeprefix("package:")
     if info.serves is not None:
         name = f"{info.serves.removeprefix('package:')} at {name}"
-    compiled = "" if info.compiled is None else f" · compile {info.compiled}"
-    return f"{name} · {info.dtype} · {info.device}{compiled}"
+    return f"{name} · {info.placed}"

@@ -162,11 +162,14 @@ def _other_models(there: Models, here: Models) -> Iterator[tuple[str, object, ob
     for role in Models.model_fields:
         theirs, ours = getattr(there, role), getattr(here, role)
         if theirs is None or ours is None:
-            pairs = [(role, theirs and theirs.name, ours and ours.name)]
-        else:
-            pairs = [(f"{role}.{name}", getattr(theirs, name), getattr(ours, name)) for name in ModelInfo.model_fields]
-        unknown = (f"{role}.weights", None)
-        yield from (pair for pair in pairs if pair[1] != pair[2] and unknown not in (pair[:2], pair[::2]))
+            if theirs != ours:
+                yield role, theirs and theirs.name, ours and ours.name
+            continue
+        for name in ModelInfo.model_fields:
+            then, now = getattr(theirs, name), getattr(ours, name)
+            unknown = name == "weights" and None in (then, now)
+            if then != now and not unknown:
+                yield f"{role}.{name}", then, now
 
 
 def _whole(line: bytes) -> bool:

@@ -39,6 +39,12 @@ class ModelInfo(_Part):
         default=None, description="how its decoder was compiled, or off and why; null: it was not to be"
     )
 
+    @property
+    def placed(self) -> str:
+        """Number format, device and compiling, for people."""
+        compiled = () if self.compiled is None else (f"compile {self.compiled}",)
+        return " · ".join((self.dtype, self.device, *compiled))
+
 
 class Models(_Part):
     """The models that took part; null for one that the mode does not use."""
