@@ -68,25 +68,6 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkUse:
-    """What one exchange with a cloud behind a link cost.
-
-    Attributes:
-        bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; 0 on a link that is imitated
-            without messages.
-        network_ms: from the first byte out to the last byte in, less `cloud_ms`, milliseconds.
-        cloud_ms: the cloud's own time, as it says, milliseconds; its prefill is in it. A vLLM does not say: estimated.
-        simulated: whether link or step costs are imitated.
-    """
-
-    bytes_up: int
-    bytes_down: int
-    network_ms: float
-    cloud_ms: float
-    simulated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
     """A block is on its way to a cloud elsewhere; its `Round` follows when the verdict is there.
 
@@ -105,8 +86,8 @@ class Round:
 
     Attributes:
         index: 0-based number of the round.
-        draft_ids: drafted token ids, 1..k of them (a block ends early at eos or at the token budget); none in cloud
-            mode where the cloud is elsewhere and generates there.
+        draft_ids: drafted token ids, 1..k of them (a block ends early at eos or at the token budget); none where the
+            cloud generates without a draft.
         entropy: of the drafting model at each drafted token, nats, after the logits processors.
         score: the gate's own figure per drafted token, in its own unit (equal to `entropy` for the entropy gate).
         margin: probability of the likeliest token minus that of the second, at each drafted token.
@@ -122,8 +103,11 @@ class Round:
         network_ms: time on the link, milliseconds; None where there is no link.
         hidden_ms: time drafting tokens of this block while an earlier block was being verified elsewhere,
             milliseconds; not part of `draft_ms`. None where nothing is drafted ahead.
-        thrown_away: tokens drafted ahead, behind a guess of what the cloud would say, that this round proved useless.
-        link: what the exchange cost; None where there is no link, or the cloud was not asked.
+        thrown_away: tokens drafted ahead that this round proved useless.
+        near_ties: verified positions whose two best scores the cloud's number format cannot tell apart; None if none
+            was verified.
+        bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; None where there is no link, or
+            the cloud was not asked.
     """
 
     index: int
@@ -143,7 +127,9 @@ class Round:
     candidates: tuple[Candidates, ...] = ()
     hidden_ms: float | None = None
     thrown_away: int = 0
-    link: LinkUse | None = None
+    near_ties: int | None = None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
 
     @property
     def max_entropy(self) -> float | None:

@@ -98,6 +98,18 @@ def _as_tuple(value: object) -> object:
 
 ModelName = Annotated[str, AfterValidator(_model_name), Expected("a folder, a hub id or a packaged model, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
+OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
+FamilyName = Literal[
+    "auto",
+    "qwen2.5-omni",
+    "qwen2-audio",
+    "qwen3-omni",
+    "gemma4",
+    "gemma4-unified",
+    "voxtral",
+    "audio-flamingo-3",
+    "granite-speech",
+]
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), Expected("a non-empty text")]
 GateFileName = Annotated[str, AfterValidator(_gate_file), Expected("a gate file, as text")]
 Url = Annotated[str, AfterValidator(_url), Expected("an address, as text")]
@@ -120,8 +132,13 @@ class Section(BaseModel):
 class RuntimeConfig(Section):
     """The process as a whole."""
 
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of the process; null: PyTorch chooses")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of a model's forward; null: one per core, which wait without spinning"
+    )
     offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
+    self_test: bool = Field(
+        default=True, description="test a model when it is loaded for the first time; false: trust it"
+    )
 
 
 class ModelConfig(Section):
@@ -131,8 +148,8 @@ class ModelConfig(Section):
         description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
     )
     revision: PlainText | None = Field(default=None, description="branch, tag or commit of a hub model; null: main")
-    family: Literal["qwen2.5-omni", "qwen2-audio"] = Field(
-        default="qwen2.5-omni", description="model family: which adapter drives it"
+    family: FamilyName = Field(
+        default="auto", description="model family; auto: by the checkpoint's model_type, other types the generic way"
     )
     device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
@@ -147,16 +164,22 @@ class ModelConfig(Section):
     quantization: Literal["int8", "int4"] | None = Field(
         default=None, description="weight-only quantisation at loading time; null: none"
     )
-    compile: Literal["off", "default", "reduce-overhead"] = Field(
-        default="off",
-        description="default: compile the decoder around attention (rounds differently, seconds to load); "
-        "reduce-overhead: and record single tokens as CUDA graphs",
+    compile: Literal["default"] | None = Field(
+        default=None, description="default: torch.compile the decoder (seconds to warm up); null: do not"
+    )
+    instruction: OwnInstruction | None = Field(
+        default=None, description="instruction for this model alone, \"\" for none; null: the one of `prompt`"
     )
 
     @property
     def source(self) -> str:
         """What to load from: an absolute folder, or the hub id."""
         return model_source(self.model)
+
+    @property
+    def label(self) -> str:
+        """What messages and transcripts call it."""
+        return self.model
 
 
 class CloudConfig(ModelConfig):
@@ -168,6 +191,10 @@ class CloudConfig(ModelConfig):
     )
     model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
         default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
+    )
+    processor: ModelName | None = Field(
+        default=None,
+        description="checkpoint whose tokenizer, features and chat template the model at `url` has; null: the edge's",
     )
     url: Url | None = Field(
         default=None, description="address of `specdec serve`, in place of `model`: https://host:port; null: none"
@@ -195,7 +222,45 @@ class CloudConfig(ModelConfig):
         return self.url or self.model or ""
 
 
-class DecodingConfig(Section):
+class ScoringConfig(Section):
+    """How a model's logits become the scores that tokens are chosen by."""
+
+    temperature: float = Field(
+        default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature"
+    )
+    top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
+    top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
+    repetition_penalty: float | None = Field(
+        default=None,
+        ge=0.01,
+        le=100,
+        description="above 1: repeated tokens less likely; 1: off; null: what each checkpoint suggests",
+    )
+    no_repeat_ngram: int | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="no run of so many tokens occurs twice; 0: off; null: what each checkpoint suggests",
+    )
+    min_new_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        description="tokens before which a caption may not end; 0: off; null: what each checkpoint suggests",
+    )
+
+    @property
+    def sampling(self) -> bool:
+        """Whether tokens are drawn rather than the likeliest taken."""
+        return self.temperature > 0
+
+    def scoring(self, **suggested: float | int) -> ScoringConfig:
+        """These settings alone; those that were left open as `suggested`."""
+        own = {name: getattr(self, name) for name in ScoringConfig.model_fields}
+        return ScoringConfig(**own | {name: value for name, value in suggested.items() if own[name] is None})
+
+
+class DecodingConfig(ScoringConfig):
     """The decoding loop."""
 
     mode: Mode = Field(
@@ -212,17 +277,10 @@ class DecodingConfig(Section):
         description="with k auto: time of an edge step over that of a verification; null: measured as it goes",
     )
     max_new_tokens: int = Field(default=128, ge=1, description="length limit of a caption, tokens")
-    min_new_tokens: int = Field(default=0, ge=0, description="tokens before which a caption may not end; 0: off")
     sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
     stop_strings: Annotated[
         tuple[PlainText, ...], BeforeValidator(_as_tuple), Expected("a list of non-empty texts")
     ] = Field(default=(), description="stop where one of these texts appears; []: off")
-    temperature: float = Field(default=0.0, ge=0, description="0: greedy; above 0: sample at that temperature")
-    top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
-    top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
-    repetition_penalty: float = Field(default=1.0, gt=0, description="above 1: repeated tokens less likely; 1: off")
-    no_repeat_ngram: int = Field(default=0, ge=0, description="no run of so many tokens occurs twice; 0: off")
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
@@ -234,32 +292,11 @@ class DecodingConfig(Section):
         default="auto",
         description="draft on during verifications; auto: of a cloud elsewhere; on: also of one loaded here",
     )
-    run_on: Annotated[
-        Literal["auto"] | Annotated[int, Field(ge=0, le=64)],
-        Expected("auto, or a whole number from 0 to 64", ("auto",)),
-    ] = Field(
-        default=0, description="tokens that the cloud adds to its own at most; auto: as measured costs say; 0: none"
+    run_on: int = Field(
+        default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
     )
     require_cloud: bool = Field(
         default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
-    )
-
-
-class LinkConfig(Section):
-    """A link that is imitated between edge and cloud where both are loaded here."""
-
-    rtt_ms: float | None = Field(default=None, ge=0, le=60_000, description="simulated round trip, ms; null: none")
-    mbps: float | None = Field(
-        default=None, gt=0, description="simulated bandwidth of each direction, megabits a second; null: unlimited"
-    )
-
-
-class SimulateConfig(Section):
-    """Step costs that are imitated: a forward takes at least so long."""
-
-    edge_step_ms: float | None = Field(default=None, gt=0, le=60_000, description="simulated edge step, ms; null: real")
-    cloud_step_ms: float | None = Field(
-        default=None, gt=0, le=60_000, description="simulated cloud step, ms; null: real"
     )
 
 
@@ -308,6 +345,10 @@ class AcceptanceConfig(Section):
     typical_epsilon: float = Field(default=0.09, gt=0, le=1, description="rule typical: hard threshold, a probability")
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
 
+    def in_force(self, *, sampling: bool) -> AcceptanceName:
+        """The rule: the one asked for, or the lossless one."""
+        return self.rule or ("sampling" if sampling else "greedy")
+
 
 class PromptConfig(Section):
     """What the models are asked."""
@@ -342,15 +383,11 @@ class Config(Section):
     acceptance: AcceptanceConfig = AcceptanceConfig()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
-    link: LinkConfig = LinkConfig()
-    simulate: SimulateConfig = SimulateConfig()
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
         """The rule in force: the one asked for, or the lossless one for the temperature."""
-        if self.acceptance.rule is not None:
-            return self.acceptance.rule
-        return "sampling" if self.decoding.temperature > 0 else "greedy"
+        return self.acceptance.in_force(sampling=self.decoding.sampling)
 
 
 SECTIONS: Final[dict[str, type[Section]]] = {
@@ -362,6 +399,4 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     "acceptance": AcceptanceConfig,
     "prompt": PromptConfig,
     "audio": AudioConfig,
-    "link": LinkConfig,
-    "simulate": SimulateConfig,
 }

@@ -1,54 +1,131 @@
 """Drafting ahead: what the edge does while the cloud verifies a block elsewhere.
 
-It supposes that the block will be accepted whole, guesses the cloud's token behind it, and goes on from there block by
-block as the coming rounds would, up to and including the first block that would go to the cloud itself: from there
-on the edge can wait for the next flight just as well. Nothing is decided here: no random generator moves, and the
-rounds that follow use of the result what turns out to fit the text.
+It supposes that the block will be accepted whole, guesses the cloud's token after it, and drafts on from there block by
+block as the coming rounds would, up to the first block that would be verified itself. Scores depend on the text alone,
+so they serve wherever the text turns out to be the one that they were computed for; otherwise they are dropped. That is
+why drafting ahead cannot change what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from specdec_cli.decoding.draft import Drafts
+import torch
+
+from specdec_cli.decoding.evidence import evidence_of
 from specdec_cli.decoding.gate import Gate, Judge
-from specdec_cli.decoding.lookahead import Flight
-from specdec_cli.decoding.loops import LoopEnd
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.session import Steps
+from specdec_cli.decoding.stop import LoopRule
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.draft import Drafter
+
+
+@dataclass(slots=True)
+class _Step:
+    """One step of the chain.
+
+    Attributes:
+        scores: [1, vocab] processed scores after the prefix.
+        hidden_ms: the part of the step's time that lay within the verification.
+        guess: whether the token only guesses the cloud's own, and so is no draft.
+        used: whether a block has been drafted with it.
+    """
+
+    scores: torch.Tensor
+    hidden_ms: float
+    guess: bool
+    used: bool = False
+
+
+class Ahead:
+    """A chain of tokens drafted ahead and, after each of its prefixes, the scores that the next one was chosen by."""
+
+    def __init__(self) -> None:
+        self._chain: list[int] = []
+        self._steps: dict[int, _Step] = {}  # length of the prefix -> the step after it
+        self._lost = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    def use(self, text: Sequence[int]) -> tuple[torch.Tensor, float] | None:
+        """Scores [1, vocab] after `text`, if they are known, and their hidden milliseconds, which count once."""
+        step = self._steps.get(len(text))
+        if step is None or self._chain[: len(text)] != list(text):
+            return None
+        hidden_ms = 0.0 if step.used else step.hidden_ms
+        step.used = True
+        return step.scores, hidden_ms
+
+    def add(self, text: Sequence[int], scores: torch.Tensor, hidden_ms: float, *, guess: bool) -> int:
+        """Appends the likeliest token after `text`, whose scores [1, vocab] these are; returns it."""
+        token = int(scores.argmax())
+        if self._chain != list(text):
+            self._lost += self._forget(self._steps)
+        self._chain = [*text, token]
+        self._steps[len(text)] = _Step(scores, hidden_ms, guess)
+        return token
+
+    def keep(self, text: Sequence[int]) -> int:
+        """Forgets all but what continues `text`; returns how many drafted tokens that makes useless."""
+        goes_on = len(text) < len(self._chain) and self._chain[: len(text)] == list(text)
+        lost = self._lost + self._forget([n for n in self._steps if not goes_on or n < len(text)])
+        self._lost = 0
+        return lost
+
+    def drop(self) -> int:
+        """Forgets everything; returns how many drafted tokens were of no use."""
+        lost, self._lost = self._lost + self._forget(self._steps), 0
+        return lost
+
+    def _forget(self, lengths: Iterable[int]) -> int:
+        """Drops steps by the lengths of their prefixes; returns how many drafts no block was made of."""
+        dropped = [self._steps.pop(length) for length in tuple(lengths)]
+        return sum(1 for step in dropped if not (step.used or step.guess))
 
 
 def draft_ahead(
-    drafter: Drafts,
-    gate: Gate,
-    options: DecodingOptions,
-    text: Sequence[int],
-    flight: Flight,
-    loop_end: LoopEnd,
-) -> Steps[None]:
-    """Drafts until the flight lands, or until there is nothing more to draft.
+    drafter: Drafter, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
+) -> None:
+    """Drafts until the verdict is there, or until there is nothing more to draft. Decides nothing.
 
     Args:
         drafter: the edge.
         gate: of the run.
-        options: of the run.
+        k: tokens of a block.
+        most: length limit of the text.
         text: the committed text and the block under way.
-        flight: its verification.
-        loop_end: where a text that grew from a given length runs into a loop, behind which nothing is foreseeable.
+        verdict: of that block.
+        loop: where a text runs into a loop, after which nothing can be foreseen.
     """
     written = list(text)
-    if options.max_new_tokens - len(written) < 2:  # room for the cloud's token alone
+    if most - len(written) < 2 or verdict.done():  # room for the cloud's own token alone
         return
-    drafted = yield from drafter.draft_ahead(written, 1, flight, guess=True)
-    while drafted is not None:
-        written += drafted.ids
-        size = min(options.most_drafted, options.max_new_tokens - len(written))
-        if size < 1 or written[-1] in drafter.stop_ids:
+    written.append(_step(drafter, written, verdict, guess=True)[0])
+    while written[-1] not in drafter.stop_ids and len(written) < most:
+        start = len(written)
+        judge = Judge(gate, start)  # not gate.open: no random generator may move
+        while len(written) < min(start + k, most):
+            if verdict.done():
+                return
+            token, scores = _step(drafter, written, verdict)
+            written.append(token)
+            unsure = judge.add(*evidence_of(scores, (token,)))
+            if token in drafter.stop_ids or (unsure and gate.stops_drafting):
+                break
+        if gate.name == "random" or judge.escalates or loop.end(written, start) is not None:
             return
-        judge = Judge(gate, len(written))
-        block = yield from drafter.draft_ahead(written, size, flight, judge.stop)
-        if block is None or gate.name == "random" or judge.decide(block).escalate:
-            return
-        drafted = block
-        if loop_end([*written, *block.ids], len(written)) is not None:
-            return
+
+
+def _step(
+    drafter: Drafter, text: Sequence[int], verdict: Future[Any], *, guess: bool = False
+) -> tuple[int, torch.Tensor]:
+    """The likeliest token after `text` and its scores [1, vocab], remembered in the drafter's chain."""
+    before_ms = drafter.work.step_ms
+    scores, _ = drafter.row(text)
+    # of a step in which the verdict arrived, nothing counts as hidden
+    hidden_ms = 0.0 if verdict.done() else drafter.work.step_ms - before_ms
+    return drafter.ahead.add(text, scores, hidden_ms, guess=guess), scores

@@ -1,33 +1,33 @@
-"""Puts an engine together from two loaded models and a run's settings."""
+"""Puts the loop of one clip together from loaded models and a configuration."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from specdec_cli.decoding.adaptive import Costs, block_length
-from specdec_cli.decoding.draft import Drafter, Drafts
-from specdec_cli.decoding.engine import Engine
+from specdec_cli.config.schema import Config
+from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import make_gate
-from specdec_cli.decoding.generate import NoDrafter
-from specdec_cli.decoding.imitation import prompt_bytes
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.threaded import ThreadedVerifier
-from specdec_cli.decoding.verify import SessionVerifier, Verifier
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.length import ALONE, AdaptiveLength, BlockLength, Costs, FixedLength, capacity
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.stop import StopRules
+from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.errors import DecodingError
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
 from specdec_cli.models.session import Session
-from specdec_cli.models.vocabulary import shared_vocab_size, usable_vocab_size
+from specdec_cli.models.shared import Shared
 from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.link import CloudLink
+    from specdec_cli.cloud.cloud import RemoteCloud
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,175 +35,190 @@ class Pair:
     """The models of a run; either may be absent where no mode needs it.
 
     Attributes:
-        edge, cloud: loaded checkpoints, or None; the cloud may also be behind a link.
+        edge: a loaded checkpoint.
+        cloud: a loaded checkpoint, or a cloud that is elsewhere.
         vocab_size: leading token ids that both may use.
         costs: what their steps have taken so far.
     """
 
-    edge: AudioLanguageModel | None
-    cloud: AudioLanguageModel | CloudLink | None
+    edge: AudioLM | None
+    cloud: AudioLM | RemoteCloud | None
     vocab_size: int
     costs: Costs = field(default_factory=Costs, compare=False, repr=False)
 
     @classmethod
-    def of(cls, edge: AudioLanguageModel | None, cloud: AudioLanguageModel | CloudLink | None) -> Pair:
-        """Checks that the two can work together; a link has done that when it was made.
+    def of(cls, edge: AudioLM | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
+        """Checks that the two can work together.
 
         Raises:
-            TokenizerMismatchError: their tokenizers differ.
-            DecodingError: there is no model at all, or none beside a link.
+            TokenizerMismatchError: their tokenizers have no common beginning worth having.
+            DecodingError: there is no model at all.
         """
-        if cloud is not None and not isinstance(cloud, AudioLanguageModel):
-            if edge is None:
-                raise DecodingError("a cloud behind a link needs the edge's features and tokenizer")
-            return cls(edge, cloud, min(usable_vocab_size(edge), cloud.vocab_size))
-        if edge is not None and cloud is not None:
-            return cls(edge, cloud, shared_vocab_size(edge, cloud))
-        only = edge or cloud
-        if only is None:
+        processors = [model.processor for model in (edge, cloud) if model is not None]
+        if not processors:
             raise DecodingError("a pair needs at least one model")
-        return cls(edge, cloud, usable_vocab_size(only))
+        size = shared_vocab_size(processors[0], processors[-1])
+        if cloud is not None and not isinstance(cloud, AudioLM):
+            size = min(size, cloud.vocab_size)
+        return cls(edge, cloud, size)
 
     @property
-    def loaded(self) -> tuple[AudioLanguageModel, ...]:
+    def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLanguageModel))
+        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLM))
 
     @property
-    def loaded_cloud(self) -> AudioLanguageModel | None:
+    def loaded_cloud(self) -> AudioLM | None:
         """The cloud, if it is a model of this process."""
-        return self.cloud if isinstance(self.cloud, AudioLanguageModel) else None
+        return self.cloud if isinstance(self.cloud, AudioLM) else None
 
     @property
-    def link(self) -> CloudLink | None:
-        """The cloud, if it is behind a link."""
-        return None if self.cloud is None or isinstance(self.cloud, AudioLanguageModel) else self.cloud
+    def remote(self) -> RemoteCloud | None:
+        """The cloud, if it is elsewhere."""
+        return None if self.cloud is None or isinstance(self.cloud, AudioLM) else self.cloud
 
     @property
-    def writer(self) -> AudioLanguageModel:
-        """A model to turn token ids into text with: the tokenizers are the same."""
-        return self.loaded[0]
+    def writer(self) -> Processor:
+        """What turns token ids into text: over the shared ids both models agree."""
+        return next(model.processor for model in (self.edge, self.cloud) if model is not None)
 
 
-def build_engine(
-    pair: Pair, options: DecodingOptions, edge_inputs: PromptInputs | None, cloud_inputs: PromptInputs | None
-) -> Engine:
-    """An engine for one clip, with fresh sessions.
+def build_loop(
+    pair: Pair,
+    config: Config,
+    edge_prompt: Prompt | None,
+    cloud_prompt: Prompt | None,
+    *,
+    classifier: Classifier | None = None,
+    shared: Shared | None = None,
+) -> Loop:
+    """The loop of one clip, with fresh sessions.
 
     Args:
         pair: the models.
-        options: the run's settings; `mode` says which of the models take part.
-        edge_inputs, cloud_inputs: the clip's prompt for each model that takes part.
+        config: the settings; `decoding.mode` says which of the models take part.
+        edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
+        classifier: of the learned gate.
+        shared: makes the forwards together with those of other clips; None: this clip is alone.
 
     Raises:
         DecodingError: the mode needs a model that is not there.
     """
-    parts = _Parts(pair, options, torch.Generator().manual_seed(options.seed))
-    stop_ids = stop_ids_of(pair, options)
-    drafter: Drafts
+    settings = config.decoding
+    parts = _Parts(pair, config, shared)
+    stop_ids = stop_ids_of(pair, config)
+    drafter: Drafter | None = None
     verifier: Verifier | None = None
-    if options.mode == "cloud" and (pair.link is not None or options.imitation.has_link):
-        drafter = NoDrafter(pair.vocab_size)
-        verifier = parts.verifier(cloud_inputs, stop_ids)
+    if settings.mode == "cloud" and pair.remote is not None:
+        verifier = parts.verifier(cloud_prompt, stop_ids)
     else:
-        drafting = (
-            parts.session("cloud", cloud_inputs) if options.mode == "cloud" else parts.session("edge", edge_inputs)
-        )
-        drafter = Drafter(drafting, parts.processors(drafting), stop_ids, parts.generator, sampling=options.sampling)
-        if options.mode in ("hybrid", "lossless"):
-            verifier = parts.verifier(cloud_inputs, stop_ids)
+        role: Literal["edge", "cloud"] = "cloud" if settings.mode == "cloud" else "edge"
+        session = parts.session(role, cloud_prompt if settings.mode == "cloud" else edge_prompt)
+        drafter = Drafter(session, parts.scores(session), stop_ids, torch.Generator().manual_seed(settings.seed))
+        if settings.mode in ("hybrid", "lossless"):
+            verifier = parts.verifier(cloud_prompt, stop_ids)
     gate = make_gate(
-        gate_of(options),
-        options.threshold,
-        stop_drafting=options.stop_drafting,
-        classifier=options.classifier,
-        generator=gate_generator(options, edge_inputs),
+        gate_of(config),
+        config.gate.threshold,
+        stop_drafting=config.gate.stop_drafting,
+        classifier=classifier,
+        generator=gate_generator(config, edge_prompt),
     )
-    return Engine(
+    return Loop(
         drafter,
         verifier,
         gate,
-        StopRules(options, stop_ids, pair.writer.text),
-        options,
-        block_length(options, pair.costs),
+        StopRules(settings, stop_ids, pair.writer.text),
+        settings,
+        block_length(config, pair.costs),
+        costs=pair.costs,
+        beside=verifier is not None and _beside(pair, config, verifier),
+        away=nullcontext if shared is None else shared.away,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What the two sides of one clip's engine are made of.
-
-    Attributes:
-        pair, options: of the run.
-        generator: the clip's.
-    """
+    """What the two sides of one clip's loop are made of."""
 
     pair: Pair
-    options: DecodingOptions
-    generator: torch.Generator
+    config: Config
+    shared: Shared | None
 
-    def session(self, role: Literal["edge", "cloud"], inputs: PromptInputs | None) -> Session:
+    def session(self, role: Literal["edge", "cloud"], prompt: Prompt | None) -> Session:
         """The clip on a loaded model."""
-        model = self.pair.edge if role == "edge" else self.pair.cloud
-        if not isinstance(model, AudioLanguageModel) or inputs is None:
+        model = self.pair.edge if role == "edge" else self.pair.loaded_cloud
+        if model is None or prompt is None:
             raise DecodingError(
-                f"mode {self.options.mode!r} needs a {role} model, and none is configured",
+                f"mode {self.config.decoding.mode!r} needs a {role} model, and none is loaded",
                 hint=f"Set {role}.model, or choose another --mode.",
             )
-        imitation = self.options.imitation
-        least_ms = imitation.edge_step_ms if role == "edge" else imitation.cloud_step_ms
-        return Session(model, inputs, self.options.capacity, self.pair.vocab_size, least_ms or 0.0)
+        make: Callable[[AudioLM, Prompt, int, int], Session] = self.shared.session if self.shared else Session
+        return make(model, prompt, capacity(self.config.decoding), self.pair.vocab_size)
 
-    def processors(self, on: Session) -> ScoreProcessors:
-        """The logits processors for a session's scores."""
-        return ScoreProcessors(self.options, on.prompt_ids, on.model.eos_ids, on.model.device)
+    def scores(self, of: Session) -> Scores:
+        """What turns a session's logits into scores."""
+        return Scores(self.config.decoding, of.prompt.ids, of.model.processor, of.model.device)
 
-    def verifier(self, inputs: PromptInputs | None, stop_ids: Collection[int]) -> Verifier:
-        """The cloud: behind a link, in a thread beside the edge, or in turns with it."""
-        link, options = self.pair.link, self.options
-        if link is not None and inputs is not None:
-            return link.verifier(inputs, options, options.capacity, self.pair.vocab_size, self.generator, stop_ids)
-        session = self.session("cloud", inputs)
-        verifier = SessionVerifier(session, self.processors(session), options, self.generator, stop_ids)
-        if inputs is None or not _beside(options, self.pair):
-            return verifier
-        return ThreadedVerifier(verifier, options.imitation, prompt_bytes(inputs))
+    def verifier(self, prompt: Prompt | None, stop_ids: Collection[int]) -> Verifier:
+        """The cloud, here or elsewhere."""
+        remote = self.pair.remote
+        if remote is not None and prompt is not None:
+            return remote.verifier(prompt, self.config, self.pair.vocab_size, stop_ids)
+        session = self.session("cloud", prompt)
+        return LocalVerifier(session, self.scores(session), self.config.acceptance, stop_ids)
 
 
-def _beside(options: DecodingOptions, pair: Pair) -> bool:
-    """Whether a cloud that is loaded here works in a thread beside the edge: only where that gains or shows something.
+def _beside(pair: Pair, config: Config, verifier: Verifier) -> bool:
+    """Whether the cloud works while the edge drafts on: elsewhere, or on another device unless told.
 
     On one device the two would only take time from each other.
     """
-    if options.draft_ahead == "on" or options.cloud_prefill == "overlap" or options.imitation.has_link:
+    settings = config.decoding
+    if settings.cloud_prefill == "overlap":
         return True
-    return options.draft_ahead == "auto" and len({model.device for model in pair.loaded}) > 1
+    if settings.draft_ahead == "off" or settings.mode == "cloud":
+        return False
+    return settings.draft_ahead == "on" or verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
 
 
-def gate_generator(options: DecodingOptions, clip: PromptInputs | None) -> torch.Generator | None:
+def block_length(config: Config, costs: Costs) -> BlockLength:
+    """How far a clip is drafted."""
+    settings = config.decoding
+    if settings.k != "auto":
+        return FixedLength(settings.k)
+    if settings.mode not in ("hybrid", "lossless"):
+        return FixedLength(ALONE)
+    lossless = settings.mode == "lossless"
+    return AdaptiveLength(settings.cost_ratio, costs, always=gate_of(config) == "always", alone=lossless)
+
+
+def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
     """The random gate's generator, seeded by the run's seed and the clip; None for every other gate.
 
     It is another one than the clip's, so that the gate changes no token that is drawn. The clip counts, or every clip
     would escalate the same blocks.
     """
-    if gate_of(options) != "random" or clip is None:
+    if gate_of(config) != "random" or clip is None:
         return None
-    heard = clip.features.values.detach().to("cpu", torch.float32).contiguous().numpy()
-    digest = hashlib.blake2b(heard.tobytes(), digest_size=8, key=options.seed.to_bytes(8, "big"))
+    digest = hashlib.blake2b(digest_size=8, key=config.decoding.seed.to_bytes(8, "big"))
+    for name in sorted(clip.audio):
+        digest.update(clip.audio[name].detach().cpu().contiguous().numpy().tobytes())
     return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
 
 
-def gate_of(options: DecodingOptions) -> GateName:
+def gate_of(config: Config) -> GateName:
     """The gate in force: the configured one in hybrid mode, else the one that makes the mode what it is."""
-    if options.mode == "hybrid":
-        return options.gate
-    return "always" if options.mode == "lossless" else "never"
+    mode = config.decoding.mode
+    if mode == "hybrid":
+        return config.gate.name
+    return "always" if mode == "lossless" else "never"
 
 
-def stop_ids_of(pair: Pair, options: DecodingOptions) -> tuple[int, ...]:
+def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:
     """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
-    edge = pair.edge.eos_ids if pair.edge is not None else ()
-    cloud = pair.cloud.eos_ids if pair.cloud is not None else ()
-    if options.mode == "hybrid":
+    edge = pair.edge.processor.eos_ids if pair.edge is not None else ()
+    cloud = pair.cloud.processor.eos_ids if pair.cloud is not None else ()
+    if config.decoding.mode == "hybrid":
         return tuple(sorted({*edge, *cloud}))
-    return edge if options.mode == "edge" else cloud
+    return edge if config.decoding.mode == "edge" else cloud

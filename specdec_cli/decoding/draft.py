@@ -2,193 +2,128 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
-from specdec_cli.decoding.lookahead import Flight, Lookahead
-from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.models.session import Session, Steps
-from specdec_cli.types import ModelWork
+from specdec_cli.decoding.ahead import Ahead
+from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
+from specdec_cli.decoding.gate import Judge
+from specdec_cli.decoding.scores import Scores, draw
+from specdec_cli.models.session import Session
+from specdec_cli.types import ModelWork, Reason
 
-Stop = Callable[[torch.Tensor, int], bool]
-"""Asked after each drafted token, with the scores [1, vocab] that it was chosen by: does the block end with it?"""
+Enough = Callable[[Judge], bool]
+"""Whether a block ends with the token that was judged last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed block of m tokens: at least one, but where a cloud elsewhere is to generate without a draft.
+    """A proposed block of m tokens, and what the gate finds.
 
     Attributes:
-        ids: the tokens.
-        scores: [m, vocab] processed scores that each was chosen by.
-        hidden_ms: time that drafting them had taken while an earlier block was being verified, milliseconds.
+        ids: the tokens; none where the cloud is to generate without a draft.
+        scores: [m, vocab] processed scores that each was chosen by, or None of an empty draft.
+        evidence: what the drafting model's own distributions say of each token.
+        figures: the gate's figure per token.
+        reason: why the block should be verified; None: it is kept.
+        ms: time spent drafting, milliseconds, without prefill.
+        hidden_ms: time that drafting these tokens took while an earlier block was being verified, milliseconds.
     """
 
-    ids: tuple[int, ...]
-    scores: torch.Tensor
+    ids: tuple[int, ...] = ()
+    scores: torch.Tensor | None = None
+    evidence: tuple[TokenEvidence, ...] = ()
+    figures: tuple[float, ...] = ()
+    reason: Reason | None = None
+    ms: float = 0.0
     hidden_ms: float = 0.0
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
+        assert self.scores is not None
         return self.scores.softmax(dim=-1)
 
 
-class Drafts(Protocol):
-    """Whoever proposes blocks to the engine."""
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Ids that end a text, and a block."""
-
-    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:
-        """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
-
-    def break_out(self, text: Sequence[int], k: int, top_k: int) -> Steps[Draft]:
-        """Like `propose`, but every token is drawn from the `top_k` likeliest: a way out of a loop."""
-
-    def draft_ahead(
-        self, text: Sequence[int], k: int, flight: Flight, stop: Stop | None = None, *, guess: bool = False
-    ) -> Steps[Draft | None]:
-        """Like `propose`, always by the likeliest token, for later use; None if the flight landed on the way."""
-
-    def rollback(self, text: Sequence[int], *, keep_ahead: bool = False) -> int:
-        """Forgets all but `text`, and what was drafted ahead behind it; returns how many tokens that makes useless."""
-
-    @property
-    def work(self) -> ModelWork:
-        """What the drafting model has done for this clip."""
-
-
 class Drafter:
-    """Proposes tokens from one model's session, stopping at every forward that it needs.
+    """Proposes tokens from one model's session.
 
     Args:
         session: the clip on the drafting model.
-        processors: of that model.
+        scores: of that model.
         stop_ids: a block ends with any of these, since nothing after it could be kept.
         generator: the clip's random generator, on the CPU.
-        sampling: draw tokens instead of taking the likeliest.
+
+    Attributes:
+        ahead: what was drafted while a block was verified elsewhere.
     """
 
     def __init__(
-        self,
-        session: Session,
-        processors: ScoreProcessors,
-        stop_ids: Collection[int],
-        generator: torch.Generator,
-        *,
-        sampling: bool,
+        self, session: Session, scores: Scores, stop_ids: Collection[int], generator: torch.Generator
     ) -> None:
         self.session = session
-        self._processors = processors
         self.stop_ids = frozenset(stop_ids)
+        self.ahead = Ahead()
+        self._scores = scores
         self._generator = generator
-        self._sampling = sampling
-        self._ahead = Lookahead()
+        self._blocked_s = 0.0  # in calls of the session
 
     @property
     def work(self) -> ModelWork:
         """What the session's model has done for this clip."""
         return self.session.work
 
-    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:
-        """Up to `k` tokens that continue `text`; fewer only if one of them ends it, or `stop` says so."""
-        return (yield from self._propose(text, k, None, stop))
-
-    def break_out(self, text: Sequence[int], k: int, top_k: int) -> Steps[Draft]:
-        """Like `propose`, but every token is drawn from the `top_k` likeliest: a way out of a loop."""
-        self.session.rollback(text)
-        return (yield from self._propose(text, k, top_k, None))
-
-    def draft_ahead(
-        self, text: Sequence[int], k: int, flight: Flight, stop: Stop | None = None, *, guess: bool = False
-    ) -> Steps[Draft | None]:
-        """Like `propose`, always by the likeliest token, for later use; None if the flight landed on the way.
+    def propose(
+        self, text: Sequence[int], k: int, judge: Judge, enough: Enough | None = None, top_k: int | None = None
+    ) -> Draft:
+        """Up to `k` tokens that continue `text`.
 
         Args:
-            text: what is supposed to be the text: the committed one, the block under way, and so on.
-            k, stop: as in `propose`.
-            flight: the verification under way.
-            guess: the token is to guess what the cloud will say, and is no draft.
+            text: the committed token ids.
+            k: most tokens; fewer if one of them ends the text, the gate stops drafting, or `enough` says so.
+            judge: the gate, open for this block.
+            enough: asked after each token.
+            top_k: draw every token from so many likeliest: a way out of a loop.
         """
-        ids: list[int] = []
-        rows: list[torch.Tensor] = []
+        started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
+        stops, ids, rows, hidden_ms = judge.gate.stops_drafting, list[int](), list[torch.Tensor](), 0.0
         while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
-            so_far = (*text, *ids)
-            scores = self._ahead.at(so_far)
-            if scores is None:
-                if flight.landed:
-                    return None
-                scores = yield from self._step_ahead(so_far, flight, guess=guess)
-            rows.append(scores)
-            ids.append(int(scores.argmax()))
-            if stop is not None and stop(scores, ids[-1]):
-                break
-        return Draft(tuple(ids), torch.cat(rows))
-
-    def rollback(self, text: Sequence[int], *, keep_ahead: bool = False) -> int:
-        """Makes sure that the session's cache holds a prefix of `text`, or of what was drafted ahead behind it.
-
-        Args:
-            text: the committed text.
-            keep_ahead: keep what was drafted ahead, as far as it continues `text`.
-
-        Returns:
-            How many tokens drafted ahead are useless now.
-        """
-        useless = self._ahead.keep(text)
-        if not keep_ahead:
-            useless += self._ahead.keep(self._ahead.chain)
-        self.session.rollback(self._ahead.chain or text)
-        return useless
-
-    def _propose(self, text: Sequence[int], k: int, top_k: int | None, stop: Stop | None) -> Steps[Draft]:
-        ids: list[int] = []
-        rows: list[torch.Tensor] = []
-        hidden_ms = 0.0
-        while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
-            so_far = (*text, *ids)
-            known = self._ahead.use(so_far) if self._ahead else None
-            if known is None:
-                scores = yield from self._scores(so_far)
-            else:
-                scores, step_ms = known
-                hidden_ms += step_ms
+            row, row_hidden_ms = self.row([*text, *ids])
+            hidden_ms += row_hidden_ms
             if top_k is not None:
-                floor = scores.topk(min(top_k, scores.shape[-1])).values[:, -1:]
-                scores = scores.masked_fill(scores < floor, -torch.inf)
-            rows.append(scores)
-            if self._sampling or top_k is not None:
-                ids.append(draw(scores[0].softmax(dim=-1), self._generator))
+                floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
+                row = row.masked_fill(row < floor, -torch.inf)
+            rows.append(row)
+            if top_k is not None or self._scores.settings.sampling:
+                ids.append(draw(row[0].softmax(dim=-1), self._generator))
             else:
-                ids.append(int(scores.argmax().item()))
-            if stop is not None and stop(scores, ids[-1]):
-                break
-        if not rows:
-            return Draft((), torch.empty(0, self.session.vocab_size))
-        return Draft(tuple(ids), torch.cat(rows) if len(rows) > 1 else rows[0], hidden_ms)
+                ids.append(int(row.argmax()))
+            if stops or enough is not None:
+                unsure = judge.add(*evidence_of(row, ids[-1:]))
+                if (stops and unsure) or (enough is not None and enough(judge)):
+                    break
+        scores = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
+        if scores is not None:
+            judge.add_all(scores, ids)
+        own_s = time.perf_counter() - started - (self._blocked_s - blocked_s)
+        return Draft(
+            tuple(ids),
+            scores,
+            tuple(judge.evidence),
+            tuple(judge.scores),
+            judge.reason,
+            own_s * 1e3 + self.work.step_ms - steps_ms,
+            hidden_ms,
+        )
 
-    def _scores(self, text: Sequence[int]) -> Steps[torch.Tensor]:
-        """Processed scores [1, vocab] behind `text`, by a forward."""
-        if self._ahead:
-            self.session.rollback(text)  # the text may have left the chain that is cached
-        logits = yield self.session.ask(text, 1)
-        return self._processors(text, logits)
-
-    def _step_ahead(self, text: Sequence[int], flight: Flight, *, guess: bool) -> Steps[torch.Tensor]:
-        before = self.session.work.step_ms
-        scores = yield from self._scores(text)
-        hidden_ms = max(self.session.work.step_ms - before - flight.overdue_ms, 0.0)
-        self._ahead.add(text, scores, int(scores.argmax()), hidden_ms, guess=guess)
-        return scores
-
-
-def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:
-    """One token id from a distribution [vocab].
-
-    Draws happen on the CPU whatever the model's device, so that a seed gives one text everywhere.
-    """
-    return int(torch.multinomial(probabilities.float().cpu(), 1, generator=generator))
+    def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float]:
+        """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time."""
+        known = self.ahead.use(text) if self.ahead else None
+        if known is not None:
+            return known
+        started = time.perf_counter()
+        logits = self.session.logits(text)
+        self._blocked_s += time.perf_counter() - started
+        return self._scores(text, logits), 0.0

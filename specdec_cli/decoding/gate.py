@@ -1,4 +1,4 @@
-"""The gate: is the edge sure enough of its block, or is the cloud asked?"""
+"""The gate: is the edge sure enough of its block, or does the block go to the cloud?"""
 
 from __future__ import annotations
 
@@ -7,33 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from specdec_cli.decoding.draft import Draft, Stop
 from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, GateName, Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the gate says of a block of m tokens.
-
-    Attributes:
-        escalate: ask the cloud.
-        reason: why, None if it is not asked.
-        evidence: what it knows of each token.
-        score: the gate's own figure per token, in its own unit.
-    """
-
-    escalate: bool
-    reason: Reason | None
-    evidence: tuple[TokenEvidence, ...]
-    score: tuple[float, ...]
-
-    @property
-    def entropy(self) -> tuple[float, ...]:
-        """Nats, per token."""
-        return tuple(token.entropy for token in self.evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +21,8 @@ class Gate:
         name: which figure: `entropy` (nats, escalates at or above the threshold), `margin` (probability of the
             likeliest token minus that of the second, at or below), `logprob` (natural log of the drafted token's
             probability, at or below), `learned` (probability that the cloud would replace a token of the block up
-            to this one, at or above); `random` escalates that share of the blocks whatever they hold, which is the
-            baseline that a gate has to beat; `always` and `never` decide without a figure.
+            to this one, at or above); `random` escalates a fixed share of the blocks, which is the baseline that a
+            gate has to beat; `always` and `never` decide without a figure.
         threshold: in the unit of the figure; unused by `always` and `never`.
         stop_drafting: end a block with the first token that escalates it.
         classifier: of the learned gate.
@@ -59,7 +36,7 @@ class Gate:
     generator: torch.Generator | None = None
 
     def open(self, start: int) -> Judge:
-        """Begins a block behind `start` tokens of text."""
+        """Begins a block after `start` tokens of text."""
         draw = None
         if self.generator is not None:
             draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
@@ -90,66 +67,52 @@ class Gate:
 
 
 class Judge:
-    """The gate at work on one block: first, if drafting may stop early, on each token as it comes.
+    """The gate at work on one block: token by token, so that drafting can end at the first unsure one.
 
     Args:
         gate: whose judgement it is.
         start: tokens of the text before the block.
         draw: the random gate's figure for the whole block, uniform in [0, 1).
+
+    Attributes:
+        evidence: of each token so far.
+        scores: the gate's figure of each.
     """
 
     def __init__(self, gate: Gate, start: int, draw: float | None = None) -> None:
-        self._gate = gate
+        self.gate = gate
+        self.evidence: list[TokenEvidence] = []
+        self.scores: list[float] = []
         self._start = start
         self._draw = draw
-        self._block: list[TokenEvidence] = []
-        self._scores: list[float] = []
-
-    @property
-    def stop(self) -> Stop | None:
-        """To be asked after each drafted token whether the block ends with it; None: draft them all."""
-        return self.look if self._gate.stops_drafting else None
-
-    def look(self, scores: torch.Tensor, id_: int) -> bool:
-        """Judges the block's next token by the scores [1, vocab] that it was chosen by; see `add`."""
-        (token,) = evidence_of(scores, (id_,))
-        return self.add(token)
 
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""
-        self._block.append(token)
-        before = self._scores[-1] if self._scores else 0.0
-        self._scores.append(
+        self.evidence.append(token)
+        before = self.scores[-1] if self.scores else 0.0
+        self.scores.append(
             self._draw
             if self._draw is not None
-            else self._gate.score(self._block, len(self._block) - 1, self._start, before)
+            else self.gate.score(self.evidence, len(self.evidence) - 1, self._start, before)
         )
-        return self._gate.crosses(self._scores[-1])
+        return self.gate.crosses(self.scores[-1])
 
-    @property
-    def evidence(self) -> Sequence[TokenEvidence]:
-        """What is known of each token so far."""
-        return self._block
-
-    @property
-    def scores(self) -> tuple[float, ...]:
-        """The gate's figure of each token so far."""
-        return tuple(self._scores)
+    def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
+        """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
+        seen = len(self.evidence)
+        for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
+            self.add(token)
 
     @property
     def escalates(self) -> bool:
         """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
-        return self._gate.name == "always" or any(map(self._gate.crosses, self._scores))
+        return self.gate.name == "always" or any(map(self.gate.crosses, self.scores))
 
-    def decide(self, draft: Draft) -> Decision:
-        """Judges the finished block by the drafting model's own distributions."""
-        seen = len(self._block)
-        if seen < len(draft.ids):
-            for token in evidence_of(draft.scores[seen:], draft.ids[seen:]):
-                self.add(token)
-        escalates, name = self.escalates, self._gate.name
-        reason: Reason | None = name if escalates and name != "never" else None
-        return Decision(escalates, reason, tuple(self._block), tuple(self._scores))
+    @property
+    def reason(self) -> Reason | None:
+        """Why the block is escalated, None if it is not."""
+        name = self.gate.name
+        return name if name != "never" and self.escalates else None
 
 
 def make_gate(

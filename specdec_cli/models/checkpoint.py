@@ -16,7 +16,6 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.errors import CheckpointError, SpecdecError
-from specdec_cli.models.family import LoadOptions, is_local
 from specdec_cli.models.weights import fingerprint
 
 _NAMED = 5  # weights named in an error, before "and n more"
@@ -34,16 +33,21 @@ _JSON_FILES = (
 _DOWNLOAD_AGAIN = "Download it again."
 
 
-def checkpoint_folder(options: LoadOptions) -> str:
+def checkpoint_folder(model: str, label: str, *, weights: bool = True) -> str:
     """What to hand to `from_pretrained`: an existing local folder with readable files, or a hub id.
+
+    Args:
+        model: folder or hub id.
+        label: what the user calls it.
+        weights: whether the weights must be there.
 
     Raises:
         CheckpointError: the folder does not exist, holds no checkpoint, or a file of it is missing or damaged.
     """
-    if not is_local(options.model):
-        return options.model
-    called = options.label if options.label == options.model else f"{options.label} ({options.model})"
-    folder = Path(options.model).expanduser()
+    if not is_local(model):
+        return model
+    called = label if label == model else f"{label} ({model})"
+    folder = Path(model).expanduser()
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise CheckpointError(f"{called} {what}", hint="Give the folder of a checkpoint, or a hub id.")
@@ -54,9 +58,9 @@ def checkpoint_folder(options: LoadOptions) -> str:
         )
     for name in _JSON_FILES:
         _require_object(called, folder / name)
-    for shard in _shards(called, folder):
+    for shard in _shards(called, folder) if weights else ():
         _require_tensors(called, shard)
-    _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json"))
+    _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json", "tekken.json"))
     _require_one_of(called, folder, "feature extractor", ("preprocessor_config.json", "processor_config.json"))
     return str(folder)
 
@@ -82,24 +86,14 @@ def weights_fingerprint(source: str, revision: str | None) -> str | None:
     return fingerprint(_shards(source, folder))
 
 
-def require_family(
-    name: str, config: Mapping[str, Any], accepted: frozenset[str], family: str, *, parts: tuple[str, ...]
-) -> None:
-    """Refuses a config.json of another architecture, or one that leaves a part to the library's defaults.
+def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) -> None:
+    """Refuses a config.json that leaves a part to the library's defaults: a model of that size would be built.
 
     Args:
         name: the model, as the user called it.
         config: the content of config.json.
-        accepted: values of `model_type` that the family loads.
-        family: name of the family.
-        parts: sections that must be there: without one, a model of the library's default size would be built.
+        parts: sections that must be there.
     """
-    declared = config.get("model_type")
-    if declared not in accepted:
-        raise CheckpointError(
-            f"{name} holds a model of type {declared!r}, but the family {family!r} loads {sorted(accepted)}",
-            hint="Set `family` to the one that fits, or point `model` at another checkpoint.",
-        )
     body = config.get("thinker_config", config)
     absent = [part for part in parts if not isinstance(body, Mapping) or not isinstance(body.get(part), Mapping)]
     if absent:
@@ -171,6 +165,11 @@ def loading_errors(name: str, source: str, *, offline: bool) -> Iterator[None]:
         if bars:
             transformers.logging.enable_progress_bar()
         transformers.logging.set_verbosity(verbosity)
+
+
+def is_local(model: str) -> bool:
+    """Whether `model` is meant as a folder rather than a hub id such as "owner/name"."""
+    return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
 
 
 def _shards(called: str, folder: Path) -> list[Path]:

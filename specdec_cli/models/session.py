@@ -1,29 +1,27 @@
-"""One clip on one model: what it has read, and how to read on, alone or in one forward with other clips.
+"""One clip on one model. The cache follows the text by itself: nobody rolls back.
 
-The same class serves edge and cloud, drafting and verifying. Its one rule keeps the cache right by construction:
-feed whatever the cache lacks, in one pass, and never anything twice. What the cache lacks is derived from the text,
-not remembered, so there is no seed token that could go stale.
-
-A session says what it would feed (a `Pass`) apart from feeding it, so that the passes of several clips can be made
-together; a clip alone is a batch of one.
+The same class serves edge and cloud, drafting and verifying. It is told the whole text every time, feeds whatever the
+cache lacks in one pass, and crops what the cache has too much; nothing is fed twice.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
-from specdec_cli.errors import CacheError, DecodingError
-from specdec_cli.models.cache import BufferedCache
-from specdec_cli.models.encoders import Encoders, Heard, heard_by
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs, Span
+from specdec_cli.errors import CheckpointError, DecodingError
 from specdec_cli.types import ModelWork
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+    from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.processor import Prompt
 
 
 class Session:
@@ -31,269 +29,144 @@ class Session:
 
     Args:
         model: the loaded checkpoint.
-        inputs: the prompt with the clip's features.
+        prompt: the clip's.
         capacity: most tokens that will follow the prompt at any time, drafts included.
-        vocab_size: ids from here on are never scored; None for all of the model's.
-        least_ms: an imitated cost: a forward is made to last at least so long, milliseconds.
+        vocab_size: ids from here on are never scored; None: all that the tokenizer has.
+
+    Attributes:
+        work: what the model has done for this clip so far.
 
     Raises:
         DecodingError: prompt and text together would not fit into the model's context.
     """
 
-    def __init__(
-        self,
-        model: AudioLanguageModel,
-        inputs: PromptInputs,
-        capacity: int,
-        vocab_size: int | None = None,
-        least_ms: float = 0.0,
-    ) -> None:
-        if len(inputs.ids) + capacity > model.context:
+    def __init__(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> None:
+        context = model.processor.context
+        if len(prompt.ids) + capacity > context:
             raise DecodingError(
-                f"{model.name} takes {model.context} tokens, but the prompt has {len(inputs.ids)} (audio included) "
+                f"{model.name} takes {context} tokens, but the prompt has {len(prompt.ids)} (audio included) "
                 f"and {capacity} may follow",
                 hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
             )
         self.model = model
-        self.prompt_ids = inputs.ids
-        self.vocab_size = vocab_size or model.vocab_size
-        self.least_ms = least_ms
-        self._features = inputs.features
-        self._heard: Future[Heard] | None = None
-        self._cache = BufferedCache(model.layers, len(inputs.ids) + capacity)
-        self._prompt_cached = 0
-        self._text_cached: list[int] = []
-        self._banned = torch.tensor(
-            [id_ for id_ in model.placeholder_ids if id_ < self.vocab_size], device=model.device
-        )
-        self._work = ModelWork(prompt_tokens=len(inputs.ids))
+        self.prompt = prompt
+        self.vocab_size = vocab_size or model.processor.vocab_size
+        self.work = ModelWork(prompt_tokens=len(prompt.ids))
+        self.cache: Cache | None = None  # None: the prompt has not been fed
+        self.fed: list[int] = []  # text tokens that are cached
+        self._banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
+        self._after_prompt: torch.Tensor | None = None
 
     @property
     def length(self) -> int:
         """Positions in the cache, prompt included."""
-        return self._prompt_cached + len(self._text_cached)
+        return 0 if self.cache is None else len(self.prompt.ids) + len(self.fed)
 
-    @property
-    def cached_text(self) -> tuple[int, ...]:
-        """The token ids behind the prompt that are in the cache."""
-        return tuple(self._text_cached)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Memory of the keys and values, bytes: all of it from the first pass on, 0 before."""
-        return self._cache.nbytes
-
-    @property
-    def work(self) -> ModelWork:
-        """What the model has done for this clip so far."""
-        return self._work
-
-    def ask_prefill(self) -> Pass | None:
-        """The pass that reads the clip and the prompt ahead of need, all but the prompt's last token."""
-        return Pass(self, self.prompt_ids[:-1], 0) if self._prompt_cached == 0 else None
-
-    def hear(self, encoders: Encoders) -> Future[Heard] | None:
-        """Begins to read the audio in another thread, for the first pass to find; None where that would not help."""
-        if self._prompt_cached > 0 or not self.model.steady_encoder:
-            return None
-        if self._heard is None:
-            self._heard = encoders.hear(self.model, self._features)
-        return self._heard
-
-    def prefill(self) -> None:
-        """Makes that pass."""
-        wanted = self.ask_prefill()
-        if wanted is not None:
-            wanted.run()
-
-    def ask(self, text: Sequence[int], positions: int) -> Pass:
-        """The pass that brings the cache up to prompt + `text` and scores what follows the last `positions` prefixes.
+    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
+        """Scores what follows the last `positions` prefixes of prompt + text.
 
         Args:
-            text: all token ids behind the prompt, drafts included; what is cached must be a prefix of it.
-            positions: how many of the last positions to score; row i is the distribution after
-                text[: len(text) - positions + 1 + i].
+            text: all token ids after the prompt, drafts included.
+            positions: 1 to len(text) + 1; row i is the distribution after text[: len(text) - positions + 1 + i].
+
+        Returns:
+            float32 [positions, vocab_size] raw logits, placeholders at -inf.
 
         Raises:
-            CacheError: the cache holds something else than a prefix of `text`, or too much of it to score
-                `positions`: the caller has not rolled back.
+            DecodingError: the scores are not finite.
         """
-        known = len(self._text_cached)
-        if self._text_cached != list(text[:known]):
-            raise CacheError(f"the cache of {self.model.name} holds {known} tokens that are not the text's")
-        pending = (*self.prompt_ids[self._prompt_cached :], *text[known:])
-        if len(pending) < positions:
-            raise CacheError(f"{positions} positions were to be scored, but {len(pending)} tokens are still to be fed")
-        return Pass(self, pending, positions)
-
-    def advance(self, text: Sequence[int], positions: int) -> torch.Tensor:
-        """Makes the pass of `ask`: float32 [positions, vocab_size] raw logits, placeholders at -inf."""
-        return self.ask(text, positions).run()
-
-    def rollback(self, text: Sequence[int]) -> None:
-        """Forgets every cached token that is not part of `text`, and the last one if nothing would be left to feed."""
-        keep = min(len(self._text_cached), len(text))
-        if self._text_cached[:keep] != list(text[:keep]):
-            pairs = zip(self._text_cached, text, strict=False)
-            keep = next(index for index, (ours, theirs) in enumerate(pairs) if ours != theirs)
-        if keep == len(text) and keep > 0:
-            keep -= 1
-        self._prompt_cached = min(self._prompt_cached, len(self.prompt_ids) - (0 if text else 1))
-        self._cache.truncate(self._prompt_cached + keep)
-        del self._text_cached[keep:]
-
-    def _feed(self, tokens: Sequence[int], positions: int) -> torch.Tensor:
-        """One forward over `tokens` behind the cache: [positions, vocab_size]."""
-        (scores,) = feed_together([Pass(self, tokens, positions)])
-        if isinstance(scores, DecodingError):
-            raise scores
+        lacking = self.align(text, positions)
+        if not lacking and self.cache is not None:
+            return self._with_prompt_row(None)
+        try:
+            scores = self._feed(lacking, len(text), positions)
+        except BaseException:
+            self.cache = None  # some layers may be ahead of others
+            raise
         return scores
 
-    def _encode(self) -> tuple[torch.Tensor | None, float]:
-        """The audio, if it is still to be read, and the milliseconds that it took."""
-        if self._prompt_cached > 0:
-            return None, 0.0
-        heard = self._heard.result() if self._heard is not None else heard_by(self.model, self._features)
-        return heard.audio, heard.ms
+    def prefill(self) -> None:
+        """Reads the clip and the prompt ahead of need."""
+        if self.cache is None:
+            self.logits(())
 
-    def _span(self, length: int) -> Span:
-        start = self.length
-        self._cache.truncate(start)  # a pass that was interrupted may have filled some of the layers
-        return Span(start, length, self._cache)
+    def align(self, text: Sequence[int], positions: int) -> list[int]:
+        """Crops the cache to what it shares with `text`; returns the text tokens that it lacks for these scores."""
+        if self.cache is None:
+            self.fed = []
+            return list(text)
+        keep = min(len(self.fed), max(len(text) - positions, 0))
+        if self.fed[:keep] != list(text[:keep]):
+            keep = next(at for at in range(keep) if self.fed[at] != text[at])
+        if positions > len(text) and self._after_prompt is None:
+            self.cache, self.fed = None, []  # the prompt's own last scores are wanted, and were not kept
+            return list(text)
+        if keep < len(self.fed):
+            self.cache.crop(keep - len(self.fed))
+            del self.fed[keep:]
+        return list(text[keep:])
 
-    def _took(self, tokens: Sequence[int], encoder_ms: float, decoder_ms: float) -> None:
-        """Records that `tokens` are in the cache."""
-        prefill = self._prompt_cached == 0
-        prompt_part = min(len(self.prompt_ids) - self._prompt_cached, len(tokens))
-        self._prompt_cached += prompt_part
-        self._heard = None
-        self._text_cached.extend(tokens[prompt_part:])
-        done = self._work
-        self._work = ModelWork(
-            encoder_passes=done.encoder_passes + prefill,
+    @torch.inference_mode()
+    def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
+        """The last `positions` rows out of a forward's logits [m, rows], cut to the vocabulary.
+
+        Raises:
+            DecodingError: they are not finite.
+        """
+        scores = logits[:, : self.vocab_size]
+        if self._banned:
+            scores[:, self._banned] = -math.inf
+        # NaN would choose tokens in silence (argmax takes the first one).
+        if not all(map(math.isfinite, scores.amax(dim=-1).tolist())):
+            raise DecodingError(
+                f"the scores of {self.model.name} are not finite",
+                hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
+            )
+        return self._with_prompt_row(scores) if positions > text_length and len(scores) < positions else scores
+
+    def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
+        """Adds a forward that fed so many text tokens to `work`."""
+        done, reading = self.work, passes > 0
+        self.work = replace(
+            done,
+            encoder_passes=done.encoder_passes + passes,
             forwards=done.forwards + 1,
             encoder_ms=done.encoder_ms + encoder_ms,
-            prefill_ms=done.prefill_ms + (decoder_ms if prefill else 0.0),
-            step_ms=done.step_ms + (0.0 if prefill else decoder_ms),
-            prompt_tokens=done.prompt_tokens,
-            fed_tokens=done.fed_tokens + len(tokens) - prompt_part,
+            prefill_ms=done.prefill_ms + (ms if reading else 0.0),
+            step_ms=done.step_ms + (0.0 if reading else ms),
+            fed_tokens=done.fed_tokens + tokens,
         )
 
+    def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:
+        """One forward of this clip alone, prompt and audio included where they are not cached."""
+        reading = self.cache is None
+        if reading:
+            self.cache = self.model.new_cache()
+        cache, start = self.cache, 0 if reading else self.length
+        assert cache is not None
+        ids = (*self.prompt.ids, *lacking) if reading else lacking
+        started = time.perf_counter()
+        logits, encoder_ms, passes = self.model.forward(
+            ids,
+            torch.arange(start, start + len(ids)),
+            cache,
+            positions if reading else min(positions, len(ids)),
+            self.prompt.audio if reading else None,
+        )
+        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
+        if reading and not cache.is_croppable:
+            raise CheckpointError(
+                f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
+                hint="Use a model whose layers are all attention.",
+            )
+        self.fed.extend(lacking)
+        self.account(len(lacking), ms, encoder_ms, passes)
+        scores = self.scored(logits, positions, text_length)
+        if reading and positions > text_length:
+            self._after_prompt = scores[:1].clone()
+        return scores
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pass:
-    """A forward that a clip needs.
-
-    Attributes:
-        session: the clip on its model.
-        tokens: what to feed behind the cache.
-        positions: how many of the last ones to score.
-    """
-
-    session: Session
-    tokens: Sequence[int]
-    positions: int
-
-    def run(self) -> torch.Tensor:
-        """Makes the pass alone: [positions, vocab_size]."""
-        return self.session._feed(self.tokens, self.positions)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Wait:
-    """Something that is computed elsewhere, in another thread or on another machine.
-
-    Attributes:
-        future: its result or its error, for whoever yielded this to look at.
-    """
-
-    future: Future[Any]
-
-    def run(self) -> None:
-        """Waits until it is there, and raises nothing whatever became of it."""
-        wait([self.future])
-
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[Pass | Wait, Any, T]
-"""A computation that stops where it needs a forward: it yields the pass and is sent the scores.
-
-Where it needs something from elsewhere it yields a `Wait`, and goes on (sent None) when that is there.
-"""
-
-
-def run_alone(steps: Steps[T]) -> T:
-    """The result of a computation, making every forward that it needs for this clip alone."""
-    try:
-        wanted = next(steps)
-        while True:
-            wanted = steps.send(wanted.run())
-    except StopIteration as done:
-        result: T = done.value
-        return result
-
-
-@torch.inference_mode()
-def feed_together(passes: Sequence[Pass]) -> list[torch.Tensor | DecodingError]:
-    """One forward for several clips on one model.
-
-    Args:
-        passes: of different sessions on the same model with the same vocabulary.
-
-    Returns:
-        For each pass float32 [positions, vocab_size] raw logits, placeholders at -inf; or what is wrong with them.
-        Of the forward's time, every session's account gets a share by the number of tokens that it fed.
-    """
-    model = passes[0].session.model
-    encoded = [made.session._encode() for made in passes]
-    started = time.perf_counter()
-    heard = [audio for audio, _ in encoded if audio is not None]
-    tokens = [token for made in passes for token in made.tokens]
-    embeddings = model.embed(tokens, torch.cat(heard) if heard else None)[0]
-    hidden = model.decode_together(embeddings, [made.session._span(len(made.tokens)) for made in passes])
-    scores = _scores(passes, hidden)
-    _synchronize(model)
-    least_s = max(made.session.least_ms for made in passes) / 1e3
-    if least_s > 0:
-        time.sleep(max(least_s - (time.perf_counter() - started), 0.0))
-    ms_per_token = (time.perf_counter() - started) * 1e3 / len(tokens)
-    for made, (_, encoder_ms), found in zip(passes, encoded, scores, strict=True):
-        if not isinstance(found, DecodingError):
-            made.session._took(made.tokens, encoder_ms, ms_per_token * len(made.tokens))
-    return scores
-
-
-def _scores(passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor | DecodingError]:
-    """What follows the last positions of each pass; `hidden` [tokens, width] holds all of them, end to end."""
-    session = passes[0].session
-    scored: list[torch.Tensor] = []
-    end = 0
-    for made in passes:
-        end += len(made.tokens)
-        scored.append(hidden[end - made.positions : end])
-    rows = torch.cat(scored) if len(scored) > 1 else scored[0]
-    logits = session.model.logits(rows)[:, : session.vocab_size]
-    if len(session._banned):
-        logits.index_fill_(1, session._banned, -torch.inf)
-    found: list[torch.Tensor | DecodingError] = list(logits.split_with_sizes([made.positions for made in passes]))
-    # NaN would choose tokens in silence (argmax takes the first one).
-    if len(logits) and not _finite(logits):
-        for index, part in enumerate(logits.split_with_sizes([made.positions for made in passes])):
-            if len(part) and not _finite(part):
-                found[index] = DecodingError(
-                    f"the scores of {session.model.name} are not finite",
-                    hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
-                )
-    return found
-
-
-def _finite(logits: torch.Tensor) -> bool:
-    """Whether the likeliest token of every row has a score that is a number: [m, vocab]."""
-    return all(map(math.isfinite, logits.amax(dim=-1).tolist()))
-
-
-def _synchronize(model: AudioLanguageModel) -> None:
-    # Forward times are part of every transcript; on a GPU they are meaningless without waiting. The loop reads
-    # each token back right after, so the wait is not an extra one.
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
+    def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
+        """The scores after the prompt, which an earlier forward gave, and `scores` after them."""
+        assert self._after_prompt is not None
+        return self._after_prompt.clone() if scores is None else torch.cat((self._after_prompt, scores))

@@ -1,4 +1,4 @@
-"""Logits processors: the library's own, applied to each position with that position's history.
+"""From logits to the scores that tokens are chosen by: the library's processors, each position with its own history.
 
 Order and settings are those of transformers' `generate()`, so that a text decoded here equals one decoded there.
 """
@@ -19,52 +19,67 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.models.processor import Processor
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
 
-class ScoreProcessors:
-    """Turns a model's raw logits into the scores that its tokens are chosen by.
+def effective(scoring: ScoringConfig, processor: Processor) -> ScoringConfig:
+    """The settings for one model: what was left open is as its generation_config.json suggests, or off."""
+    generation = processor.generation
+    return scoring.scoring(
+        repetition_penalty=generation.repetition_penalty or 1.0,
+        no_repeat_ngram=generation.no_repeat_ngram_size or 0,
+        min_new_tokens=generation.min_new_tokens or 0,
+    )
+
+
+class Scores:
+    """Turns a model's raw logits into scores.
 
     The library's processors take rows of one length, but the positions of a block have histories that grow by a token
-    each. Filled up in front with what cannot change a result, they go through in one call.
+    each. Padded in front with what cannot change a result, they go through in one call.
 
     Args:
-        options: the run's settings.
+        settings: of the run.
         prompt_ids: the model's prompt; it counts as history, as in `generate()`.
-        eos_ids: ids that end a text; impossible before `min_new_tokens`.
+        processor: of the model: what its checkpoint suggests, and the ids that end a text.
         device: where the logits live.
+
+    Attributes:
+        settings: with nothing left open.
     """
 
     def __init__(
-        self, options: DecodingOptions, prompt_ids: Sequence[int], eos_ids: Sequence[int], device: torch.device
+        self, settings: ScoringConfig, prompt_ids: Sequence[int], processor: Processor, device: torch.device
     ) -> None:
+        self.settings = settings = effective(settings, processor)
         self._prompt = torch.tensor(list(prompt_ids), device=device)
-        self._min_new_tokens = options.min_new_tokens
         self._penalty = self._no_repeat = self._not_yet = None
-        if options.repetition_penalty != 1.0:
-            self._penalty = RepetitionPenaltyLogitsProcessor(float(options.repetition_penalty))
-        if options.no_repeat_ngram > 0:
-            self._no_repeat = NoRepeatNGramLogitsProcessor(options.no_repeat_ngram)
-        if options.min_new_tokens > 0:
+        if settings.repetition_penalty not in (None, 1.0):
+            self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
+        if settings.no_repeat_ngram:
+            self._no_repeat = NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram)
+        self._min_new_tokens = settings.min_new_tokens or 0
+        if self._min_new_tokens:
             self._not_yet = MinNewTokensLengthLogitsProcessor(
-                len(prompt_ids), options.min_new_tokens, list(eos_ids), device=str(device)
+                len(prompt_ids), self._min_new_tokens, list(processor.eos_ids), device=str(device)
             )
         self._warpers = LogitsProcessorList()
-        if options.sampling:
-            if options.temperature != 1.0:
-                self._warpers.append(TemperatureLogitsWarper(float(options.temperature)))
-            if options.top_k:
-                self._warpers.append(TopKLogitsWarper(options.top_k))
-            if options.top_p is not None and options.top_p < 1.0:
-                self._warpers.append(TopPLogitsWarper(options.top_p))
+        if settings.sampling:
+            if settings.temperature != 1.0:
+                self._warpers.append(TemperatureLogitsWarper(float(settings.temperature)))
+            if settings.top_k:
+                self._warpers.append(TopKLogitsWarper(settings.top_k))
+            if settings.top_p is not None and settings.top_p < 1.0:
+                self._warpers.append(TopPLogitsWarper(settings.top_p))
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
         """Scores for the m positions that end a text.
 
         Args:
-            text: token ids behind the prompt.
+            text: token ids after the prompt.
             logits: [m, vocab]; row i follows text[: len(text) - m + 1 + i], so the last row follows all of it.
 
         Returns:
@@ -72,8 +87,8 @@ class ScoreProcessors:
         """
         scores = logits
         if self._penalty is not None or self._no_repeat is not None:
-            behind = torch.tensor(list(text), device=logits.device, dtype=torch.long)
-            history = torch.cat((self._prompt, behind))
+            after = torch.tensor(list(text), device=logits.device, dtype=torch.long)
+            history = torch.cat((self._prompt, after))
             if self._penalty is not None:  # a token of the history counts no more for standing there twice
                 scores = self._penalty(_histories(history, len(logits), int(self._prompt[0])), scores)
             if self._no_repeat is not None:
@@ -85,7 +100,7 @@ class ScoreProcessors:
         return scores
 
     def _without_eos(self, length: int, scores: torch.Tensor) -> torch.Tensor:
-        """`scores` with no end of text in rows behind too few tokens; the last row stands behind `length` of them."""
+        """`scores` with no end of text in rows after too few tokens; the last row stands after `length` of them."""
         assert self._not_yet is not None
         first = length - len(scores) + 1
         early = min(self._min_new_tokens - first, len(scores))
@@ -107,3 +122,11 @@ def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
     if rows == 1:
         return history[None]
     return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
+
+
+def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:
+    """One token id from a distribution [vocab].
+
+    Draws happen on the CPU whatever the model's device, so that a seed gives one text everywhere.
+    """
+    return int(torch.multinomial(probabilities.float().cpu(), 1, generator=generator))

@@ -1,0 +1,103 @@
+"""Where a text ends: stop rules, and repetition loops.
+
+Both look at committed text only, at every prefix of it, and name the shortest one that ends it, so that the text does
+not depend on how it was cut into blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.types import FinishReason
+
+# A full stop ends a sentence unless it stands in a number or an initialism ("3.5", "e.g."); the ideographic ones
+# always do. Runs ("?!", "……") and closing quotes count once, with the sentence they close.
+_SENTENCE_END: Final = re.compile(
+    r"(?:[。！？!?…]|(?<=[^\W\d_]{2})\.|(?<=\d)\.(?=\s|$)|(?<=[)\]\"”’])\.)+[”’\"'）)\]]*"
+)
+_MIN_SINGLES: Final = 4  # "哈哈哈" is speech; one token four times in a row is a loop
+
+
+def count_sentences(text: str) -> int:
+    """Sentences that end in `text`, in Chinese or Latin script. Text after the last end does not count."""
+    return sum(1 for _ in _SENTENCE_END.finditer(text))
+
+
+class StopRules:
+    """The rules of one run.
+
+    Args:
+        settings: budget, sentences and stop strings.
+        eos_ids: ids that end a text.
+        decode: token ids to text, special tokens left out.
+    """
+
+    def __init__(
+        self, settings: DecodingConfig, eos_ids: Collection[int], decode: Callable[[Sequence[int]], str]
+    ) -> None:
+        self.most = settings.max_new_tokens
+        self._sentences = settings.sentences
+        self._strings = settings.stop_strings
+        self._eos_ids = frozenset(eos_ids)
+        self._decode = decode
+
+    def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
+        """The shortest prefix of `text`, longer than `start`, that ends the text, and why; None to go on.
+
+        Args:
+            text: committed token ids, a new block at the end.
+            start: length that was looked at before.
+        """
+        for length in range(start + 1, len(text) + 1):
+            reason = self._reason(text[:length])
+            if reason is not None:
+                return length, reason
+        return None
+
+    def _reason(self, text: Sequence[int]) -> FinishReason | None:
+        if text[-1] in self._eos_ids:
+            return "eos"
+        if self._strings or self._sentences is not None:
+            written = self._decode(text)
+            if any(stop in written for stop in self._strings):
+                return "stop_string"
+            if self._sentences is not None and count_sentences(written) >= self._sentences:
+                return "sentences"
+        if len(text) >= self.most:
+            return "max_tokens"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRule:
+    """What counts as a repetition loop: a short unit that stands several times in a row at the end of a text.
+
+    Attributes:
+        period: longest unit, tokens; 0: no detection.
+        repeats: times that it must stand in a row; a unit of one token at least four times.
+    """
+
+    period: int
+    repeats: int
+
+    def end(self, ids: Sequence[int], start: int) -> int | None:
+        """Length of the shortest prefix of `ids`, longer than `start`, that ends in a loop; None if there is none."""
+        if self.period < 1:
+            return None
+        return next((end for end in range(start + 1, len(ids) + 1) if self._loops(ids, end)), None)
+
+    def _loops(self, ids: Sequence[int], end: int) -> bool:
+        """Whether the first `end` of `ids` end in a loop."""
+        for unit in range(1, self.period + 1):
+            times = max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats
+            start = end - unit * times
+            if start < 0:
+                continue
+            # the last token decides nearly always, and slices nothing
+            if ids[end - 1] == ids[end - 1 - unit] and ids[start + unit : end] == ids[start : end - unit]:
+                return True
+        return False

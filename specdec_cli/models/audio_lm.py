@@ -1,0 +1,149 @@
+"""An audio language model of transformers, called through its own forward."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import Cache
+
+from specdec_cli.errors import CheckpointError
+from specdec_cli.models.processor import Processor
+
+
+class AudioLM:
+    """A loaded checkpoint.
+
+    Args:
+        module: transformers' model, in evaluation mode.
+        processor: of the same checkpoint.
+        weights: what tells its weights from others of the same name, see `models.weights`; None: unknown.
+        compiled: how its decoder is compiled; None: it is not.
+
+    Attributes:
+        device, dtype: where and in which format it computes.
+        layers: number of decoder layers.
+        parameters: number of weights, audio encoder included.
+        joins: whether several clips can share a forward: the family allows it, and the self-test confirms it.
+        self_test: what the self-test found, in a phrase; None: it was not run.
+    """
+
+    def __init__(
+        self, module: Any, processor: Processor, *, weights: str | None = None, compiled: str | None = None
+    ) -> None:
+        self.module = module
+        self.processor = processor
+        self.name = processor.name
+        self.weights = weights
+        self.compiled = compiled
+        text_config = module.config.get_text_config(decoder=True)
+        self.layers = int(text_config.num_hidden_layers)
+        self.parameters = sum(weight.numel() for weight in module.parameters())
+        self.dtype: torch.dtype = module.dtype
+        self._embedding = module.get_input_embeddings()
+        self.device: torch.device = self._embedding.weight.device
+        self.spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
+        # sliding layers keep no full mask, and eager attention takes boolean masks for additive ones
+        sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
+        self.joins = processor.family.joins and not sliding and module.config._attn_implementation == "sdpa"
+        self.self_test: str | None = None
+        self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
+        self._watch_encoder()
+        module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
+
+    def new_cache(self) -> Cache:
+        """An empty cache that can be cropped, sliding layers included."""
+        cache = DynamicCache(config=self.module.config)
+        cache.activate_past_recording()
+        return cache
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        ids: Sequence[int],
+        positions: torch.Tensor,
+        cache: Cache,
+        rows: int | torch.Tensor,
+        audio: Mapping[str, torch.Tensor] | None = None,
+        mask: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, float, int]:
+        """One pass of the module's own forward over tokens that follow what `cache` holds.
+
+        Args:
+            ids: the q tokens.
+            positions: of each, int64 [q].
+            cache: extended in place.
+            rows: how many of the last tokens to score, or the indices [m] of those that are scored.
+            audio: the clip's tensors, where its placeholders are among the tokens.
+            mask: bool [1, 1, q, cached + q], which tokens attend to which; None: causal.
+
+        Returns:
+            (float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes).
+        """
+        calls = self._calls
+        calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0
+        inputs = {name: self._placed(values) for name, values in (audio or {}).items()}
+        if mask is not None:
+            inputs["attention_mask"] = mask
+        try:
+            logits = self.module(
+                input_ids=torch.tensor([list(ids)], device=self.device),
+                position_ids=positions[None].to(self.device),
+                past_key_values=cache,
+                use_cache=True,
+                **inputs,
+            ).logits[0]
+            self.synchronize()
+        finally:
+            calls.rows = None
+        return logits.float(), calls.encoder_ms, calls.passes
+
+    def synchronize(self) -> None:
+        """Waits for the GPU: forward times are part of every transcript, and mean nothing without."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def describe(self) -> dict[str, str]:
+        """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
+        told = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        known = {"weights": self.weights, "compiled": self.compiled}
+        return told | {name: value for name, value in known.items() if value is not None}
+
+    def _placed(self, values: torch.Tensor) -> torch.Tensor:
+        return values.to(self.device, self.dtype) if values.is_floating_point() else values.to(self.device)
+
+    def _wanted_rows(self, _module: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+        """Lets the output layer compute only the rows that are wanted: 300 s of prompt would be 4 GB of logits."""
+        rows = getattr(self._calls, "rows", None)
+        if rows is None:
+            return None
+        hidden = inputs[0]
+        return (hidden[:, -rows:] if isinstance(rows, int) else hidden[:, rows.to(hidden.device)], *inputs[1:])
+
+    def _watch_encoder(self) -> None:
+        """Counts and times runs of the audio encoder, whatever the family calls it."""
+        inner = getattr(self.module, "model", None)
+        owner = inner if hasattr(inner, "get_audio_features") else self.module
+        if not hasattr(owner, "get_audio_features"):
+            raise CheckpointError(
+                f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",
+                hint="Use a model of one of the families that `specdec doctor` lists.",
+            )
+        owner.get_audio_features = self._watched(owner.get_audio_features)
+
+    def _watched(self, encode: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self.synchronize()
+            started = time.perf_counter()
+            encoded = encode(*args, **kwargs)
+            self.synchronize()
+            calls = self._calls
+            calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3
+            calls.passes = getattr(calls, "passes", 0) + 1
+            return encoded
+
+        return watched

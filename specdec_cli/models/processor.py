@@ -1,0 +1,220 @@
+"""What stands in front of a model: tokenizer, feature extractor and chat template, without any weights.
+
+A cloud that runs elsewhere is sent ids and features that are computed here, so this part of a checkpoint can be
+loaded alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import GenerationConfig
+
+from specdec_cli.config.gate_file import tokenizer_fingerprint
+from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
+
+if TYPE_CHECKING:
+    from specdec_cli.models.families import Family
+
+_CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
+_TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """A prompt ready for one model.
+
+    Attributes:
+        ids: token ids, the audio placeholder repeated once per audio token.
+        audio: tensors of the clip on the CPU, by the names of the module's forward; log-mel features in float32.
+        waveform: mono samples [n] at the model's rate, for a cloud that computes features itself.
+    """
+
+    ids: tuple[int, ...]
+    audio: Mapping[str, torch.Tensor]
+    waveform: npt.NDArray[np.float32] | None = field(default=None, repr=False)
+
+
+class Processor:
+    """Tokenizer, feature extractor and chat template of one checkpoint.
+
+    Args:
+        name: what the user called the checkpoint.
+        family: what is particular about its family.
+        parts: transformers' processor, or a composition of the parts that speech needs.
+        config: the checkpoint's configuration.
+        generation: what the checkpoint suggests for `generate()`.
+
+    Attributes:
+        tokenizer: transformers' tokenizer.
+        eos_ids: ids that end a text.
+        banned_ids: placeholders, and what the checkpoint suppresses; never to be generated.
+        sampling_rate: Hz, of the waveform that it takes.
+        window_s: longest recording that it takes, seconds.
+        context: positions that the model was made for, prompt and text together.
+    """
+
+    def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
+        self.name = name
+        self.family = family
+        self.parts = parts
+        self.config = config
+        self.generation = generation
+        self.tokenizer = parts.tokenizer
+        text_config = config.get_text_config(decoder=True)
+        self.rows = int(text_config.vocab_size)
+        self.context = int(text_config.max_position_embeddings)
+        self.placeholder_id = family.placeholder(config)
+        pieces: dict[str, int] = self.tokenizer.get_vocab()
+        highest = max(pieces.values(), default=-1)
+        if highest >= self.rows:
+            raise CheckpointError(
+                f"{name} has {self.rows} token ids, but its tokenizer goes up to {highest}",
+                hint="Use the tokenizer.json that belongs to the checkpoint.",
+            )
+        self.vocab_size = highest + 1
+        self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
+        self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
+        extractor = family.extractor(parts)
+        if getattr(extractor, "padding_side", "right") != "right":
+            raise CheckpointError(
+                f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
+                hint='Set "padding_side": "right" in its preprocessor_config.json.',
+            )
+        self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
+        self.window_s = family.window_s(parts)
+
+    def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
+        """The chat template around a clip and an instruction.
+
+        Args:
+            samples: mono [n] at `sampling_rate`, full scale 1.0.
+            instruction: the user's turn, after the audio.
+            system: a system prompt; None: the template's own.
+
+        Raises:
+            AudioContentError: not mono, or longer than the window.
+            CheckpointError: the template fails, or has no single place for the audio.
+        """
+        if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
+            raise AudioContentError(
+                f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
+                hint="Split the recording with --segment.",
+            )
+        try:
+            ids, audio = self.family.prompt(self, samples, instruction, system)
+        except SpecdecError:
+            raise
+        except Exception as error:  # a template is a program, and may raise anything
+            raise CheckpointError(
+                f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
+                hint="Use the chat template and the processor files that belong to the checkpoint.",
+            ) from error
+        return Prompt(tuple(ids), audio, samples)
+
+    def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids of a rendered chat template, its one audio placeholder repeated `count` times.
+
+        Args:
+            text: the rendered template.
+            count: audio tokens of the clip.
+            before, after: ids that go around them.
+
+        Raises:
+            CheckpointError: the text has no single placeholder.
+        """
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
+        found = ids.count(self.placeholder_id)
+        if found != 1:
+            raise CheckpointError(
+                f"the chat template of {self.name} puts {found} audio placeholders into the prompt instead of one",
+                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
+            )
+        at = ids.index(self.placeholder_id)
+        return (*ids[:at], *before, *[self.placeholder_id] * count, *after, *ids[at + 1 :])
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
+        written: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return written
+
+    def piece(self, id_: int) -> str:
+        """The text of one token, special ones included."""
+        written: str = self.tokenizer.decode([id_])
+        return written
+
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""
+        digest = hashlib.sha256()
+        for seconds in _TEST_SOUND_S:
+            for system in (None, "Test."):
+                made = self.prompt(test_sound(seconds, self.sampling_rate), "How?", system)
+                digest.update(repr(made.ids).encode())
+                for name, values in sorted(made.audio.items()):
+                    # rounded, since two processors' kernels differ in the last bits
+                    digest.update(f"{name} {tuple(values.shape)} {float(values.double().mean()):.3f}".encode())
+        return {
+            "tokenizer": tokenizer_fingerprint(self.tokenizer.get_vocab()),
+            "prompts": f"sha256:{digest.hexdigest()[:32]}",
+        }
+
+
+def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
+    """Mono samples of a rising tone, the same on every machine."""
+    t = np.arange(round(seconds * sampling_rate)) / sampling_rate
+    return (0.3 * np.sin(2 * np.pi * (150 * t + 100 * t**2))).astype(np.float32)
+
+
+def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
+    """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
+
+    Raises:
+        TokenizerMismatchError: it does not hold both models' eos ids; names both models and the first difference.
+    """
+    mine, theirs = _pieces(edge), _pieces(cloud)
+    most = min(len(mine), len(theirs))
+    shared = next((id_ for id_ in range(most) if mine[id_] != theirs[id_]), most)
+    beyond = sorted(id_ for id_ in {*edge.eos_ids, *cloud.eos_ids} if id_ >= shared)
+    if beyond:
+        differ = ""
+        if shared < most:
+            differ = f": id {shared} is {mine[shared]!r} to one and {theirs[shared]!r} to the other"
+        raise TokenizerMismatchError(
+            f"edge {edge.name} and cloud {cloud.name} have different tokenizers ({len(mine)} and {len(theirs)} ids, of "
+            f"which the first {shared} agree{differ}), and the eos id {beyond[0]} lies beyond",
+            hint="Drafted ids would mean other words to the cloud. Use two models whose tokenizers begin alike.",
+        )
+    return shared
+
+
+def _pieces(processor: Processor) -> list[str | None]:
+    """The piece of each id."""
+    table: list[str | None] = [None] * processor.vocab_size
+    for piece, id_ in processor.tokenizer.get_vocab().items():
+        table[id_] = piece
+    return table
+
+
+def _eos_ids(name: str, generation: GenerationConfig, tokenizer: Any, rows: int) -> tuple[int, ...]:
+    declared = generation.eos_token_id
+    if declared is None or declared == []:
+        fallback = tokenizer.get_vocab().get(_CHAT_END)
+        declared = tokenizer.eos_token_id if fallback is None else fallback
+    if declared is None:
+        raise CheckpointError(
+            f"{name} names no eos token, and neither does its tokenizer",
+            hint="Add a generation_config.json with eos_token_id.",
+        )
+    ids = declared if isinstance(declared, list) else [declared]
+    if not all(isinstance(id_, int) and 0 <= id_ < rows for id_ in ids):
+        raise CheckpointError(
+            f"{name} has the eos_token_id {declared!r}, but its token ids go from 0 to {rows - 1}",
+            hint="Correct eos_token_id in generation_config.json.",
+        )
+    return tuple(sorted(set(ids)))

@@ -1,0 +1,319 @@
+"""Forwards of several clips on one model, made together.
+
+Each clip is decoded in a thread of its own, by the same loop as a clip alone. Its steps go to one thread per model,
+which serves all clips that wait for that model in one forward of the module's own: their tokens end to end, a mask that
+keeps the clips apart, and each clip's own cache layers behind a joined one. A clip's first pass, which runs the audio
+encoder, is made in the clip's thread, several at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+from specdec_cli.errors import DecodingError, typed
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
+
+_log = logging.getLogger(__name__)
+
+MOST: Final = 16
+"""Clips that share a forward at most."""
+
+Watch = Callable[[int, float], None]
+"""Told of every forward: clips, seconds."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Scores that a clip waits for.
+
+    Attributes:
+        session, text, positions: as for `Session.logits`.
+        future: gets the scores.
+        counted: whether the waiting thread decodes a clip that others wait for.
+    """
+
+    session: SharedSession
+    text: tuple[int, ...]
+    positions: int
+    future: Future[torch.Tensor]
+    counted: bool
+
+
+class Shared:
+    """The threads that make forwards for several clips, one per model. Use it as a context manager.
+
+    A model is served once no clip is at work between two forwards: then all that will wait for it do. So groups are as
+    large as they get, and the time that a clip's own work takes changes nothing about them.
+
+    Args:
+        encoders: audio encoders that run at a time, in the threads of their clips.
+        most: clips in one forward.
+        watch: told of every forward that is made here.
+    """
+
+    def __init__(self, encoders: int = 1, most: int = MOST, watch: Watch | None = None) -> None:
+        self._most = most
+        self._watch = watch
+        self._encoding = threading.BoundedSemaphore(encoders)
+        self._changed = threading.Condition()
+        self._waiting: dict[AudioLM, deque[_Job]] = {}
+        self._threads: list[threading.Thread] = []
+        self._at_work = 0
+        self._in_forward = 0
+        self._closed = False
+        self._here = threading.local()
+
+    def __enter__(self) -> Shared:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def waiting(self) -> int:
+        """Scores that are waited for."""
+        return sum(map(len, self._waiting.values())) + self._in_forward
+
+    def session(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> SharedSession:
+        """A session whose forwards are made here; see `Session`."""
+        return SharedSession(self, model, prompt, capacity, vocab_size)
+
+    @contextmanager
+    def clip(self) -> Iterator[None]:
+        """Within the block this thread decodes a clip: forwards wait until it waits for one itself."""
+        self._here.counted = True
+        self._work(+1)
+        try:
+            yield
+        finally:
+            self._here.counted = False
+            self._work(-1)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Within the block this thread waits for something else, and no forward waits for it."""
+        counted = getattr(self._here, "counted", False)
+        self._work(-counted)
+        try:
+            yield
+        finally:
+            self._work(+counted)
+
+    def close(self) -> None:
+        """Ends the threads after the forwards under way; what is still waited for fails."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        while self._waiting:
+            _, jobs = self._waiting.popitem()
+            for job in jobs:
+                self._answer(job, DecodingError("the models are shutting down"))
+
+    def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
+        """See `Session.logits`; blocks until the scores are there."""
+        if session.cache is None or not text:
+            with self.away(), self._encoding:
+                return Session.logits(session, text, positions)
+        job = _Job(session, tuple(text), positions, Future(), getattr(self._here, "counted", False))
+        with self._changed:
+            if self._closed:
+                raise DecodingError("the models are shutting down")
+            self._queue(session.model).append(job)
+            self._at_work -= job.counted
+            self._changed.notify_all()
+        return job.future.result()
+
+    def _queue(self, model: AudioLM) -> deque[_Job]:
+        if model not in self._waiting:
+            self._waiting[model] = deque()
+            thread = threading.Thread(
+                target=self._serve, args=(model, torch.get_num_threads()), name="specdec model", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        return self._waiting[model]
+
+    def _work(self, change: int) -> None:
+        with self._changed:
+            self._at_work += change
+            self._changed.notify_all()
+
+    def _serve(self, model: AudioLM, threads: int) -> None:
+        torch.set_num_threads(threads)  # counts for the thread that sets it alone
+        while jobs := self._next(model):
+            started = time.perf_counter()
+            self._forward(jobs)
+            if self._watch is not None:
+                self._watch(len(jobs), time.perf_counter() - started)
+            with self._changed:
+                self._in_forward -= len(jobs)
+            del jobs  # a waiting thread keeps no finished clip alive
+
+    def _next(self, model: AudioLM) -> list[_Job]:
+        """The clips to serve; empty at the end."""
+        with self._changed:
+            queue = self._waiting[model]
+            self._changed.wait_for(lambda: self._closed or (queue and self._at_work <= 0))
+            if self._closed:
+                return []
+            size = min(len(queue), self._most if model.joins else 1)
+            self._in_forward += size
+            return [queue.popleft() for _ in range(size)]
+
+    def _forward(self, jobs: Sequence[_Job]) -> None:
+        """One forward for all; clip by clip if that fails, so that a culprit fails alone."""
+        if len(jobs) > 1:
+            try:
+                scores = forward_together([(job.session, job.text, job.positions) for job in jobs])
+            except Exception as error:
+                _log.warning("%d clips could not share a forward, trying them one by one: %s", len(jobs), error)
+            else:
+                for job, found in zip(jobs, scores, strict=True):
+                    self._answer(job, found)
+                return
+        for job in jobs:
+            try:
+                self._answer(job, Session.logits(job.session, job.text, job.positions))
+            except BaseException as error:
+                self._answer(job, error)
+
+    def _answer(self, job: _Job, found: torch.Tensor | BaseException) -> None:
+        if job.counted:
+            self._work(+1)  # before the clip's thread wakes up
+        if isinstance(found, torch.Tensor):
+            job.future.set_result(found)
+        else:
+            job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
+
+
+class SharedSession(Session):
+    """A session whose forwards are made by `Shared`."""
+
+    def __init__(
+        self, shared: Shared, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None
+    ) -> None:
+        super().__init__(model, prompt, capacity, vocab_size)
+        self._shared = shared
+
+    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
+        """See `Session.logits`."""
+        return self._shared.logits(self, text, positions)
+
+
+@torch.inference_mode()
+def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[torch.Tensor | BaseException]:
+    """One forward for several clips on one model whose prompts are cached: [(session, text, positions)].
+
+    Returns:
+        For each clip what `Session.logits` returns, or the error that it raises. Of the forward's time every clip is
+        charged its share by the number of tokens that it fed.
+    """
+    model = wanted[0][0].model
+    feeds = [session.align(text, positions) for session, text, positions in wanted]
+    if any(session.cache is None or not feed for (session, *_), feed in zip(wanted, feeds, strict=True)):
+        raise DecodingError("a clip's prompt is to be fed again, which is done alone")
+    caches = [session.cache for session, *_ in wanted if session.cache is not None]
+    starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
+    lengths = [start + size for start, size in zip(starts, sizes, strict=True)]
+    positions = torch.cat([torch.arange(start, length) for start, length in zip(starts, lengths, strict=True)])
+    rows, end = [], 0
+    for size, (_, _, count) in zip(sizes, wanted, strict=True):
+        end += size
+        rows.append(torch.arange(end - min(count, size), end))
+    joined = Cache(
+        layers=[_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
+    )
+    started = time.perf_counter()
+    try:
+        logits, _, _ = model.forward(
+            [token for feed in feeds for token in feed],
+            positions,
+            joined,
+            torch.cat(rows),
+            mask=_apart(positions, sizes, lengths, model.device),
+        )
+    except BaseException:
+        for (session, *_), start in zip(wanted, starts, strict=True):
+            _restore(session, start)
+        raise
+    ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
+    found: list[torch.Tensor | BaseException] = []
+    parts = logits.split([len(part) for part in rows])
+    for (session, text, count), feed, part in zip(wanted, feeds, parts, strict=True):
+        session.fed.extend(feed)
+        session.account(len(feed), ms * len(feed), 0.0, 0)
+        try:
+            found.append(session.scored(part, count, len(text)))
+        except DecodingError as error:
+            found.append(error)
+    return found
+
+
+def _apart(
+    positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device
+) -> torch.Tensor:
+    """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself alone."""
+    clips = torch.arange(len(sizes))
+    clip = torch.repeat_interleave(clips, torch.tensor(sizes))
+    other = torch.repeat_interleave(clips, torch.tensor(lengths))
+    place = torch.cat([torch.arange(length) for length in lengths])
+    mask = (clip[:, None] == other[None]) & (place[None] <= positions[:, None])
+    return mask[None, None].to(device)
+
+
+def _restore(session: Session, length: int) -> None:
+    """Takes out of a cache what a forward that failed half-way has added to some of its layers."""
+    for layer in session.cache.layers if session.cache is not None else ():
+        if (excess := layer.get_seq_length() - length) > 0:
+            layer.crop(-excess)
+
+
+class _Joined(CacheLayerMixin):  # type: ignore[misc]
+    """One layer of several clips' caches: new keys go to their clips, and all clips' keys come back end to end."""
+
+    is_sliding = False
+
+    def __init__(self, layers: Sequence[Any], sizes: Sequence[int]) -> None:
+        super().__init__()
+        self._layers = layers
+        self._sizes = list(sizes)
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """The clips' own layers are initialised."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [1, heads, sum of sizes, width] -> those of all clips, cached ones included."""
+        new = zip(self._layers, key_states.split(self._sizes, -2), value_states.split(self._sizes, -2), strict=True)
+        both = [layer.update(keys, values) for layer, keys, values in new]
+        return torch.cat([keys for keys, _ in both], -2), torch.cat([values for _, values in both], -2)
+
+    def get_seq_length(self) -> int:
+        """Positions of all clips."""
+        return sum(layer.get_seq_length() for layer in self._layers)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Keys after the update, and the offset of the first."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_max_length(self) -> int:
+        """No maximum."""
+        return -1
