@@ -221,6 +221,11 @@ class CloudConfig(ModelConfig):
         """What messages and transcripts call it: the model's name, or the address."""
         return self.url or self.model or ""
 
+    @property
+    def of_processor(self) -> ModelConfig:
+        """Where to load tokenizer, features and chat template from."""
+        return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
+
 
 class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -80,7 +80,7 @@ class Loop:
         """The committed token ids."""
         return tuple(self._text)
 
-    def run(self) -> Iterator[Event]:
+    def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished.
 
         A block that is verified elsewhere is announced by a Sent. Stopping to read ends what is under way.
