@@ -35,7 +35,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript
 from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 Loading = Callable[[str], AbstractContextManager[None]]
@@ -347,7 +347,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         prompt=config.prompt.instruction,
         models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
         payload=pair.remote.payload if pair.remote else None,
-        settings={**recorded_settings(config), **({"suggested": suggested} if suggested else {})},
+        settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
         lexicon=lexicon,

@@ -62,11 +62,15 @@ class Shared:
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
         most: clips in one forward.
+        threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
         watch: told of every forward that is made here.
     """
 
-    def __init__(self, encoders: int = 1, most: int = MOST, watch: Watch | None = None) -> None:
+    def __init__(
+        self, encoders: int = 1, most: int = MOST, threads: int | None = None, watch: Watch | None = None
+    ) -> None:
         self._most = most
+        self._count = threads
         self._watch = watch
         self._encoding = threading.BoundedSemaphore(encoders)
         self._changed = threading.Condition()
@@ -142,9 +146,8 @@ class Shared:
     def _queue(self, model: AudioLM) -> deque[_Job]:
         if model not in self._waiting:
             self._waiting[model] = deque()
-            thread = threading.Thread(
-                target=self._serve, args=(model, torch.get_num_threads()), name="specdec model", daemon=True
-            )
+            threads = self._count or torch.get_num_threads()
+            thread = threading.Thread(target=self._serve, args=(model, threads), name="specdec model", daemon=True)
             self._threads.append(thread)
             thread.start()
         return self._waiting[model]

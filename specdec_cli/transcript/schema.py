@@ -219,6 +219,9 @@ class Transcript(_Part):
         return self.model_dump_json(exclude=absent)
 
 
+SUGGESTED: Final = "suggested"
+"""Setting under which transcripts record what the checkpoints add to settings that were left open."""
+
 _OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
 checkpoint suggests, which `suggested` records where it is more than nothing."""
