@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio import Recording, load_audio
-from specdec_cli.audio.pitch import FRAME, SAMPLE_RATE, f0_contour
+from specdec_cli.mini.pitch import FRAME, SAMPLE_RATE, f0_contour
 from specdec_cli.errors import AudioError
 
 COLUMNS: Final = 400

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio.pitch import f0_contour
+from specdec_cli.mini.pitch import f0_contour
 from specdec_cli.report.sound import COLUMNS, SoundReader, SoundUnavailable, envelope, mp3, pitch_columns
 from tests.mini_pair import RATE, voice, write_voice
 
