@@ -30,27 +30,18 @@ if TYPE_CHECKING:
 MIN_RATE, MAX_RATE = 1_000, 768_000
 """Plausible sampling rates, Hz. Anything else is a damaged header."""
 
-_SNIFF_BYTES = 4096
 _BLOCK_SAMPLES = 1 << 18
-_NOT_AUDIO: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"%PDF", "a PDF document"),
-    (b"PK\x03\x04", "a ZIP archive or an office document"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"\xfd7zXZ", "an xz archive"),
-    (b"\x7fELF", "a program"),
-    (b"SQLite format 3", "a database"),
-    (b"MThd", "a MIDI file, which holds notes and no sound"),
-)
-_TEXT_HEADERS = (b"NIST_1A", b"PVF1")  # of recordings
-_TEXT_CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_LFS_POINTER = b"version https://git-lfs.github.com"
+_NOT_AUDIO = {
+    "an image": (b"\x89PNG", b"\xff\xd8\xff", b"GIF8"),
+    "a PDF document": (b"%PDF",),
+    "an archive or an office document": (b"PK\x03\x04", b"\x1f\x8b", b"7z\xbc\xaf\x27\x1c"),
+}
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # every header of a recording holds such bytes, and no text does
 
-_UNKNOWN_FRAMES = 1 << 62  # libsndfile's count for FLAC and Ogg of unknown length is 2**63 - 1
 _MALFORMED = 3
-_OPENING = threading.Lock()  # libsndfile's error of a file that does not open is one for all threads
+_UNKNOWN_FRAMES = 1 << 62  # libsndfile's count for FLAC and Ogg of unknown length is 2**63 - 1
+_OPENING = threading.Lock()  # the error code of a file that libsndfile does not open is shared by all threads
 _SHORTENED = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
 _STREAMED = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
@@ -60,26 +51,26 @@ _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
     "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
-_DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others mostly estimate it
-_PROBE_BYTES = 1 << 21
-_TOLERANCE_S = 0.1  # containers round, and count the padding of the encoder or do not
+_DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # FFmpeg estimates it for the others
+_PROBE_BYTES = 1 << 18  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
+_TOLERANCE_S = 0.1  # containers round, and may count the padding of the encoder
 _LEAST_FRAME, _FEW_PACKETS = 16, 10_000
 
 
-class _NotThisDecoder(Exception):
+class _Refused(Exception):
+    """Not decodable; `reason` completes "clip.wav ...", and `hint` may hold "{convert}" for a command."""
+
+    def __init__(self, reason: str, hint: str = "Copy or record it again. To keep what is there: {convert}") -> None:
+        super().__init__(reason)
+        self.reason, self.hint = reason, hint
+
+
+class _NotThisDecoder(_Refused):
     """The decoder does not know the format or the codec; another one may."""
 
-
-class _NoSoundTrack(_NotThisDecoder):
-    """The file is whole and holds pictures or text only."""
-
-
-class _Damaged(Exception):
-    """The decoder knows the format, and the data is broken. The text completes "... cannot be decoded: "."""
-
-
-class _CutShort(_Damaged):
-    """Less was decoded than the header declares. The text completes "... is cut short: "."""
+    def __init__(self, reason: str) -> None:
+        hint = "If it is a recording, copy it again, or convert it with: {convert}"
+        super().__init__(f"cannot be decoded: {reason}", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,54 +97,47 @@ def open_sound(path: str, file: FileIO) -> Iterator[Sound]:
     Raises:
         AudioDecodeError: on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
     """
-    name, convert = shown(path), convert_command(path)
-    file.seek(0)
-    head = file.read(_SNIFF_BYTES)
-    _refuse_what_is_no_audio(name, head)
     try:
-        _refuse_a_part(file, head)
         with ExitStack() as stack:
-            yield _opened(file, head, stack)
-    except _CutShort as error:
-        hint = f"Copy or record it again. To keep what is there: {convert}"
-        raise AudioDecodeError(f"{name} is cut short: {error}.", hint=hint) from error
-    except _Damaged as error:
-        hint = f"Copy or record it again. To keep what can be read: {convert}"
-        raise AudioDecodeError(f"{name} cannot be decoded: {error}.", hint=hint) from error
-    except _NoSoundTrack as error:
-        hint = "Name a recording, or a video that has sound."
-        raise AudioDecodeError(f"{name} cannot be decoded: {error}.", hint=hint) from error
-    except _NotThisDecoder as error:
-        hint = f"If it is a recording, copy it again, or convert it with: {convert}"
-        raise AudioDecodeError(f"{name} cannot be decoded: {error}.", hint=hint) from error
+            yield _opened(file, stack)
+    except _Refused as error:
+        hint = error.hint.format(convert=convert_command(path))
+        raise AudioDecodeError(f"{shown(path)} {error.reason}.", hint=hint) from error
 
 
-def _refuse_what_is_no_audio(name: str, head: bytes) -> None:
-    if head.startswith(b"version https://git-lfs.github.com"):
-        raise AudioDecodeError(
-            f"{name} is a Git LFS pointer: the recording itself was not downloaded.", hint="Fetch it with: git lfs pull"
-        )
-    kind = next((kind for magic, kind in _NOT_AUDIO if head.startswith(magic)), None)
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        kind = "a WebP image"
-    elif not head.startswith(_TEXT_HEADERS) and _is_text(head):
-        kind = "text"
-    if kind:
-        hint = "Name a recording such as .wav, .flac, .mp3 or .m4a."
-        raise AudioDecodeError(f"{name} is not audio: it looks like {kind}.", hint=hint)
-
-
-def _is_text(head: bytes) -> bool:
-    encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
-    for end in range(len(head), max(len(head) - 4, 0), -1):  # the sniffed part may end inside a character
+def _opened(file: FileIO, stack: ExitStack) -> Sound:
+    head = _read(file, 0, 4096)
+    _refuse_what_is_no_audio(head)
+    _refuse_what_ends_early(file, head)
+    if head.startswith(b"ID3"):  # an MP3, or a FLAC behind an MP3's tag
+        length = sum((byte & 127) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=False))
+        head = _read(file, 10 + length, 4)
+        for_sndfile = head == b"fLaC"
+    else:
+        for_sndfile = not head.startswith(b"\xff")
+    if for_sndfile:
         try:
-            return not _TEXT_CONTROLS.search(head[:end].decode(encoding))
-        except UnicodeDecodeError:
-            continue
-    return False
+            return _sndfile(file, stack)
+        except _NotThisDecoder:
+            pass
+    return _ffmpeg(file, stack)
 
 
-def _refuse_a_part(file: FileIO, head: bytes) -> None:
+def _read(file: FileIO, start: int, count: int) -> bytes:
+    file.seek(start)
+    return file.read(count)
+
+
+def _refuse_what_is_no_audio(head: bytes) -> None:
+    if head.startswith(_LFS_POINTER):
+        raise _Refused("is a Git LFS pointer: the recording itself was not downloaded", "Fetch it with: git lfs pull")
+    kind = None if _BINARY.search(head) else "text"
+    kind = next((kind for kind, magic in _NOT_AUDIO.items() if head.startswith(magic)), kind)
+    if kind:
+        raise _Refused(f"is not audio: it looks like {kind}", "Name a recording such as .wav, .flac, .mp3 or .m4a.")
+
+
+def _refuse_what_ends_early(file: FileIO, head: bytes) -> None:
     """Two formats in which the decoders do not report a cut: AVI by its size, Ogg by its last page.
 
     An Ogg that ends exactly between two pages looks like a stopped live stream, which is complete.
@@ -162,8 +146,7 @@ def _refuse_a_part(file: FileIO, head: bytes) -> None:
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         _require_bytes(8 + int.from_bytes(head[4:8], "little"), size)
     if head.startswith(b"OggS"):
-        file.seek(max(0, size - _OGG_PAGE))
-        tail = file.read(_OGG_PAGE)
+        tail = _read(file, max(0, size - _OGG_PAGE), _OGG_PAGE)
         page = tail[tail.rfind(b"OggS") :]
         body = _OGG_HEADER + (page[_OGG_HEADER - 1] if len(page) >= _OGG_HEADER else 0)
         _require_bytes(body + sum(page[_OGG_HEADER:body]), len(page))
@@ -172,28 +155,18 @@ def _refuse_a_part(file: FileIO, head: bytes) -> None:
 def _require_bytes(declared: int, present: int) -> None:
     missing = declared - present
     if missing > 0 and declared < _STREAMED:
-        raise _CutShort(f"its header promises {missing:,} more {'byte' if missing == 1 else 'bytes'} than the file holds")
+        more = f"{missing:,} more {'byte' if missing == 1 else 'bytes'}"
+        raise _Refused(f"is cut short: its header promises {more} than the file holds")
 
 
-def _opened(file: FileIO, head: bytes, stack: ExitStack) -> Sound:
-    if not head.startswith((b"\xff", b"ID3")):  # MP3
-        try:
-            return _sndfile(file, stack)
-        except _NotThisDecoder:
-            pass
-    return _ffmpeg(file, stack)
+def _require_length(declared_s: float, decoded_s: float, tolerance_s: float = 0.0) -> None:
+    if decoded_s < declared_s - tolerance_s:
+        raise _Refused(f"is cut short: its header promises {declared_s:.1f} s, but it ends after {decoded_s:.1f} s")
 
 
-def _require_plausible(sampling_rate: int, channels: int) -> None:
+def _require_plausible(sampling_rate: int) -> None:
     if not MIN_RATE <= sampling_rate <= MAX_RATE:
-        raise _Damaged(f"its header claims a sampling rate of {sampling_rate:,} Hz")
-    if channels < 1:
-        raise _Damaged("its header claims no channels")
-
-
-def _require_length(declared_s: float, decoded_s: float) -> None:
-    if decoded_s < declared_s:
-        raise _CutShort(f"its header promises {declared_s:.1f} s, but it ends after {decoded_s:.1f} s")
+        raise _Refused(f"cannot be decoded: its header claims a sampling rate of {sampling_rate:,} Hz")
 
 
 def _sndfile(file: FileIO, stack: ExitStack) -> Sound:
@@ -210,11 +183,11 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Sound:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
     except soundfile.LibsndfileError as error:
         if error.code == _MALFORMED:
-            raise _Damaged("it is damaged or cut short") from error
+            raise _Refused("cannot be decoded: it is damaged or cut short") from error
         raise _NotThisDecoder(error.error_string.rstrip(".")) from error
     except (soundfile.SoundFileError, RuntimeError, TypeError, ValueError) as error:
         raise _NotThisDecoder(str(error)) from error
-    _require_plausible(sound.samplerate, sound.channels)
+    _require_plausible(sound.samplerate)
     if shortened := _SHORTENED.search(sound.extra_info):
         _require_bytes(int(shortened[1]), int(shortened[2]))
     if sound.frames == 0 or sound.frames > _UNKNOWN_FRAMES:  # 0: also a streamed WAV, which FFmpeg reads on
@@ -231,20 +204,11 @@ def _sndfile_blocks(sound: Any) -> Iterator[Floats]:
             block: Floats = sound.read(min(size, sound.frames - done), dtype="float32", always_2d=True)
         except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
             where = f", at {done / sound.samplerate:.1f} s or later" if done else ""
-            raise _Damaged(f"it is damaged or cut short{where}") from error
+            raise _Refused(f"cannot be decoded: it is damaged or cut short{where}") from error
         if not len(block):
             _require_length(sound.frames / sound.samplerate, done / sound.samplerate)
         done += len(block)
         yield block
-
-
-class _Reader:
-    """The open file without its name, which PyAV would otherwise use and cannot always encode."""
-
-    def __init__(self, file: FileIO) -> None:
-        self.read = file.read
-        self.seek = file.seek
-        self.tell = file.tell
 
 
 def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
@@ -252,31 +216,44 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
     import av
     import av.logging
 
-    if av.logging.get_level() is not None:
-        av.logging.set_level(None)  # FFmpeg would write to stderr
+    av.logging.set_level(None)  # FFmpeg would write to stderr
     size = file.seek(0, 2)
     file.seek(0)
     options = {"format_whitelist": _FORMATS, "probesize": str(_PROBE_BYTES)}
     try:
-        container = av.open(_Reader(file), mode="r", metadata_errors="replace", options=options)
+        container = stack.enter_context(av.open(file, mode="r", metadata_errors="replace", options=options))
     except (av.FFmpegError, OSError, ValueError, RuntimeError, LookupError, TypeError) as error:
         raise _NotThisDecoder("its format is not known, or it is cut short") from error
-    stack.enter_context(container)
     if not container.streams.audio:
-        raise _NoSoundTrack("it has no sound track")
+        raise _Refused("cannot be decoded: it has no sound track", "Name a recording, or a video that has sound.")
     stream = container.streams.audio[0]
-    frames = _frames(container, stream)
+    frames = _ffmpeg_frames(container, stream)
     first = next(frames, None)
     if first is None:
-        raise _Damaged("it holds no sound that can be decoded")
-    rate, channels = first.sample_rate, first.layout.nb_channels
-    _require_plausible(rate, channels)
+        raise _Refused("cannot be decoded: it holds no sound")
+    _require_plausible(first.sample_rate)
     declared_s = _declared_s(container, stream, size)
-    declared = None if declared_s is None else int(declared_s * rate)
-    return Sound(rate, channels, declared, _ffmpeg_blocks(first, frames, declared_s))
+    declared = None if declared_s is None else int(declared_s * first.sample_rate)
+    return Sound(first.sample_rate, first.layout.nb_channels, declared, _ffmpeg_blocks(first, frames, declared_s))
 
 
-def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
+def _declared_s(container: InputContainer, stream: AudioStream, size: int) -> float | None:
+    """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
+    name = container.format.name.partition(",")[0]
+    if name == "matroska":
+        if tag := re.fullmatch(r"(\d+):(\d+):(\d+\.\d+)", stream.metadata.get("DURATION", "")):
+            return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3])
+        longest = container.duration  # of the tracks
+        return None if longest is None or container.streams.video else longest / 1e6
+    if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:
+        return None
+    seconds = float(stream.duration * stream.time_base)
+    if name == "mp3" and (stream.codec_context.bit_rate or 0) * seconds / 8 <= size:
+        return None  # estimated from the size; a Xing tag declares both the duration and the bytes
+    return seconds
+
+
+def _ffmpeg_frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
     """The decoded frames of a sound track. PyAV raises many kinds of exceptions on hostile input."""
     import av
 
@@ -286,33 +263,34 @@ def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFra
     try:
         for packets, packet in enumerate(container.demux(stream)):
             for frame in packet.decode():
-                samples += frame.samples
                 if frame.samples:
-                    yield frame  # type: ignore[misc]
+                    samples += frame.samples
+                    yield frame
             if packets > _FEW_PACKETS and samples < _LEAST_FRAME * packets:
-                raise _Damaged("its packets hold almost no sound")
+                raise _Refused("cannot be decoded: its packets hold almost no sound")
     except av.DecoderNotFoundError as error:
         raise _NotThisDecoder("its codec is not known") from error
     except (av.FFmpegError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
-        raise _Damaged("it is damaged or cut short") from error
+        raise _Refused("cannot be decoded: it is damaged or cut short") from error
 
 
 def _ffmpeg_blocks(first: AudioFrame, frames: Iterator[AudioFrame], declared_s: float | None) -> Iterator[Floats]:
     """Frames, which may hold a few samples only, joined to blocks."""
     rate, done = first.sample_rate, first.samples
-    held, size = [_floats(first)], first.samples
+    held = [_floats(first)]
     for frame in frames:
         if frame.sample_rate != rate:
-            raise _Damaged(f"its sampling rate changes part-way, from {rate:,} to {frame.sample_rate:,} Hz")
+            change = f"from {rate:,} to {frame.sample_rate:,} Hz"
+            raise _Refused(f"cannot be decoded: its sampling rate changes part-way, {change}")
         block = _floats(frame)
-        if size * block.shape[1] >= _BLOCK_SAMPLES or block.shape[1] != held[0].shape[1]:
+        if block.shape[1] != held[0].shape[1] or sum(part.size for part in held) >= _BLOCK_SAMPLES:
             yield np.concatenate(held)
-            held, size = [], 0
+            held = []
         held.append(block)
-        size, done = size + len(block), done + len(block)
+        done += len(block)
     yield np.concatenate(held)
     if declared_s is not None:
-        _require_length(declared_s, done / rate + _TOLERANCE_S)
+        _require_length(declared_s, done / rate, _TOLERANCE_S)
 
 
 def _floats(frame: AudioFrame) -> Floats:
@@ -320,7 +298,7 @@ def _floats(frame: AudioFrame) -> Floats:
     try:
         data = frame.to_ndarray()
     except (ValueError, RuntimeError) as error:
-        raise _Damaged(f"its sample format {frame.format.name} is not supported") from error
+        raise _Refused(f"cannot be decoded: its sample format {frame.format.name} is not supported") from error
     block = data.T if frame.format.is_planar else data.reshape(-1, frame.layout.nb_channels)
     with np.errstate(all="ignore"):  # a float64 beyond float32 becomes inf, which is refused later
         floats: Floats = block.astype(np.float32)
@@ -329,19 +307,3 @@ def _floats(frame: AudioFrame) -> Floats:
     if block.dtype.kind == "i":
         return floats * np.float32(2.0 ** (1 - 8 * block.dtype.itemsize))
     return floats
-
-
-def _declared_s(container: InputContainer, stream: AudioStream, size: int) -> float | None:
-    """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    name = container.format.name.partition(",")[0]
-    if name == "matroska":
-        if tag := re.fullmatch(r"(\d+):(\d+):([\d.]+)", stream.metadata.get("DURATION", "")):
-            return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3])
-        duration = container.duration  # of the longest track
-        return None if duration is None or container.streams.video else duration / 1e6
-    if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:
-        return None
-    seconds = float(stream.duration * stream.time_base)
-    if name == "mp3" and (stream.codec_context.bit_rate or 0) * seconds / 8 <= size:
-        return None  # an estimate from the size; a Xing tag declares both the duration and the bytes
-    return seconds

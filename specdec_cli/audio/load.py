@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import FileIO
 
 import numpy as np
@@ -41,7 +41,10 @@ class Recording:
     channels: int
     count: int
     decode_s: float
-    _pass: _Pass = field(repr=False)
+    _total: int = field(repr=False)  # samples at sampling_rate
+    _samples: Floats | None = field(repr=False)  # if they fit the window
+    _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
+    _stamp: tuple[int, ...] = field(repr=False)
 
     def pieces(self) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order and without gaps, all equally long (to a sample).
@@ -52,43 +55,21 @@ class Recording:
         Raises:
             AudioError: the file is gone, or has changed since it was opened.
         """
-        kept = self._pass.samples
-        blocks = self._decoded_again() if kept is None else iter((kept,))
-        return cut(blocks, self._pass.total, self.count, self.sampling_rate)
+        blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
+        return cut(blocks, self._total, self.count, self.sampling_rate)
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
-            if _stamp(file) != self._pass.stamp:
+            if _stamp(file) != self._stamp:
                 raise AudioDecodeError(
                     f"{shown(self.path)} has changed since it was opened.", hint="Caption it again when it is complete."
                 )
             with open_sound(self.path, file) as sound:
-                yield from Mixdown(sound, self.sampling_rate, self._pass.channel)
+                yield from Mixdown(sound, self.sampling_rate, self._channel)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pass:
-    """What one pass over a recording found.
-
-    Attributes:
-        total: samples at the model's rate.
-        samples: float32 mono [total] if they fit the window, else None.
-        duration_s, original_rate, channels: as in Recording.
-        channel: the one to use instead of the mean, where the mean loses the sound.
-        stamp: identity, size and time of the file.
-    """
-
-    total: int
-    samples: Floats | None
-    duration_s: float
-    original_rate: int
-    channels: int
-    channel: int | None
-    stamp: tuple[int, ...]
-
-
-class _TooLong(Exception):
-    """There is more than the window takes; `declared_s` is the header's length in seconds, if it has one."""
+class _BeyondWindow(Exception):
+    """There is more than the window takes; `declared_s` is the length that the header declares, or None."""
 
     def __init__(self, declared_s: float | None) -> None:
         super().__init__(declared_s)
@@ -117,7 +98,7 @@ def open_recording(
     """
     try:
         return _open(os.fsdecode(path), sampling_rate, window_s, segment_s)
-    except _TooLong as excess:
+    except _BeyondWindow as excess:
         length = f"more than {window_s:g} s" if excess.declared_s is None else f"{excess.declared_s:.2f} s"
         raise AudioContentError(
             f"{shown(os.fsdecode(path))} lasts {length}, but the model reads {window_s:g} s at once.",
@@ -128,7 +109,7 @@ def open_recording(
 def load_audio(
     path: str | os.PathLike[str], sampling_rate: int = 16000, *, longest_s: float = MAX_DURATION_S
 ) -> tuple[Floats, Recording]:
-    """A whole recording in memory: its samples, float32 mono [n] at `sampling_rate`, and what else is known of it.
+    """A whole recording in memory: its samples, float32 mono [n] at `sampling_rate`, and what describes them.
 
     Args:
         path, sampling_rate: as for `open_recording`.
@@ -137,14 +118,12 @@ def load_audio(
     Raises:
         AudioError: as `open_recording`.
     """
-    name = os.fsdecode(path)
     try:
-        recording = _open(name, sampling_rate, longest_s, None)
-    except _TooLong as excess:
-        raise _too_long(name, excess.declared_s or longest_s, longest_s) from excess
-    samples = recording._pass.samples
-    assert samples is not None  # it fits the window
-    return samples, recording
+        recording = _open(os.fsdecode(path), sampling_rate, longest_s, None)
+    except _BeyondWindow as excess:
+        raise _too_long(os.fsdecode(path), excess.declared_s or longest_s, longest_s) from excess
+    assert recording._samples is not None  # it fits
+    return recording._samples, recording
 
 
 def _open(name: str, sampling_rate: int, window_s: float, segment_s: float | None) -> Recording:
@@ -154,26 +133,20 @@ def _open(name: str, sampling_rate: int, window_s: float, segment_s: float | Non
         require_fitting(segment_s, window_s)
     begun = time.perf_counter()
     with opened(name) as (file, _):
+        longest = whole_samples(window_s if segment_s is None else segment_s, sampling_rate)
         window = whole_samples(window_s, sampling_rate)
-        done = _decode(name, file, sampling_rate, window, may_exceed=segment_s is not None)
-        digest = sha256(file)
-    longest = max(done.total, 1) if segment_s is None else whole_samples(segment_s, sampling_rate)
-    return Recording(
-        path=name,
-        sampling_rate=sampling_rate,
-        duration_s=done.duration_s,
-        sha256=digest,
-        original_rate=done.original_rate,
-        channels=done.channels,
-        count=max(1, -(-done.total // longest)),
-        decode_s=time.perf_counter() - begun,
-        _pass=done,
-    )
+        recording = _decode(name, file, sampling_rate, window, may_exceed=segment_s is not None)
+        return replace(
+            recording,
+            sha256=sha256(file),
+            count=-(-recording._total // longest),
+            decode_s=time.perf_counter() - begun,
+        )
 
 
 def _decode(
     name: str, file: FileIO, sampling_rate: int, window: int, *, may_exceed: bool, channel: int | None = None
-) -> _Pass:
+) -> Recording:
     """One pass over the whole recording, which keeps the samples as long as they fit the window."""
     with open_sound(name, file) as sound:
         declared_s = None if sound.frames is None else sound.frames / sound.sampling_rate
@@ -181,25 +154,34 @@ def _decode(
             raise _too_long(name, declared_s, MAX_DURATION_S)
         mixdown, statistics, kept = Mixdown(sound, sampling_rate, channel), SampleStatistics(sampling_rate), bytearray()
         for block in mixdown:
-            if mixdown.frames > MAX_DURATION_S * sound.sampling_rate:
-                raise _too_long(name, MAX_DURATION_S, MAX_DURATION_S)
+            if mixdown.duration_s > MAX_DURATION_S:
+                raise _too_long(name, mixdown.duration_s, MAX_DURATION_S)
             statistics.add(block)
             if mixdown.length <= window:
                 kept.extend(memoryview(block).cast("B"))
             elif may_exceed:
                 kept.clear()
             else:
-                raise _TooLong(declared_s)
-        cancelled = mixdown.cancelled()
-        total, duration_s = mixdown.length, mixdown.frames / sound.sampling_rate
-    if cancelled is not None:
-        return _decode(name, file, sampling_rate, window, may_exceed=may_exceed, channel=cancelled)
-    statistics.require_content(shown(name), duration_s)
-    samples = None
-    if total <= window:
-        kept.extend(bytes(max(0, 4 * total - len(kept))))
-        samples = np.frombuffer(kept, np.float32)[:total]
-    return _Pass(total, samples, duration_s, sound.sampling_rate, sound.channels, channel, _stamp(file))
+                raise _BeyondWindow(declared_s)
+    if channel is None and (loudest := mixdown.cancelled()) is not None:
+        return _decode(name, file, sampling_rate, window, may_exceed=may_exceed, channel=loudest)
+    statistics.require_content(shown(name), mixdown.duration_s)
+    fits, total = mixdown.length <= window, mixdown.length
+    kept.extend(bytes(4))  # the resampler may return a sample less
+    return Recording(
+        path=name,
+        sampling_rate=sampling_rate,
+        duration_s=mixdown.duration_s,
+        sha256="",
+        original_rate=sound.sampling_rate,
+        channels=sound.channels,
+        count=0,
+        decode_s=0.0,
+        _total=total,
+        _samples=np.frombuffer(kept, np.float32)[:total] if fits else None,
+        _channel=channel,
+        _stamp=_stamp(file),
+    )
 
 
 def _stamp(file: FileIO) -> tuple[int, ...]:
@@ -208,11 +190,8 @@ def _stamp(file: FileIO) -> tuple[int, ...]:
 
 
 def _too_long(name: str, seconds: float, most_s: float) -> AudioContentError:
+    length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, most_s))
     return AudioContentError(
-        f"{shown(name)} is too long: it lasts {_readable(seconds)} or more, and {_readable(most_s)} is the most.",
+        f"{shown(name)} is too long: it lasts {length} or more, and {most} is the most.",
         hint=f"Cut it into shorter recordings. If it is short, mend its header with: {convert_command(name)}",
     )
-
-
-def _readable(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds < 3600 else f"{seconds / 3600:,.1f} h"

@@ -41,6 +41,11 @@ class Mixdown:
             yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
 
     @property
+    def duration_s(self) -> float:
+        """Length of the frames so far, seconds."""
+        return self.frames / self._sound.sampling_rate
+
+    @property
     def length(self) -> int:
         """Samples that the frames so far amount to; the resampler's own count may differ by one."""
         return round(self.frames * self._sampling_rate / self._sound.sampling_rate)
@@ -50,11 +55,11 @@ class Mixdown:
         if not self._summed:
             return None
         means, squares = self._sums / self._summed
-        deviation = np.sqrt(np.maximum(squares - means * means, 0.0))
-        mixed, channels = deviation[0], deviation[1:]
-        loudest = int(channels.argmax())
-        cancels = np.isfinite(deviation).all() and mixed < _CANCELLED * channels[loudest] / len(channels)
-        return loudest if cancels else None
+        if not np.isfinite(squares).all():
+            return None
+        mixed, *channels = np.sqrt(np.maximum(squares - means * means, 0.0)).tolist()
+        loudest = max(channels)
+        return channels.index(loudest) if mixed < _CANCELLED * loudest / len(channels) else None
 
     def _mixed(self, block: Floats) -> Floats:
         channels = block.shape[1]

@@ -96,14 +96,12 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
 def test_the_longest_recording(tmp_path: Path) -> None:
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
         load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"), longest_s=2.0)
-        with pytest.raises(AudioContentError, match="too long.*2 s is the most"):
+        with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):
             load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"), longest_s=2.0)
 
 
 @pytest.mark.parametrize("extension", ["wav", "mp3"])
-def test_no_recording_is_longer_than_six_hours(
-    extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_recording_is_longer_than_six_hours(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdec_cli.audio.load.MAX_DURATION_S", 2.0)
     with pytest.raises(AudioContentError, match="too long"):
         open_recording(saved(tmp_path, healthy(extension, 2.5)), window_s=1.0, segment_s=1.0)

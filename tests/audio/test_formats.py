@@ -136,7 +136,9 @@ def test_an_impossible_target_rate_is_refused(rate: int, tmp_path: Path) -> None
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6])
 def test_channels_are_averaged(channels: int, tmp_path: Path) -> None:
     gains = np.linspace(0.2, 1.0, channels, dtype=np.float32)
-    samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav")))
+    samples, recording = load_audio(
+        saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav"))
+    )
     assert recording.channels == channels
     assert np.abs(samples - tone(1.0)[:, 0] * gains.mean()).max() < 1e-6
 
