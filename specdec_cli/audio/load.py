@@ -158,7 +158,7 @@ def _decode(
                 raise _too_long(name, mixdown.duration_s, MAX_DURATION_S)
             statistics.add(block)
             if mixdown.length <= window:
-                kept.extend(memoryview(block).cast("B"))
+                kept.extend(block.data.cast("B"))
             elif may_exceed:
                 kept.clear()
             else:

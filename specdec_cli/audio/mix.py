@@ -68,7 +68,7 @@ class Mixdown:
         if self._channel is not None:
             return np.ascontiguousarray(block[:, min(self._channel, channels - 1)])
         with np.errstate(all="ignore"):  # NaN and inf are refused later
-            mean = block.mean(axis=1, dtype=np.float32)
+            mean: Floats = block.mean(axis=1, dtype=np.float32)
             columns = np.column_stack([mean, block])
             if columns.shape[1] == self._columns:  # the number of channels may change; the first layout decides
                 self._sums[0] += columns.sum(axis=0, dtype=np.float64)
