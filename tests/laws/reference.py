@@ -172,6 +172,8 @@ class Reference:
         verified = self._verifies and (now.reason is not None or not now.draft_ids)
         if verified:
             new = self._verify()
+        else:
+            now.reason = None  # nobody was asked
         if self._lengths is not None:
             if verified:
                 self._lengths.verified(self._probabilities(), now.accepted)
@@ -194,10 +196,7 @@ class Reference:
         if self._loop_end([*self.text, *now.draft_ids], len(self.text)) is None:
             return
         if decoding.mode in ("hybrid", "edge") and (self._loop_was_verified or not self._verifies):
-            close = now.close
-            self._now = self._now.__class__(close=close)
             now.draft_ids, now.rows, now.scores, now.reason = [], [], [], None
-            self._now = now
             self._block(size, way_out=True)
             now.reason = None
         elif self._gate != "always":
@@ -223,7 +222,7 @@ class Reference:
             self._judge(drawn)
             if stops and now.reason is not None:
                 break
-            if self._lengths is not None and not way_out and now.reason is not None:
+            if self._lengths is not None and not way_out and (now.reason is not None or gate == "always"):
                 enough, unclear = self._lengths.enough(self._probabilities())
                 self._call("enough", unclear)
                 if enough:
