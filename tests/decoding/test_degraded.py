@@ -61,7 +61,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 @pytest.mark.parametrize("ahead", ["off", "on"])
 def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
     degraded = 0
-    for number in range(90_000, 90_030):
+    for number in range(90_000, 90_012):
         case = make_case(number, mode=mode, loop_period=0, max_new_tokens=18, draft_ahead=ahead)
         loop, verifier = failing_after(answers, case)
         rounds, finished = collect(loop.run())
@@ -78,7 +78,7 @@ def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
         assert verifier.calls == answers + 1, "the cloud was called again"
         assert [round_.escalated for round_ in rounds].count(True) == answers
         _assert_edge_wrote_the_rest(case, rounds, finished, answers)
-    assert degraded > 5
+    assert degraded > 2
 
 
 def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finished, answers: int) -> None:

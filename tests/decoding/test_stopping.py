@@ -101,3 +101,16 @@ def test_a_bonus_behind_eos_is_not_committed() -> None:
     _, finished = collect(table_loop(edge, sure, mode="lossless", k=5).run())
     assert spelled(edge, finished.token_ids) == "a"
     assert finished.token_ids == (2, 1)
+
+
+@pytest.mark.parametrize("gate", ["never", "always"])
+def test_neither_models_end_comes_before_min_new_tokens(gate: str) -> None:
+    """In hybrid mode the ids of either model end a text, so that none of them may come early."""
+    chain = {"^": "a", "a": "d", "d": "b", "b": ""}
+    edge, cloud = certain(chain, margin=2.0), certain(chain, margin=2.0)
+    cloud.processor.eos_ids = (1, edge.processor.tokenizer.get_vocab()["d"])
+    for minimum in (0, 3, 5):
+        loop = table_loop(edge, cloud, gate=gate, min_new_tokens=minimum, k=3, loop_period=0)
+        _, finished = collect(loop.run())
+        assert finished.finish_reason == "eos"
+        assert len(finished.token_ids) > minimum
