@@ -105,18 +105,18 @@ def build_loop(
         DecodingError: the mode needs a model that is not there.
     """
     settings = config.decoding
-    parts = _Parts(pair, config, shared)
     stop_ids = stop_ids_of(pair, config)
+    parts = _Parts(pair, config, shared, stop_ids)
     drafter: Drafter | None = None
     verifier: Verifier | None = None
     if settings.mode == "cloud" and pair.remote is not None:
-        verifier = parts.verifier(cloud_prompt, stop_ids)
+        verifier = parts.verifier(cloud_prompt)
     else:
         role: Literal["edge", "cloud"] = "cloud" if settings.mode == "cloud" else "edge"
         session = parts.session(role, cloud_prompt if settings.mode == "cloud" else edge_prompt)
         drafter = Drafter(session, parts.scores(session), stop_ids, torch.Generator().manual_seed(settings.seed))
         if settings.mode in ("hybrid", "lossless"):
-            verifier = parts.verifier(cloud_prompt, stop_ids)
+            verifier = parts.verifier(cloud_prompt)
     gate = make_gate(
         gate_of(config),
         config.gate.threshold,
@@ -144,6 +144,7 @@ class _Parts:
     pair: Pair
     config: Config
     shared: Shared | None
+    stop_ids: Collection[int]
 
     def session(self, role: Literal["edge", "cloud"], prompt: Prompt | None) -> Session:
         """The clip on a loaded model."""
@@ -158,15 +159,15 @@ class _Parts:
 
     def scores(self, of: Session) -> Scores:
         """What turns a session's logits into scores."""
-        return Scores(self.config.decoding, of.prompt.ids, of.model.processor, of.model.device)
+        return Scores(self.config.decoding, of.prompt.ids, of.model.processor, of.model.device, self.stop_ids)
 
-    def verifier(self, prompt: Prompt | None, stop_ids: Collection[int]) -> Verifier:
+    def verifier(self, prompt: Prompt | None) -> Verifier:
         """The cloud, here or elsewhere."""
         remote = self.pair.remote
         if remote is not None and prompt is not None:
-            return remote.verifier(prompt, self.config, self.pair.vocab_size, stop_ids)
+            return remote.verifier(prompt, self.config, self.pair.vocab_size, self.stop_ids)
         session = self.session("cloud", prompt)
-        return LocalVerifier(session, self.scores(session), self.config.acceptance, stop_ids)
+        return LocalVerifier(session, self.scores(session), self.config.acceptance, self.stop_ids)
 
 
 def _beside(pair: Pair, config: Config, verifier: Verifier) -> bool:
