@@ -265,9 +265,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     return found
 
 
-def _apart(
-    positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device
-) -> torch.Tensor:
+def _apart(positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device) -> torch.Tensor:
     """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself alone."""
     clips = torch.arange(len(sizes))
     clip = torch.repeat_interleave(clips, torch.tensor(sizes))
