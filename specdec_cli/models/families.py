@@ -10,7 +10,7 @@ import io
 import sys
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import soundfile
 import torch
@@ -148,7 +148,8 @@ class Gemma4(Family):
     name = "gemma4"
     model_types = frozenset({"gemma4"})
     class_name = "Gemma4ForConditionalGeneration"
-    unused = ("model.vision_tower.", "model.embed_vision.")
+    unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
+    eager: ClassVar[tuple[str, ...]] = ("audio_config",)
     parts_needed = ("text_config", "audio_config")
     tested = f"{LAWS}; built without its image part"
     note = "25 audio tokens a second, 30 s; clips of a batch step one by one (sliding windows)"
@@ -187,6 +188,7 @@ class Gemma4Unified(Gemma4):
     model_types = frozenset({"gemma4_unified"})
     class_name = "Gemma4UnifiedForConditionalGeneration"
     unused = ("model.embed_vision.",)
+    eager = ()
     payload = "waveform"
     note = "25 audio tokens a second, 30 s; its features are the samples themselves, so a cloud needs leave for them"
 

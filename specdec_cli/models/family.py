@@ -39,6 +39,7 @@ class Family:
         model_types: values of `model_type` in config.json.
         class_name: transformers' class; empty: by the auto class.
         unused: prefixes of parameters that speech does not need.
+        eager: sections of config.json whose modules have no other attention than the eager one.
         parts_needed: sections of config.json without which transformers would build a model of default size.
         needs: packages beyond specdec's own, by their names on PyPI.
         longest_s: longest recording, seconds; None: the feature extractor's window.
@@ -52,6 +53,7 @@ class Family:
     model_types: ClassVar[frozenset[str]] = frozenset()
     class_name: ClassVar[str] = ""
     unused: ClassVar[tuple[str, ...]] = ()
+    eager: ClassVar[tuple[str, ...]] = ()
     parts_needed: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
     longest_s: ClassVar[float | None] = None
@@ -179,7 +181,7 @@ def whisper_features(extractor: Any, samples: Samples, sampling_rate: int) -> to
     frames = -(-len(samples) // hop)
     padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
     padded[: len(samples)] = samples
-    features = extractor(
+    features: torch.Tensor = extractor(
         padded, sampling_rate=sampling_rate, padding=False, truncation=False, return_tensors="pt"
     ).input_features
     return features[:, :, :frames].contiguous()
