@@ -209,6 +209,7 @@ class Voxtral(Family):
     class_name = "VoxtralForConditionalGeneration"
     parts_needed = ("text_config", "audio_config")
     needs = ("mistral-common",)
+    takes_system = False  # mistral-common refuses one beside audio
     tested = LAWS
     note = "whole windows of 30 s, 375 audio tokens each; no Chinese; takes no system prompt"
     longest_s = 2400.0  # by the model card; windows of 30 s follow each other

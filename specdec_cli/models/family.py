@@ -43,6 +43,7 @@ class Family:
         parts_needed: sections of config.json without which transformers would build a model of default size.
         needs: packages beyond specdec's own, by their names on PyPI.
         longest_s: longest recording, seconds; None: the feature extractor's window.
+        takes_system: whether a prompt can have a system prompt.
         payload: what the tensors of a clip are: features of it, or the waveform itself.
         joins: whether several clips can share a forward.
         tested: how, for the table in the documentation.
@@ -57,6 +58,7 @@ class Family:
     parts_needed: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
     longest_s: ClassVar[float | None] = None
+    takes_system: ClassVar[bool] = True
     payload: ClassVar[str] = "features"
     joins: ClassVar[bool] = True
     tested: ClassVar[str] = "the self-test at loading alone"

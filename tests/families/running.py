@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from specdec_cli.types import Finished
 from tests.families.checkpoints import KINDS, write
 from tests.laws.tolerance import Settings, assert_agree, cache_free_logits
 
+Samples: TypeAlias = npt.NDArray[np.float32]
 CASES = int(os.environ.get("SPECDEC_CASES", "20"))
 NOISES = {"same": 0.0, "near": 0.05, "far": 0.3}
 SECONDS = (0.1, 0.4, 0.9, 1.7, 3.2)
@@ -51,7 +52,7 @@ def prompt(of: AudioLM, clip: int, instruction: str = "say how") -> Prompt:
     return of.processor.prompt(sound(clip, SECONDS[clip % len(SECONDS)]), instruction)
 
 
-def sound(seed: int, seconds: float) -> npt.NDArray[np.float32]:
+def sound(seed: int, seconds: float) -> Samples:
     """A noisy glide at 16 kHz, another one for every seed."""
     rng = np.random.default_rng(seed)
     t = np.arange(round(seconds * 16000)) / 16000
