@@ -47,7 +47,7 @@ def spread(rows: torch.Tensor) -> torch.Tensor:
     return torch.stack([row[row.isfinite()].std() for row in rows]).clamp(min=1.0)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def cache_free_logits(module: Any, prompt: Any, text: Sequence[int]) -> torch.Tensor:
     """Raw logits that decide each token of `text`, by one forward without a cache: float32 [n, rows]."""
     ids = torch.tensor([[*prompt.ids, *text]])
