@@ -176,8 +176,8 @@ def whisper_features(extractor: Any, samples: Samples, sampling_rate: int) -> to
     """Log-mel features at a clip's own length: float32 [1, mel bins, ceil(n / hop)].
 
     The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of trailing silence
-    give the same frames: the last ones cover the zeros that the padding would have been, and silence changes no
-    maximum. At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
+    give the same frames: the last ones cover the zeros that the padding would be, and silence changes no maximum.
+    At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
     """
     hop = int(extractor.hop_length)
     frames = -(-len(samples) // hop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec_cli.audio import pitch
+from specdec_cli.mini import pitch
 from tests.mini_pair import voice
 
 
