@@ -76,9 +76,19 @@ class Kind:
     finish: Callable[[Path], None] = lambda _: None
 
 
-def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, **generation: Any) -> Path:
-    """A checkpoint with the weights of `seed`, each multiplied by 1 + `noise` times a normal deviate."""
-    tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, kind.extras)
+def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: Any = None, **generation: Any) -> Path:
+    """A checkpoint with the weights of `seed`, each multiplied by 1 + `noise` times a normal deviate.
+
+    Args:
+        folder: to write to.
+        kind: of the family.
+        seed: of the weights.
+        noise: changes them a little, to make a drafter that is often right.
+        tokenizer: None: a tiny one.
+        generation: fields of generation_config.json.
+    """
+    if tokenizer is None:
+        tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, kind.extras)
     ids = tokenizer.get_vocab()
     config = kind.config(ids)
     module = getattr(tf, kind.class_name)(config).eval().requires_grad_(False)
@@ -111,10 +121,8 @@ def byte_tokenizer(specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTra
 
 def tekken_tokenizer() -> tf.PreTrainedTokenizerFast:
     """The ids of the file that `write_tekken` writes: special tokens, then the 256 bytes by their values."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    pieces = {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
-    vocab = {piece: at for at, piece in enumerate([*TEKKEN, *(pieces[byte] for byte in range(256))])}
+    letters = byte_letters()
+    vocab = {piece: at for at, piece in enumerate([*TEKKEN, *(letters[byte] for byte in range(256))])}
     return _tokenizer(vocab, ("</s>", *TEKKEN), {})
 
 
@@ -146,6 +154,13 @@ def write_tekken(folder: Path) -> None:
         "type": "Tekken",
     }
     write_json(folder / "tekken.json", content)
+
+
+def byte_letters() -> dict[int, str]:
+    """How byte-level BPE writes each byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
 
 
 def _tokenizer(vocab: dict[str, int], specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTrainedTokenizerFast:

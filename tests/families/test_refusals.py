@@ -63,7 +63,7 @@ def test_a_model_that_reasons_is_refused(tmp_path: Path, place: str) -> None:
         name = "Qwen3-Omni-30B-A3B-Thinking"
     elif place == "template":
         kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
-    folder = write(tmp_path / name, kind, 0)
+    folder = write(tmp_path / name, kind, 7)  # weights that no other test has loaded, and so remembers
     if place == "origin":
         edit_json(folder / "config.json", lambda raw: raw.update(_name_or_path="Qwen/Qwen3-Omni-30B-A3B-Thinking"))
     elif place == "first token":
