@@ -196,9 +196,7 @@ class Captioner:
 
     def recording(self, path: str | PathLike[str]) -> Recording:
         """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
-        return open_recording(
-            path, self.sampling_rate, window_s=self.window_s, segment_s=self.config.audio.segment_s
-        )
+        return open_recording(path, self.sampling_rate, window_s=self.window_s, segment_s=self.config.audio.segment_s)
 
     def clips(self, recording: Recording) -> Iterator[tuple[Clip, Segment, float]]:
         """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it)."""

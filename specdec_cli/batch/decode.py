@@ -129,9 +129,7 @@ class BatchCaptioner:
             thread.start()
         return True
 
-    def _caption(
-        self, prepared: Prepared, shared: Shared, results: queue.SimpleQueue[Result], threads: int
-    ) -> None:
+    def _caption(self, prepared: Prepared, shared: Shared, results: queue.SimpleQueue[Result], threads: int) -> None:
         """One clip from beginning to end, in its own thread."""
         torch.set_num_threads(threads)  # counts for this thread alone
         captioner, result = self._captioner, None

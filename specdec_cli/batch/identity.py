@@ -16,7 +16,7 @@ from specdec_cli.transcript.schema import SUGGESTED, differing
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
-    from specdec_cli.run import Setup
+    from specdec_cli.transcript.schema import Models
 
 Asked = Callable[[Line], tuple[Language, str] | None]
 """Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
@@ -73,13 +73,16 @@ class Identity:
                 if (value := model.get(name)) is not None:
                     self._made_by.setdefault((role, name, value), line.number)
 
-    def check_models(self, setup: Setup) -> None:
+    def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
         """Once they are loaded: refuses lines that were made in another number format, or by other weights.
+
+        Args:
+            models, settings: as the transcripts of this run will record them.
 
         Raises:
             ConfigError: names both formats, both weights, or both suggestions of their checkpoints.
         """
-        models, suggested = setup.models, json.dumps(setup.settings.get(SUGGESTED))
+        suggested = json.dumps(settings.get(SUGGESTED))
         for then, number in self._suggested.items():
             if then != suggested:
                 raise self._refusal(number, [f"{SUGGESTED} was {then} and is {suggested}"])

@@ -67,7 +67,7 @@ class Meter:
         return timed
 
     def _forward(self, role: str, steps: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A forward: one that reads a clip is its audio encoder's for as long as that took, and prefill for the rest."""
+        """A forward; one that reads a clip counts as audio encoder and as prefill."""
 
         def timed(ids: Any, positions: Any, cache: Any, rows: Any, audio: Any = None, mask: Any = None) -> Any:
             started, wall = self._clock(), time.perf_counter()

@@ -133,7 +133,9 @@ class RuntimeConfig(Section):
     """The process as a whole."""
 
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads of a model's forward; null: one per core, which wait without spinning"
+        default=None,
+        ge=1,
+        description="CPU threads of a model's forward; null: one per core, which wait without spinning",
     )
     offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
     self_test: bool = Field(
@@ -168,7 +170,7 @@ class ModelConfig(Section):
         default=None, description="default: torch.compile the decoder (seconds to warm up); null: do not"
     )
     instruction: OwnInstruction | None = Field(
-        default=None, description="instruction for this model alone, \"\" for none; null: the one of `prompt`"
+        default=None, description='instruction for this model alone, "" for none; null: the one of `prompt`'
     )
 
     @property
@@ -230,9 +232,7 @@ class CloudConfig(ModelConfig):
 class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""
 
-    temperature: float = Field(
-        default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature"
-    )
+    temperature: float = Field(default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature")
     top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
     top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")

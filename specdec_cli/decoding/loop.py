@@ -192,7 +192,8 @@ class Loop:
             return draft.ids, [source] * len(draft.ids)
         own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
         sources: list[Source] = ["accepted"] * verdict.accepted
-        sources += [own if draft.ids else "cloud", *["cloud" for _ in verdict.more]]
+        sources.append(own if draft.ids else "cloud")
+        sources.extend("cloud" for _ in verdict.more)
         return (*draft.ids[: verdict.accepted], verdict.token, *verdict.more), sources
 
     def _round(

@@ -34,7 +34,7 @@ _SUGGESTED: Final = {
 
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
-    """What a checkpoint's generation_config.json adds to settings that were left open, where it is more than nothing."""
+    """What a checkpoint's generation_config.json adds to settings that were left open."""
     found = {
         name: getattr(processor.generation, theirs)
         for name, (theirs, off) in _SUGGESTED.items()

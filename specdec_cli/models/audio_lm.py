@@ -127,7 +127,7 @@ class AudioLM:
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
         inner = getattr(self.module, "model", None)
-        owner = inner if hasattr(inner, "get_audio_features") else self.module
+        owner: Any = inner if hasattr(inner, "get_audio_features") else self.module
         if not hasattr(owner, "get_audio_features"):
             raise CheckpointError(
                 f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",

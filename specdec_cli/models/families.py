@@ -133,14 +133,14 @@ def whisper_features(extractor: Any, samples: Samples, sampling_rate: int) -> to
     """Log-mel features at a clip's own length: float32 [1, mel bins, ceil(n / hop)].
 
     The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of trailing silence
-    give the same frames: the last ones cover the zeros that the padding would have been, and silence changes no maximum.
+    give the same frames: the last ones cover the zeros that the padding would be, and silence changes no maximum.
     At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
     """
     hop = int(extractor.hop_length)
     frames = -(-len(samples) // hop)
     padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
     padded[: len(samples)] = samples
-    features = extractor(
+    features: torch.Tensor = extractor(
         padded, sampling_rate=sampling_rate, padding=False, truncation=False, return_tensors="pt"
     ).input_features
     return features[:, :, :frames].contiguous()

@@ -81,9 +81,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     family.prune(module)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
-    model = AudioLM(
-        module, processor, weights=weights_fingerprint(source, config.revision), compiled=config.compile
-    )
+    model = AudioLM(module, processor, weights=weights_fingerprint(source, config.revision), compiled=config.compile)
     if tested:
         self_test(model, quantization=config.quantization)
     return model
@@ -126,7 +124,9 @@ def _identify(config: ModelConfig, source: str, common: dict[str, Any]) -> tuple
     return family, getattr(whole, "thinker_config", whole)
 
 
-def _processor(config: ModelConfig, source: str, family: Family, model_config: Any, common: dict[str, Any]) -> Processor:
+def _processor(
+    config: ModelConfig, source: str, family: Family, model_config: Any, common: dict[str, Any]
+) -> Processor:
     parts = family.processor(source, **common)
     try:
         generation = GenerationConfig.from_pretrained(source, **common)
