@@ -15,8 +15,8 @@ from tests.cloud.faulty import KINDS, Fault, FaultyProxy
 from tests.cloud.serving import ServerThread, linked
 from tests.laws.cases import Case, cloud, collect, make_case
 from tests.laws.reference import assert_rounds
-from tests.laws.tolerance import LawBroken
 from tests.laws.test_wire_law import as_sent, far_loop
+from tests.laws.tolerance import LawBroken
 
 CAPTIONS = 200
 TIMEOUT_S = 1.5
