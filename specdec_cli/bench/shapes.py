@@ -130,6 +130,7 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
         _quantise(module, quantization)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
     processor = Processor(shape.name, QwenOmni(), parts, module.config, module.generation_config)
+    processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
     return AudioLM(module.eval().requires_grad_(False), processor)
 
 

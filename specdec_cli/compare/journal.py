@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from specdec_cli.compare.pairing import Place, place
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, differing
+from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, differing
 from specdec_cli.transcript.torn import mend
 from specdec_cli.transcript.writer import append_transcript, read_transcripts
 from specdec_cli.types import Mode
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_cli.run import Setup
 
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
-_OF_MODELS: Final = frozenset({"suggested"})  # settings that are known once the models are loaded
+_OF_MODELS: Final = frozenset({SUGGESTED})  # settings that are known once the models are loaded
 _SHOWN: Final = 90  # characters of a value in a message
 
 

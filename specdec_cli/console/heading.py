@@ -12,6 +12,7 @@ from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
 from specdec_cli.console.theme import DIM, STRONG, Signs
+from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10
@@ -73,13 +74,13 @@ def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
 
 def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
     """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
-    own = {name: value for name, value in event.settings.items() if name != "suggested" and value is not None}
+    own = {name: value for name, value in event.settings.items() if name != SUGGESTED and value is not None}
     written = {name: setting(value) for name, value in own.items()}
     changed = [name for name in written if name not in _ALWAYS and written[name] != _DEFAULTS.get(name)]
     for name in _ALWAYS:
         if name in written:
             yield clean(name), clean(written[name])
-    yield from _suggested(event.settings.get("suggested"))
+    yield from _suggested(event.settings.get(SUGGESTED))
     for name in changed:
         yield clean(name), clean(written[name])
 

@@ -22,6 +22,7 @@ from specdec_cli.errors import AudioContentError, ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
+from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.tune.recording import DIGITS, Recording, Track
 
 
@@ -79,7 +80,7 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
     """What a recording depends on, beside the clip: models, prompt, and the settings that shape a greedy text."""
     decoding = captioner.config.decoding
     names = ("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period")
-    suggested = captioner.setup.settings.get("suggested")
+    suggested = captioner.setup.settings.get(SUGGESTED)
     return {
         "models": captioner.setup.models.model_dump(),
         "language": captioner.config.prompt.language,
@@ -87,7 +88,7 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
         "system": captioner.config.prompt.system,
         "stop_strings": list(decoding.stop_strings),
         **{name: getattr(decoding, name) for name in names},
-        **({"suggested": suggested} if suggested else {}),
+        **({SUGGESTED: suggested} if suggested else {}),
     }
 
 
