@@ -276,7 +276,8 @@ class Loop:
         if self._verifier is not None:
             self._verifier.close()
         if self._executor is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            with self._away():  # a verification under way may wait until no clip is at work
+                self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class _Clock:
