@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pydantic import ValidationError
 
@@ -19,12 +19,21 @@ from specdec_cli.transcript.torn import mend
 from specdec_cli.transcript.writer import append_transcript, read_transcripts
 from specdec_cli.types import Mode
 
-if TYPE_CHECKING:
-    from specdec_cli.run import Setup
-
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 _OF_MODELS: Final = frozenset({SUGGESTED})  # settings that are known once the models are loaded
 _SHOWN: Final = 90  # characters of a value in a message
+
+
+class Recorded(Protocol):
+    """A record of models and settings: a transcript, or the setup of a captioner."""
+
+    @property
+    def models(self) -> Models:
+        """The models that take part."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """The settings in force, and what the models' checkpoints suggest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +93,21 @@ class Journal:
             append_transcript(self._path, transcript)
         self._take(transcript)
 
-    def require_models(self, setups: Mapping[Mode, Setup]) -> None:
+    def require_models(self, recorded: Mapping[Mode, Recorded]) -> None:
         """Refuses to mix what is kept with captions of other weights, number formats or devices.
 
         Args:
-            setups: what the captioner of each mode records of its models, and of what their checkpoints suggest.
+            recorded: what captions of each mode will record.
 
         Raises:
             ConfigError: a caption was made by other models than those that are loaded now.
         """
         for transcript in self._transcripts:
-            setup = setups.get(transcript.mode)
-            if self._path is None or transcript.error is not None or setup is None:
+            now = recorded.get(transcript.mode)
+            if self._path is None or transcript.error is not None or now is None:
                 continue
-            there, here = ({name: of.settings.get(name) for name in _OF_MODELS} for of in (transcript, setup))
-            if changed := [*_other_models(transcript.models, setup.models), *differing(there, here)]:
+            there, here = ({name: of.settings.get(name) for name in _OF_MODELS} for of in (transcript, now))
+            if changed := [*_other_models(transcript.models, now.models), *differing(there, here)]:
                 raise _refusal(self._path, transcript, changed)
 
     def repeats(self, clip: Place, mode: Mode) -> int:
