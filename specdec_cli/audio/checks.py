@@ -29,29 +29,32 @@ _BLOCK = 1 << 18
 
 
 class SampleStatistics:
-    """Peak and level of mono samples that arrive block by block. It keeps two numbers for every 20 ms.
+    """Peak and level of mono samples that arrive block by block; it keeps two numbers for every 20 ms.
 
-    Args:
-        sampling_rate: of the samples, Hz.
+    Attributes:
+        peak: largest magnitude; NaN or infinite if any sample is.
     """
 
     def __init__(self, sampling_rate: int) -> None:
         self.peak = 0.0
-        """Largest magnitude; NaN or infinite if any sample is."""
         self._frame = max(1, round(_FRAME_S * sampling_rate))
-        self._means: list[NDArray[np.float64]] = []
-        self._variances: list[NDArray[np.float64]] = []
+        self._frames: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []  # means and variances
         self._rest = np.zeros(0, np.float32)
 
     def add(self, samples: Floats) -> None:
-        """Count a block of samples, float32 [n]."""
+        """Count samples, float32 [n]."""
         for start in range(0, len(samples), _BLOCK):
             block = samples[start : start + _BLOCK]
             self.peak = float(np.maximum(self.peak, np.abs(block).max()))  # np.maximum: NaN stays NaN
             joined = np.concatenate([self._rest, block])
             whole = len(joined) // self._frame * self._frame
             self._rest = joined[whole:].copy()
-            self._add_frames(joined[:whole].reshape(-1, self._frame))
+            frames = joined[:whole].reshape(-1, self._frame)
+            with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
+                means = frames.mean(axis=1, dtype=np.float64)
+                variances = np.square(frames - means[:, None]).mean(axis=1)
+            if whole:
+                self._frames.append((means, variances))
 
     def loudest_frame_dbfs(self) -> float:
         """RMS of the loudest 20 ms, in dB relative to an RMS of 1.0; -inf for digital silence.
@@ -59,47 +62,34 @@ class SampleStatistics:
         The constant offset of the whole is subtracted first: it is no sound. Of five frames or more the first and the
         last do not count, because a resampled offset rings there.
         """
-        if not self._means and len(self._rest):
-            self._add_frames(self._rest[None, :])
-        if not self._means:
-            return -math.inf
-        means, variances = np.concatenate(self._means), np.concatenate(self._variances)
-        if len(means) >= 5:
-            means, variances = means[1:-1], variances[1:-1]
-        power = float((variances + np.square(means - means.mean())).max())
+        frames = self._frames.copy()
+        if sum(len(means) for means, _ in frames) >= 5:
+            frames[0] = (frames[0][0][1:], frames[0][1][1:])
+            frames[-1] = (frames[-1][0][:-1], frames[-1][1][:-1])
+        count = sum(len(means) for means, _ in frames)
+        offset = sum(float(means.sum()) for means, _ in frames) / max(count, 1)
+        powers = (float((variances + np.square(means - offset)).max(initial=0.0)) for means, variances in frames)
+        power = max(powers, default=0.0)
         return 10 * math.log10(power) if power > 0 else -math.inf
 
     def require_content(self, name: str, duration_s: float) -> None:
         """Refuse samples in which there is nothing to describe; see `check_samples`."""
         if duration_s < MIN_DURATION_S:
-            raise AudioContentError(
-                f"{name} is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least.",
-                hint="Name a recording with at least a few spoken words.",
-            )
-        if not math.isfinite(self.peak):
-            raise AudioContentError(
-                f"{name} holds samples that are not numbers (NaN or infinite).",
-                hint="Export it again, as 16-bit PCM for example; whatever wrote this file failed.",
-            )
-        if self.peak > MAX_PEAK:
-            raise AudioContentError(
-                f"{name} holds samples of up to {self.peak:.4g}, where full scale is 1.0.",
-                hint="Its float samples seem to be scaled as integers: divide them by 32768, or export it as 16-bit "
-                "PCM.",
-            )
-        level = self.loudest_frame_dbfs()
-        if level < SILENCE_DBFS:
+            says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
+            hint = "Name a recording with at least a few spoken words."
+        elif not math.isfinite(self.peak):
+            says = "holds samples that are not numbers (NaN or infinite)"
+            hint = "Export it again, as 16-bit PCM for example; whatever wrote this file failed."
+        elif self.peak > MAX_PEAK:
+            says = f"holds samples of up to {self.peak:.4g}, where full scale is 1.0"
+            hint = "Its float samples seem to be integers: divide them by 32768, or export it as 16-bit PCM."
+        elif (level := self.loudest_frame_dbfs()) < SILENCE_DBFS:
             moment = "every sample is the same" if level == -math.inf else f"its loudest moment is at {level:.0f} dBFS"
-            raise AudioContentError(
-                f"{name} is silent ({moment}): a caption would be invented.",
-                hint="Check the microphone and its level, then record again.",
-            )
-
-    def _add_frames(self, frames: Floats) -> None:
-        with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
-            means = frames.mean(axis=1, dtype=np.float64)
-            self._means.append(means)
-            self._variances.append(np.square(frames - means[:, None]).mean(axis=1))
+            says = f"is silent ({moment}): a caption would be invented"
+            hint = "Check the microphone and its level, then record again."
+        else:
+            return
+        raise AudioContentError(f"{name} {says}.", hint=hint)
 
 
 def check_samples(name: str, samples: Floats, sampling_rate: int) -> None:

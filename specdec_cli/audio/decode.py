@@ -80,13 +80,13 @@ class Sound:
     Attributes:
         sampling_rate: Hz.
         channels: of the first block; a stream may change it.
-        frames: samples per channel that the header declares, or None.
+        declared_s: length that the header declares, seconds, or None.
         blocks: float32 [frames, channels], full scale 1.0; iterate inside `open_sound` only.
     """
 
     sampling_rate: int
     channels: int
-    frames: int | None
+    declared_s: float | None
     blocks: Iterator[Floats]
 
 
@@ -147,9 +147,10 @@ def _refuse_what_ends_early(file: FileIO, head: bytes) -> None:
         _require_bytes(8 + int.from_bytes(head[4:8], "little"), size)
     if head.startswith(b"OggS"):
         tail = _read(file, max(0, size - _OGG_PAGE), _OGG_PAGE)
-        page = tail[tail.rfind(b"OggS") :]
+        page = tail[max(0, tail.rfind(b"OggS")) :]
         body = _OGG_HEADER + (page[_OGG_HEADER - 1] if len(page) >= _OGG_HEADER else 0)
-        _require_bytes(body + sum(page[_OGG_HEADER:body]), len(page))
+        if page.startswith(b"OggS"):  # else something other than sound follows
+            _require_bytes(body + sum(page[_OGG_HEADER:body]), len(page))
 
 
 def _require_bytes(declared: int, present: int) -> None:
@@ -181,18 +182,16 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Sound:
     try:
         with _OPENING:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
-    except soundfile.LibsndfileError as error:
-        if error.code == _MALFORMED:
-            raise _Refused("cannot be decoded: it is damaged or cut short") from error
-        raise _NotThisDecoder(error.error_string.rstrip(".")) from error
     except (soundfile.SoundFileError, RuntimeError, TypeError, ValueError) as error:
-        raise _NotThisDecoder(str(error)) from error
+        if getattr(error, "code", None) == _MALFORMED:
+            raise _Refused("cannot be decoded: it is damaged or cut short") from error
+        raise _NotThisDecoder("its format is not known") from error
     _require_plausible(sound.samplerate)
     if shortened := _SHORTENED.search(sound.extra_info):
         _require_bytes(int(shortened[1]), int(shortened[2]))
     if sound.frames == 0 or sound.frames > _UNKNOWN_FRAMES:  # 0: also a streamed WAV, which FFmpeg reads on
         raise _NotThisDecoder("its length is not known in advance")
-    return Sound(sound.samplerate, sound.channels, sound.frames, _sndfile_blocks(sound))
+    return Sound(sound.samplerate, sound.channels, sound.frames / sound.samplerate, _sndfile_blocks(sound))
 
 
 def _sndfile_blocks(sound: Any) -> Iterator[Floats]:
@@ -233,8 +232,8 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
         raise _Refused("cannot be decoded: it holds no sound")
     _require_plausible(first.sample_rate)
     declared_s = _declared_s(container, stream, size)
-    declared = None if declared_s is None else int(declared_s * first.sample_rate)
-    return Sound(first.sample_rate, first.layout.nb_channels, declared, _ffmpeg_blocks(first, frames, declared_s))
+    blocks = _ffmpeg_blocks(first, frames, declared_s)
+    return Sound(first.sample_rate, first.layout.nb_channels, declared_s, blocks)
 
 
 def _declared_s(container: InputContainer, stream: AudioStream, size: int) -> float | None:
@@ -277,17 +276,17 @@ def _ffmpeg_frames(container: InputContainer, stream: AudioStream) -> Iterator[A
 def _ffmpeg_blocks(first: AudioFrame, frames: Iterator[AudioFrame], declared_s: float | None) -> Iterator[Floats]:
     """Frames, which may hold a few samples only, joined to blocks."""
     rate, done = first.sample_rate, first.samples
-    held = [_floats(first)]
+    held, size = [_floats(first)], 0
     for frame in frames:
         if frame.sample_rate != rate:
             change = f"from {rate:,} to {frame.sample_rate:,} Hz"
             raise _Refused(f"cannot be decoded: its sampling rate changes part-way, {change}")
         block = _floats(frame)
-        if block.shape[1] != held[0].shape[1] or sum(part.size for part in held) >= _BLOCK_SAMPLES:
+        if block.shape[1] != held[0].shape[1] or size >= _BLOCK_SAMPLES:
             yield np.concatenate(held)
-            held = []
+            held, size = [], 0
         held.append(block)
-        done += len(block)
+        size, done = size + block.size, done + len(block)
     yield np.concatenate(held)
     if declared_s is not None:
         _require_length(declared_s, done / rate, _TOLERANCE_S)

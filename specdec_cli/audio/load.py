@@ -69,11 +69,7 @@ class Recording:
 
 
 class _BeyondWindow(Exception):
-    """There is more than the window takes; `declared_s` is the length that the header declares, or None."""
-
-    def __init__(self, declared_s: float | None) -> None:
-        super().__init__(declared_s)
-        self.declared_s = declared_s
+    """There is more than the window takes; the argument is the length that the header declares, seconds, or None."""
 
 
 def open_recording(
@@ -99,7 +95,8 @@ def open_recording(
     try:
         return _open(os.fsdecode(path), sampling_rate, window_s, segment_s)
     except _BeyondWindow as excess:
-        length = f"more than {window_s:g} s" if excess.declared_s is None else f"{excess.declared_s:.2f} s"
+        (declared_s,) = excess.args
+        length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
         raise AudioContentError(
             f"{shown(os.fsdecode(path))} lasts {length}, but the model reads {window_s:g} s at once.",
             hint=f"Caption it piece by piece with: --segment SECONDS, {window_s:g} at most.",
@@ -121,7 +118,7 @@ def load_audio(
     try:
         recording = _open(os.fsdecode(path), sampling_rate, longest_s, None)
     except _BeyondWindow as excess:
-        raise _too_long(os.fsdecode(path), excess.declared_s or longest_s, longest_s) from excess
+        raise _too_long(os.fsdecode(path), excess.args[0] or longest_s, longest_s) from excess
     assert recording._samples is not None  # it fits
     return recording._samples, recording
 
@@ -133,40 +130,34 @@ def _open(name: str, sampling_rate: int, window_s: float, segment_s: float | Non
         require_fitting(segment_s, window_s)
     begun = time.perf_counter()
     with opened(name) as (file, _):
-        longest = whole_samples(window_s if segment_s is None else segment_s, sampling_rate)
         window = whole_samples(window_s, sampling_rate)
-        recording = _decode(name, file, sampling_rate, window, may_exceed=segment_s is not None)
-        return replace(
-            recording,
-            sha256=sha256(file),
-            count=-(-recording._total // longest),
-            decode_s=time.perf_counter() - begun,
-        )
+        longest = None if segment_s is None else whole_samples(segment_s, sampling_rate)
+        recording = _decode(name, file, sampling_rate, window, longest)
+        return replace(recording, sha256=sha256(file), decode_s=time.perf_counter() - begun)
 
 
 def _decode(
-    name: str, file: FileIO, sampling_rate: int, window: int, *, may_exceed: bool, channel: int | None = None
+    name: str, file: FileIO, sampling_rate: int, window: int, longest: int | None, channel: int | None = None
 ) -> Recording:
     """One pass over the whole recording, which keeps the samples as long as they fit the window."""
     with open_sound(name, file) as sound:
-        declared_s = None if sound.frames is None else sound.frames / sound.sampling_rate
-        if declared_s is not None and declared_s > MAX_DURATION_S:
-            raise _too_long(name, declared_s, MAX_DURATION_S)
+        if sound.declared_s is not None and sound.declared_s > MAX_DURATION_S:
+            raise _too_long(name, sound.declared_s, MAX_DURATION_S)
         mixdown, statistics, kept = Mixdown(sound, sampling_rate, channel), SampleStatistics(sampling_rate), bytearray()
         for block in mixdown:
             if mixdown.duration_s > MAX_DURATION_S:
                 raise _too_long(name, mixdown.duration_s, MAX_DURATION_S)
+            if mixdown.length > window and longest is None:
+                raise _BeyondWindow(sound.declared_s)
             statistics.add(block)
             if mixdown.length <= window:
                 kept.extend(block.data.cast("B"))
-            elif may_exceed:
-                kept.clear()
             else:
-                raise _BeyondWindow(declared_s)
+                kept.clear()
     if channel is None and (loudest := mixdown.cancelled()) is not None:
-        return _decode(name, file, sampling_rate, window, may_exceed=may_exceed, channel=loudest)
+        return _decode(name, file, sampling_rate, window, longest, loudest)
     statistics.require_content(shown(name), mixdown.duration_s)
-    fits, total = mixdown.length <= window, mixdown.length
+    total = mixdown.length
     kept.extend(bytes(4))  # the resampler may return a sample less
     return Recording(
         path=name,
@@ -175,10 +166,10 @@ def _decode(
         sha256="",
         original_rate=sound.sampling_rate,
         channels=sound.channels,
-        count=0,
+        count=1 if longest is None else -(-total // longest),
         decode_s=0.0,
         _total=total,
-        _samples=np.frombuffer(kept, np.float32)[:total] if fits else None,
+        _samples=np.frombuffer(kept, np.float32)[:total] if total <= window else None,
         _channel=channel,
         _stamp=_stamp(file),
     )

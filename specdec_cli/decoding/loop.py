@@ -71,6 +71,7 @@ class Loop:
         self._away = away
         self._loop = LoopRule(settings.loop_period, settings.loop_repeats)
         self._executor: ThreadPoolExecutor | None = None
+        self._turn_s = 0.0
         self._text: list[int] = []
         self._loop_was_verified = False
         self._degraded: str | None = None
@@ -266,7 +267,8 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
+            self._turn_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._turn_s, _TURN_S))
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -278,6 +280,7 @@ class Loop:
         if self._executor is not None:
             with self._away():  # a verification under way may wait until no clip is at work
                 self._executor.shutdown(wait=True, cancel_futures=True)
+            sys.setswitchinterval(self._turn_s)
 
 
 class _Clock:

@@ -60,8 +60,9 @@ def test_a_flac_that_states_no_length(tmp_path: Path) -> None:
         load_audio(saved(tmp_path, bytes(data[: len(data) * 2 // 3])))
 
 
-def test_a_flac_behind_an_id3_tag(tmp_path: Path) -> None:
-    tag = b"ID3\x04\0\0\0\0\x02\0" + bytes(256)
+@pytest.mark.parametrize("size", [256, 1 << 21])
+def test_a_flac_behind_an_id3_tag(size: int, tmp_path: Path) -> None:
+    tag = b"ID3\x04\0\0" + bytes(size >> shift & 127 for shift in (21, 14, 7, 0)) + bytes(size)
     assert_is_the_tone(load_audio(saved(tmp_path, tag + healthy("flac"))))
 
 
@@ -109,6 +110,11 @@ def test_the_sound_of_a_matroska_video_may_end_before_its_pictures(tmp_path: Pat
     load_audio(saved(tmp_path, data.replace(b"DURATION", b"OTHERTAG")))
     with pytest.raises(AudioDecodeError, match="cut short"):
         load_audio(saved(tmp_path, data[: len(data) // 2]))
+
+
+@pytest.mark.parametrize("size", [3, 128, 70_000])
+def test_an_ogg_with_something_behind_it(size: int, tmp_path: Path) -> None:
+    assert_is_the_tone(load_audio(saved(tmp_path, healthy("opus", 4.0) + bytes(size))), seconds=4.0)
 
 
 def test_bytes_are_counted(tmp_path: Path) -> None:
