@@ -74,7 +74,7 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
     yield Check("configuration", "ok", str(resolved.path))
     yield _gate(resolved)
     offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
-    yield Check("hub", "ok", "not used (offline)" if offline else "may be asked for models that are not local")
+    yield Check("hub", "ok", "not used (offline)" if offline else "models that are not local may be downloaded")
     if load_models:
         yield from _models(resolved)
 
