@@ -2,7 +2,7 @@
 
 Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
 that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same weights, versions, device and number format.
+for the same weights, prompts, versions, device and number format.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Memory:
             "attention": model.module.config._attn_implementation,
             "compiled": model.compiled,
             "quantization": quantization,
-            "template": hashlib.sha256(str(model.processor.parts.chat_template).encode()).hexdigest(),
+            **model.processor.fingerprints(),
         }
         name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
