@@ -131,7 +131,7 @@ def _processor(config: ModelConfig, source: str, family: Family, model_config: A
     try:
         generation = GenerationConfig.from_pretrained(source, **common)
     except OSError:
-        generation = GenerationConfig()
+        generation = GenerationConfig.from_model_config(model_config)
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):
             raise CheckpointError(
