@@ -70,7 +70,10 @@ def _test(model: AudioLM) -> bool:
     with _named(model, "scores in one pass"):
         whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
     if passes := _encoder_passes(model, prompt):
-        raise CheckpointError(f"{model.name} runs its audio encoder {passes} times for one prompt instead of once")
+        raise CheckpointError(
+            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
+            hint="Use a model of one of the tested families.",
+        )
     with _named(model, "cached scores"):
         session = Session(model, prompt, 2 * _LENGTH)
         wrong = [text[-1], *text]

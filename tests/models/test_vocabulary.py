@@ -95,7 +95,9 @@ def test_an_end_beyond_what_is_shared_is_refused_with_both_names(
 
 
 def test_a_tokenizer_with_other_merges_is_refused() -> None:
-    with pytest.raises(TokenizerMismatchError, match=r"edge tiny-1 and cloud tiny-2 .*266 and 269 ids.*first 256 agree"):
+    with pytest.raises(
+        TokenizerMismatchError, match=r"edge tiny-1 and cloud tiny-2 .*266 and 269 ids.*first 256 agree"
+    ):
         Pair.of(tiny_model(1), tiny_model(2, merges=3))
 
 
