@@ -1,4 +1,4 @@
-"""From a file to a caption: configuration, models, audio, engine and transcript, put together.
+"""From a file to a caption: configuration, models, audio, loop and transcript, put together.
 
 captioner = Captioner.load("mini", {"prompt.language": "en"})
 print(captioner.caption("clip.wav").caption)
@@ -7,34 +7,42 @@ print(captioner.caption("clip.wav").caption)
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+
+# OpenMP threads that wait for work would spin: beside a busy process a clip then takes 20 s instead of 0.5 s. It counts
+# where PyTorch is not loaded yet.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import Recording, Segment, check_content, load_audio, segments
-from specdec_cli.cloud.link import CloudLink
-from specdec_cli.config import CloudConfig, Config, ModelConfig, load_config
+from specdec_cli.audio import Recording, Segment, check_samples, open_recording
+from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
-from specdec_cli.decoding.build import Pair, build_engine, gate_of
-from specdec_cli.decoding.imitation import Imitation
+from specdec_cli.decoding.build import Pair, build_loop, gate_of
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs, family_class
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.loading import load_model, load_processor
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript
 from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
+
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
 
 _EDGE_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "edge"})
 _CLOUD_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "cloud"})
@@ -47,27 +55,36 @@ class Captioner:
         config: the settings.
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
-        lexicon: reads the classes that captions say into the transcripts; None: transcripts have no labels.
+        lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
+
+    Attributes:
+        sampling_rate: Hz, of the audio that the models take.
+        window_s: longest recording that they take at once, seconds.
+        classifier: of the learned gate; None for any other.
+        setup: what the transcripts of all clips have in common.
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, lexicon: Lexicon | None = None) -> None:
         self.config = config
         self.pair = pair
-        self.options = decoding_options(config)
-        if self.options.classifier is not None:
-            _require_tokenizer(self.options.classifier, config, pair)
-        self.setup = _setup(config, self.options, pair, load_s, lexicon)
-        rates = {model.sampling_rate for model in pair.loaded}
+        self.classifier = _classifier(config)
+        if self.classifier is not None:
+            _require_tokenizer(self.classifier, config, pair)
+        self._processors = _processors(pair)
+        self._alike = len(self._processors) == 2 and same_prompts(*self._processors)
+        rates = {processor.sampling_rate for processor in self._processors}
         if len(rates) > 1:
-            raise ConfigError(f"edge and cloud want audio at different rates: {sorted(rates)} Hz")
+            raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
-        self.window_s = min([model.window_s for model in pair.loaded] + ([pair.link.window_s] if pair.link else []))
+        windows = [processor.window_s for processor in self._processors]
+        self.window_s = min(windows + ([pair.remote.window_s] if pair.remote else []))
         segment_s = config.audio.segment_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
-                f"audio.segment_s is {segment_s:g} s, but the models read {self.window_s:g} s at once",
+                f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
                 hint=f"Give --segment a length of {self.window_s:g} seconds or less.",
             )
+        self.setup = _setup(config, pair, load_s, lexicon)
 
     @classmethod
     def load(
@@ -86,7 +103,7 @@ class Captioner:
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
-            CheckpointError: a model cannot be loaded, or the two do not share one tokenizer.
+            CheckpointError: a model cannot be loaded, or the two cannot exchange token ids.
         """
         if isinstance(config, Config):
             if settings:
@@ -98,19 +115,19 @@ class Captioner:
             torch.set_num_threads(resolved.runtime.threads)
         loading = loading or (lambda _: nullcontext())
         started = time.perf_counter()
-        mode = resolved.decoding.mode
-        offline = resolved.runtime.offline
-        edge: AudioLanguageModel | None = None
-        cloud: AudioLanguageModel | CloudLink | None = None
-        elsewhere = resolved.cloud is not None and resolved.cloud.url is not None
-        if mode in _EDGE_MODES or elsewhere:  # a cloud elsewhere is sent the edge's features and prompt
+        mode, cloud_config = resolved.decoding.mode, resolved.cloud
+        how = {"offline": resolved.runtime.offline, "tested": resolved.runtime.self_test}
+        edge: AudioLM | None = None
+        cloud: AudioLM | RemoteCloud | None = None
+        elsewhere = cloud_config is not None and cloud_config.url is not None
+        if mode in _EDGE_MODES:
             with loading(f"edge: {resolved.edge.model}"):
-                edge = load_model(resolved.edge, offline)
+                edge = load_model(resolved.edge, **how)
         if mode in _CLOUD_MODES:
-            if resolved.cloud is None:
+            if cloud_config is None:
                 raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
-            with loading(f"cloud: {resolved.cloud.label}"):
-                cloud = _connect(resolved.cloud, edge) if edge and elsewhere else load_model(resolved.cloud, offline)
+            with loading(f"cloud: {cloud_config.label}"):
+                cloud = _connect(resolved, cloud_config, edge) if elsewhere else load_model(cloud_config, **how)
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
@@ -126,17 +143,16 @@ class Captioner:
             if ours != theirs:
                 raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
         mode = config.decoding.mode
-        edge = self.pair.edge if mode in _EDGE_MODES or self.pair.link is not None else None
+        edge = self.pair.edge if mode in _EDGE_MODES else None
         cloud = self.pair.cloud if mode in _CLOUD_MODES else None
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
-        return Captioner(
-            config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s, self.setup.lexicon
-        )
+        pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
+        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon)
 
     def labelled(self, lexicon: Lexicon) -> Captioner:
-        """The same captioner, whose transcripts say in `labels` which classes their captions name."""
+        """The same captioner, whose transcripts list in `labels` which classes their captions name."""
         return Captioner(self.config, self.pair, self.setup.load_s, lexicon)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
@@ -174,19 +190,22 @@ class Captioner:
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
-        for clip, cut, decode_s in self.clips(path):
+        recording = self.recording(path)
+        for clip, cut, decode_s in self.clips(recording):
             yield self._run(clip, cut, decode_s)
 
-    def clips(self, path: str | PathLike[str]) -> Iterator[tuple[Clip, Segment, float]]:
-        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+    def recording(self, path: str | PathLike[str]) -> Recording:
+        """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
+        return open_recording(path, self.sampling_rate, window_s=self.window_s, segment_s=self.config.audio.segment_s)
 
-        Raises:
-            AudioError: the recording cannot be captioned as a whole.
-        """
-        recording = load_audio(path, self.sampling_rate)
-        cuts = segments(recording, self.window_s, self.config.audio.segment_s)
-        whole = len(cuts) == 1
-        for cut in cuts:
+    def clips(self, recording: Recording) -> Iterator[tuple[Clip, Segment, float]]:
+        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it)."""
+        whole = recording.count == 1
+        pieces = recording.pieces()
+        while True:
+            started = time.perf_counter()
+            if (cut := next(pieces, None)) is None:
+                return
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
@@ -194,7 +213,7 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
             )
-            yield clip, cut, recording.decode_s / len(cuts)
+            yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
     def run_samples(self, samples: npt.ArrayLike, name: str = "samples") -> Run:
         """A run over mono samples [n] at `sampling_rate`, full scale 1.0, for audio that is in memory already.
@@ -209,43 +228,43 @@ class Captioner:
         array = np.ascontiguousarray(samples, dtype=np.float32)
         if array.ndim != 1:
             raise AudioContentError(f"{name} has the shape {array.shape}; mono samples [n] are wanted")
-        digest = hashlib.sha256(array.tobytes()).hexdigest()
-        duration_s = round(len(array) / self.sampling_rate, 4)
-        recording = Recording(name, array, self.sampling_rate, duration_s, digest, self.sampling_rate, 1, 0.0)
-        check_content(recording)
-        (cut,) = segments(recording, self.window_s, None)
-        return self._run(Clip(name, digest, duration_s), cut, 0.0)
+        check_samples(name, array, self.sampling_rate)
+        duration_s = len(array) / self.sampling_rate
+        if duration_s > self.window_s:
+            raise AudioContentError(
+                f"{name} lasts {duration_s:.2f} s, but the models take {self.window_s:g} s at once",
+                hint="Cut it into shorter pieces.",
+            )
+        clip = Clip(name, hashlib.sha256(array.tobytes()).hexdigest(), round(duration_s, 4))
+        return self._run(clip, Segment(array, 0.0, duration_s), 0.0)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out."""
         return self.pair.writer.text(ids).strip()
 
+    def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
+        """The prompt of a clip for each model, made once where both take the same."""
+        config, pair = self.config, self.pair
+        made: Prompt | None = None
+
+        def build(processor: Processor, own: str | None) -> Prompt:
+            return processor.prompt(samples, instruction if own is None else own, config.prompt.system)
+
+        for_edge = build(pair.edge.processor, config.edge.instruction) if pair.edge else None
+        if pair.cloud is not None and config.cloud is not None:
+            alike = self._alike and config.edge.instruction == config.cloud.instruction
+            made = for_edge if alike else build(pair.cloud.processor, config.cloud.instruction)
+        return for_edge, made
+
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
+        writer = self.pair.writer
         if cut.silent:
-            return Run(self.setup, clip, None, None, decode_s, silent_piece(clip))
+            return Run(self.setup, clip, None, writer, decode_s, silent_piece(clip))
         started = time.perf_counter()
-        edge_inputs, cloud_inputs = self.inputs(cut.samples, self.setup.prompt)
+        prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
-        engine = build_engine(self.pair, self.options, edge_inputs, cloud_inputs)
-        return Run(self.setup, clip, engine, self.pair.writer, audio_s, None)
-
-    def inputs(
-        self, samples: npt.NDArray[np.float32], instruction: str
-    ) -> tuple[PromptInputs | None, PromptInputs | None]:
-        """The prompt of a clip for each loaded model; features are computed once where both want the same."""
-        shared: dict[str, AudioFeatures] = {}
-
-        def build(model: AudioLanguageModel) -> PromptInputs:
-            key = model.feature_key()
-            if key not in shared:
-                shared[key] = model.features(samples)
-            return model.build_prompt(instruction, shared[key], self.config.prompt.system)
-
-        edge, cloud, link = self.pair.edge, self.pair.loaded_cloud, self.pair.link
-        for_edge = None if edge is None else build(edge)
-        if link is not None and for_edge is not None:
-            return for_edge, replace(for_edge, waveform=samples if link.accepts_waveform else None)
-        return for_edge, build(cloud) if cloud is not None else None
+        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier)
+        return Run(self.setup, clip, loop, writer, audio_s)
 
 
 def silent_piece(clip: Clip) -> AudioContentError:
@@ -255,58 +274,41 @@ def silent_piece(clip: Clip) -> AudioContentError:
     )
 
 
-def decoding_options(config: Config) -> DecodingOptions:
-    """The engine's settings out of a configuration.
-
-    Raises:
-        ConfigError: the learned gate's weights cannot be read.
-    """
-    decoding = config.decoding.model_dump()
-    acceptance = config.acceptance
-    classifier = _classifier(config)
-    threshold = config.gate.effective_threshold
-    return DecodingOptions(
-        **decoding,
-        imitation=Imitation(**config.link.model_dump(), **config.simulate.model_dump()),
-        gate=config.gate.name,
-        threshold=classifier.threshold if threshold is None and classifier else threshold,
-        stop_drafting=config.gate.stop_drafting,
-        classifier=classifier,
-        acceptance=acceptance.rule,
-        rank=acceptance.rank,
-        prob=acceptance.prob,
-        typical_epsilon=acceptance.typical_epsilon,
-        typical_delta=acceptance.typical_delta,
-    )
-
-
 def recorded_settings(config: Config) -> dict[str, object]:
     """Every setting in force that shapes a caption, as transcripts record them."""
-    options = decoding_options(config)
-    gate = gate_of(options)
+    gate, classifier = gate_of(config), _classifier(config)
+    threshold = config.gate.effective_threshold
+    if threshold is None and classifier is not None:
+        threshold = classifier.threshold
     return {
         **config.decoding.model_dump(mode="json", exclude={"mode"}),
         "gate": gate,
-        "threshold": options.threshold if gate == options.gate else None,
-        "stop_drafting": options.stop_drafting if gate in TOKEN_GATES else None,
-        "gate_weights": options.classifier.fingerprint if options.classifier else None,
-        "acceptance": options.rule if options.mode in ("hybrid", "lossless") else None,
+        "threshold": threshold if gate == config.gate.name else None,
+        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
+        "gate_weights": classifier.fingerprint if classifier else None,
+        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         **config.acceptance.model_dump(mode="json", exclude={"rule"}),
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.segment_s,
-        **_simulated(config),
+        **{
+            f"{role}_instruction": model.instruction
+            for role, model in (("edge", config.edge), ("cloud", config.cloud))
+            if model is not None and model.instruction is not None
+        },
     }
 
 
-def _simulated(config: Config) -> dict[str, object]:
-    """What is imitated, by the names of `SIMULATED`; nothing of what is not."""
-    values = {**config.link.model_dump(), **config.simulate.model_dump()}
-    return {f"simulated_{name}": value for name, value in values.items() if value is not None}
+def _processors(pair: Pair) -> list[Processor]:
+    return [model.processor for model in (pair.edge, pair.cloud) if model is not None]
 
 
 def _classifier(config: Config) -> Classifier | None:
-    """The learned gate's, where the mode has a gate and it is that one."""
+    """The learned gate's, where the mode has a gate and it is that one.
+
+    Raises:
+        ConfigError: its weights cannot be read.
+    """
     path = config.gate.weights_path
     if config.gate.name != "learned" or config.decoding.mode != "hybrid" or path is None:
         return None
@@ -330,53 +332,39 @@ def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> No
         )
 
 
-def _setup(
-    config: Config, options: DecodingOptions, pair: Pair, load_s: float | None, lexicon: Lexicon | None
-) -> Setup:
+def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | None) -> Setup:
+    models = {"edge": pair.edge, "cloud": pair.cloud}
+    suggested = {
+        role: found
+        for role, model in models.items()
+        if model is not None and (found := suggestions(config.decoding, model.processor))
+    }
     return Setup(
-        mode=options.mode,
+        mode=config.decoding.mode,
         language=config.prompt.language,
         prompt=config.prompt.instruction,
-        models=Models(
-            edge=ModelInfo(**pair.edge.describe()) if pair.edge else None,
-            cloud=ModelInfo(**pair.cloud.describe()) if pair.cloud else None,
-        ),
-        payload=pair.link.payload if pair.link else None,
-        settings=recorded_settings(config),
-        stop_strings=options.stop_strings,
+        models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
+        payload=pair.remote.payload if pair.remote else None,
+        settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
+        stop_strings=config.decoding.stop_strings,
         load_s=load_s,
         lexicon=lexicon,
     )
 
 
-def load_model(config: ModelConfig, offline: bool) -> AudioLanguageModel:
-    """Loads one configured model.
-
-    Raises:
-        CheckpointError: it cannot be loaded.
-    """
-    return family_class(config.family).load(
-        LoadOptions(
-            model=config.source,
-            name=config.model,
-            revision=config.revision,
-            device=config.device,
-            dtype=config.dtype,
-            device_map=config.device_map,
-            attention=config.attention,
-            quantization=config.quantization,
-            compile=config.compile,
-            offline=offline,
-        )
-    )
-
-
-def _connect(config: CloudConfig, edge: AudioLanguageModel) -> CloudLink:
-    """A link to the configured cloud."""
-    if config.engine == "vllm":
+def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | None) -> RemoteCloud:
+    """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
+    own = cloud.processor is not None or edge is None
+    if own:
+        source = config.edge if cloud.processor is None else cloud.of_processor
+        processor = load_processor(source, offline=config.runtime.offline)
+    else:
+        assert edge is not None
+        processor = edge.processor
+    if cloud.engine == "vllm":
         from specdec_cli.cloud.vllm import VllmCloud
 
-        return VllmCloud(config, edge)
-    from specdec_cli.cloud.client import HttpCloud
+        return VllmCloud(cloud, processor, own=cloud.processor is not None)
+    from specdec_cli.cloud.remote import HttpCloud
 
-    return HttpCloud(config, edge)
+    return HttpCloud(cloud, processor, own=cloud.processor is not None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from specdec_cli.cloud.link import Payload
+from specdec_cli.cloud.cloud import Payload
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.models.family import AudioLanguageModel
+from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
@@ -36,6 +37,10 @@ class Clip:
     start_s: float | None = None
     end_s: float | None = None
 
+    def fields(self) -> dict[str, Any]:
+        """The fields of a transcript or of `Started` that have the same names."""
+        return {name: getattr(self, name) for name in ("file", "duration_s", "start_s", "end_s")}
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -45,8 +50,8 @@ class Setup:
         mode, language, prompt, models, settings: see `Transcript`.
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
-        lexicon: reads the classes that captions say; None: not asked for.
-        payload: what a cloud behind a link is sent of a recording; None: there is no link.
+        lexicon: finds the classes that captions name; None: not asked for.
+        payload: what a cloud elsewhere is sent of a recording; None: there is none.
     """
 
     mode: Mode
@@ -59,47 +64,32 @@ class Setup:
     lexicon: Lexicon | None = None
     payload: Payload | None = None
 
+    def fields(self) -> dict[str, Any]:
+        """The fields of a transcript that have the same names."""
+        return {name: getattr(self, name) for name in ("mode", "language", "prompt", "models", "settings")}
+
     def labels(self, caption: str) -> dict[str, str | None] | None:
-        """The classes that a caption says, if they are asked for."""
+        """The classes that a caption names, if they are asked for."""
         return self.lexicon.labels(caption, self.language) if self.lexicon else None
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
+        shown = {name: value for name, value in self.fields().items() if name != "models"}
         return Started(
-            file=clip.file,
-            duration_s=clip.duration_s,
-            language=self.language,
-            prompt=self.prompt,
-            mode=self.mode,
-            edge=_model_line(self.models.edge),
-            cloud=_model_line(self.models.cloud),
-            settings=self.settings,
-            start_s=clip.start_s,
-            end_s=clip.end_s,
+            **clip.fields(), **shown, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud)
         )
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""
-        return error_transcript(
-            file,
-            error,
-            language=self.language,
-            prompt=self.prompt,
-            mode=self.mode,
-            models=self.models,
-            settings=self.settings,
-            sha256=clip.sha256 if clip else None,
-            duration_s=clip.duration_s if clip else None,
-            start_s=clip.start_s if clip else None,
-            end_s=clip.end_s if clip else None,
-        )
+        of_clip = {**clip.fields(), "sha256": clip.sha256} if clip else {}
+        return error_transcript(error=error, **{"file": file, **of_clip}, **self.fields())
 
 
 class Decoding(Protocol):
-    """Where the events of a clip come from: an engine, or a record of what it did among other clips."""
+    """Where the events of a clip come from: a loop, or a record of what it did among other clips."""
 
-    def run(self) -> Iterator[Event]:
-        """The events, in order."""
+    def run(self) -> Generator[Event, None, None]:
+        """The events, in order; closing it leaves nothing behind."""
 
 
 class Run:
@@ -113,17 +103,17 @@ class Run:
         self,
         setup: Setup,
         clip: Clip,
-        engine: Decoding | None,
-        writer: AudioLanguageModel | None,
+        decoding: Decoding | None,
+        writer: Processor,
         audio_s: float,
-        error: SpecdecError | None,
+        error: SpecdecError | None = None,
         *,
         alone: bool = True,
     ) -> None:
         self.clip = clip
         self.error = error
         self._setup = setup
-        self._engine = engine
+        self._decoding = decoding
         self._writer = writer
         self._audio_s = audio_s
         self._alone = alone
@@ -132,29 +122,31 @@ class Run:
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
-        """Drives the run. Raises `error` if there is one."""
-        if self._engine is None or self._writer is None:
+        """Decodes the clip. Raises `error` if there is one."""
+        if self._decoding is None:
             raise self.error or DecodingError("this run has nothing to decode")
         writer, usage = self._writer, _Usage()
         ids: list[int] = []
         text = ""
         yield Update(self._setup.started(self.clip), EventText())
-        for event in self._engine.run():
-            pieces = EventText(caption=text.strip())
-            if isinstance(event, Sent):
-                pieces = replace(pieces, draft_pieces=_pieces(writer, event.draft_ids))
-            if isinstance(event, Round):
-                ids.extend(event.committed_ids)
-                before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
-                self._rounds.append(event)
-                pieces = EventText(_pieces(writer, event.draft_ids), _pieces(writer, event.committed_ids), text.strip())
-                drafted, added = writer.text(event.draft_ids), text.removeprefix(before)
-                self._records.append(round_record(event, drafted, added, pieces))
-            if isinstance(event, Finished):
-                caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                pieces = EventText(caption=caption, labels=self._setup.labels(caption))
-                self._transcript = self._build(event, pieces, usage.resources(alone=self._alone))
-            yield Update(event, pieces)
+        with closing(self._decoding.run()) as events:
+            for event in events:
+                pieces = EventText(caption=text.strip())
+                if isinstance(event, Sent):
+                    pieces = replace(pieces, draft_pieces=_pieces(writer, event.draft_ids))
+                if isinstance(event, Round):
+                    ids.extend(event.committed_ids)
+                    before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
+                    self._rounds.append(event)
+                    committed = _pieces(writer, event.committed_ids)
+                    pieces = EventText(_pieces(writer, event.draft_ids), committed, text.strip())
+                    drafted, added = writer.text(event.draft_ids), text.removeprefix(before)
+                    self._records.append(round_record(event, drafted, added, pieces))
+                if isinstance(event, Finished):
+                    caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
+                    pieces = EventText(caption=caption, labels=self._setup.labels(caption))
+                    self._transcript = self._build(event, pieces, usage.resources(alone=self._alone))
+                yield Update(event, pieces)
 
     def finish(self) -> Transcript:
         """The transcript, decoding what is left to decode; an error line where the run has an error."""
@@ -167,33 +159,22 @@ class Run:
         return self._transcript
 
     def _build(self, finished: Finished, text: EventText, resources: Resources) -> Transcript:
-        setup, clip = self._setup, self.clip
+        setup = self._setup
+        sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
         return Transcript(
-            file=clip.file,
-            sha256=clip.sha256,
-            duration_s=clip.duration_s,
-            start_s=clip.start_s,
-            end_s=clip.end_s,
-            language=setup.language,
-            prompt=setup.prompt,
-            mode=setup.mode,
+            **self.clip.fields(),
+            **setup.fields(),
+            sha256=self.clip.sha256,
             caption=text.caption,
             labels=None if text.labels is None else dict(text.labels),
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
-            models=setup.models,
-            settings=setup.settings,
             rounds=self._records,
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=resources,
-            uplink=self._uplink(finished),
+            uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-
-    def _uplink(self, finished: Finished) -> Uplink:
-        """What left the device: nothing where nothing escalated."""
-        sent = finished.cloud.bytes_up if finished.cloud else 0
-        return Uplink(payload=self._setup.payload or "none" if sent else "none", bytes=sent)
 
 
 class _Usage:
@@ -238,8 +219,8 @@ def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequenc
     return caption[: min(found)] if found else caption
 
 
-def _pieces(writer: AudioLanguageModel, ids: Sequence[int]) -> tuple[str, ...]:
-    return tuple(writer.tokenizer.decode([id_]) for id_ in ids)
+def _pieces(writer: Processor, ids: Sequence[int]) -> tuple[str, ...]:
+    return tuple(map(writer.piece, ids))
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

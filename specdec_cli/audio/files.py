@@ -37,7 +37,7 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
     try:
         status = os.stat(path)
         _require_regular(path, status.st_mode)
-        file = FileIO(path, "rb")
+        file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")  # PyAV cannot encode every name
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise _not_found(path, error) from error
     with file:
@@ -47,20 +47,6 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
                 f"{shown(path)} is empty: it holds 0 bytes.", hint="Record it again, or copy it again from its source."
             )
         yield file, size
-
-
-def read_at(file: FileIO, offset: int, count: int) -> bytes:
-    """Up to `count` bytes from `offset`; fewer only at the end of the file, none beyond it."""
-    if offset >= os.fstat(file.fileno()).st_size:  # a header may name an offset that no seek accepts
-        return b""
-    file.seek(offset)
-    data = file.read(count)
-    while 0 < len(data) < count:
-        more = file.read(count - len(data))
-        if not more:
-            break
-        data += more
-    return data
 
 
 def sha256(file: FileIO) -> str:
@@ -96,23 +82,15 @@ def _require_regular(path: str, mode: int) -> None:
 
 
 def _not_found(path: str, error: OSError | ValueError) -> AudioNotFoundError:
+    look = f"ls -l {shlex.quote(shown(path))}"
     if isinstance(error, PermissionError):
-        return AudioNotFoundError(
-            f"{shown(path)} may not be read: permission denied.",
-            hint=f"Look at its permissions with: ls -l {shlex.quote(shown(path))}",
-        )
-    if "\0" not in path and os.path.islink(path):
-        return AudioNotFoundError(
-            f"{shown(path)} is a link that leads to no file.",
-            hint=f"See where it leads with: ls -l {shlex.quote(shown(path))}",
-        )
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return AudioNotFoundError(
-            f"There is no file {shown(path) or '(an empty path)'}.",
-            hint="Check the spelling and the folder that you are in.",
-        )
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a valid path"
-    return AudioNotFoundError(
-        f"{shown(path)} cannot be opened: {reason[:1].lower() + reason[1:]}.",
-        hint="Check the path and the disk it is on.",
-    )
+        says, hint = "may not be read: permission denied", f"Look at its permissions with: {look}"
+    elif "\0" not in path and os.path.islink(path):
+        says, hint = "is a link that leads to no file", f"See where it leads with: {look}"
+    elif isinstance(error, FileNotFoundError | NotADirectoryError):
+        hint = "Check the spelling and the folder that you are in."
+        return AudioNotFoundError(f"There is no file {shown(path) or '(an empty path)'}.", hint=hint)
+    else:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a valid path"
+        says, hint = f"cannot be opened: {reason[:1].lower() + reason[1:]}", "Check the path and the disk it is on."
+    return AudioNotFoundError(f"{shown(path)} {says}.", hint=hint)

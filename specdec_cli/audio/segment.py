@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from specdec_cli.audio.content import MIN_DURATION_S, SILENCE_DBFS, loudest_frame_dbfs
-from specdec_cli.audio.decoded import Floats
-from specdec_cli.audio.files import shown
-from specdec_cli.errors import AudioContentError, ConfigError
+import numpy as np
 
-if TYPE_CHECKING:
-    from specdec_cli.audio.recording import Recording
+from specdec_cli.audio.checks import MIN_DURATION_S, Floats, is_silent
+from specdec_cli.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,9 +17,10 @@ class Segment:
     """A piece of a recording, or all of it.
 
     Attributes:
-        samples: float32 mono [n], a view into the recording's samples.
+        samples: float32 mono [n].
         start_s, end_s: place in the recording, seconds.
-        silent: nothing in it is above -70 dBFS, so that a caption would be invented.
+        silent: nothing in it is above -70 dBFS, so that a caption would be invented. False for a whole recording,
+            which is refused instead.
     """
 
     samples: Floats
@@ -37,50 +34,36 @@ class Segment:
         return self.end_s - self.start_s
 
 
-def segments(recording: Recording, window_s: float, segment_s: float | None = None) -> list[Segment]:
-    """The pieces of a recording that the model reads one at a time, in order and without gaps.
+def whole_samples(seconds: float, sampling_rate: int) -> int:
+    """Whole samples in a length; the small number keeps 0.1 * 16000 from losing one to rounding."""
+    return math.floor(seconds * sampling_rate + 1e-6)
 
-    The number of pieces is the smallest that keeps each within `segment_s`; they are all equally long (to a sample),
-    so that there is no tail too short to describe, and each is longer than half of `segment_s`.
+
+def cut(blocks: Iterable[Floats], total: int, count: int, sampling_rate: int) -> Iterator[Segment]:
+    """`count` pieces of `total` samples, in order and without gaps, all equally long (to a sample).
 
     Args:
-        recording: what to cut.
-        window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest piece, seconds; None to refuse what is longer than the window.
-
-    Raises:
-        AudioContentError: the recording is longer than the window and `segment_s` is None.
-        ConfigError: `segment_s` is longer than the window, or shorter than 0.1 s.
+        blocks: float32 mono [n], any lengths. One sample too few is filled with zero, one too many is left out.
+        total: samples of the recording.
+        count: how many pieces.
+        sampling_rate: of the samples, Hz.
     """
-    rate, total = recording.sampling_rate, len(recording.samples)
-    if segment_s is None:
-        if total > _samples(window_s, rate):
-            raise AudioContentError(
-                f"{shown(recording.path)} lasts {recording.duration_s:.2f} s, "
-                f"but the model reads {window_s:g} s at once.",
-                hint=f"Caption it piece by piece with: --segment SECONDS, {window_s:g} at most.",
-            )
-        longest = max(total, 1)
-    else:
-        _require_fitting(segment_s, window_s)
-        longest = _samples(segment_s, rate)
-    count = max(1, -(-total // longest))
-    bounds = [total * i // count for i in range(count + 1)]
-    return [_segment(recording, start, end, whole=count == 1) for start, end in pairwise(bounds)]
+    source, rest = iter(blocks), np.zeros(0, np.float32)
+    for index in range(count):
+        start, end = total * index // count, total * (index + 1) // count
+        samples, filled = np.zeros(end - start, np.float32), 0
+        while filled < len(samples):
+            if not len(rest):
+                rest = next(source, samples[filled:])  # zeros
+            taken = rest[: len(samples) - filled]
+            samples[filled : filled + len(taken)] = taken
+            filled, rest = filled + len(taken), rest[len(taken) :]
+        silent = count > 1 and is_silent(samples, sampling_rate)
+        yield Segment(samples, start / sampling_rate, end / sampling_rate, silent)
 
 
-def _segment(recording: Recording, start: int, end: int, *, whole: bool) -> Segment:
-    rate, samples = recording.sampling_rate, recording.samples[start:end]
-    silent = not whole and loudest_frame_dbfs(samples, rate) < SILENCE_DBFS
-    return Segment(samples, start / rate, end / rate, silent)
-
-
-def _samples(seconds: float, rate: int) -> int:
-    """Whole samples in a length; the small number keeps 0.1 * 16000 from losing one to rounding."""
-    return math.floor(seconds * rate + 1e-6)
-
-
-def _require_fitting(segment_s: float, window_s: float) -> None:
+def require_fitting(segment_s: float, window_s: float) -> None:
+    """Raise ConfigError unless a piece of `segment_s` seconds can be described and fits the window."""
     if not math.isfinite(segment_s) or segment_s < MIN_DURATION_S:
         raise ConfigError(
             f"A segment of {segment_s:g} s is too short to describe; {MIN_DURATION_S} s is the least.",

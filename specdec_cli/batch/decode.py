@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import queue
+import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from specdec_cli.batch.cores import shared_cores
-from specdec_cli.captioner import Captioner
-from specdec_cli.decoding.build import build_engine
-from specdec_cli.decoding.rows import Rows
-from specdec_cli.errors import SpecdecError
-from specdec_cli.models.encoders import Encoders
-from specdec_cli.models.family import PromptInputs
+import torch
+
+from specdec_cli.captioner import Captioner, Prompts
+from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.models.shared import Shared
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.types import Event, Finished
+
+_log = logging.getLogger(__name__)
 
 AUTO_BATCH_SIZE: Final = 16
 """Clips decoded together where nothing else is asked for."""
 
 _FIRST: Final = 4  # of them until one is done: a full batch would keep whoever watches waiting for its first caption
+_LOOK_S: Final = 0.01  # between two looks for another clip that is ready
+_SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal
+_SMALL: Final = 100_000_000
+"""Weights up to which one core does a decoding step sooner than several that are busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +38,14 @@ class Prepared:
     Attributes:
         key: whatever the caller recognises it by.
         clip: the recording, or a segment of one.
-        edge, cloud: the prompt for each model that the mode uses.
+        prompts: for each model that the mode uses.
         audio_s: time spent on decoding the audio and on its features, seconds.
         setup: what the transcript says of the run; language and prompt may differ from clip to clip.
     """
 
     key: object
     clip: Clip
-    edge: PromptInputs | None
-    cloud: PromptInputs | None
+    prompts: Prompts
     audio_s: float
     setup: Setup
 
@@ -50,8 +57,12 @@ class Source(Protocol):
         """The next clip; None if none is ready or, having waited for one, if there are no more."""
 
 
+Result = tuple[Prepared, Transcript | SpecdecError]
+"""A clip with its transcript, or with what went wrong."""
+
+
 class BatchCaptioner:
-    """Captions prepared clips, several at a time.
+    """Captions prepared clips, several at a time, each in a thread of its own.
 
     Every clip gets the text that it would get alone. Of its transcript's times, those of forwards are its share of
     forwards made for several clips, by the number of tokens it fed; `ttft_ms` and `total_ms` run from its admission
@@ -67,75 +78,83 @@ class BatchCaptioner:
         self._captioner = captioner
         self.batch_size = AUTO_BATCH_SIZE if batch_size is None else batch_size
 
-    def run(self, source: Source) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
+    def run(self, source: Source) -> Iterator[Result]:
         """Each clip with its transcript, or with what went wrong, in order of finishing.
 
-        Clips are taken as rows become free, and waited for only while there is nothing to decode. Closing the
+        Clips are taken as others are done, and waited for only while there is nothing to decode. Closing the
         generator leaves nothing behind.
         """
-        with shared_cores(self._captioner.pair) as encoders:
-            yield from self._run(source, encoders)
-
-    def _run(self, source: Source, encoders: Encoders | None) -> Iterator[tuple[Prepared, Transcript | SpecdecError]]:
-        rows: Rows[_Clip] = Rows(self._captioner.options.most_drafted, encoders)
-        room, abreast = min(self.batch_size, _FIRST), encoders.threads if encoders else 1
+        encoders, threads = _cores(self._captioner.pair)
+        results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        at_work: set[threading.Thread] = set()
+        room = min(self.batch_size, _FIRST)
+        turns_s = sys.getswitchinterval()
+        # Python's own 5 ms would let a step of half a millisecond wait for a hundred
+        sys.setswitchinterval(min(turns_s, 1e-4))
         try:
-            while True:
-                happened = self._admit_ready(rows, source, room, abreast)
-                if not happened and not len(rows):
-                    return
-                happened += rows.step()
-                for clip, what in happened:
-                    if isinstance(what, SpecdecError):
-                        yield clip.prepared, what
+            with Shared(encoders, threads=threads) as shared:
+                while True:
+                    full = self._admit(source, shared, results, at_work, room, threads)
+                    if not at_work:
+                        return
+                    try:
+                        result = results.get(timeout=_SIGNAL_S if full else _LOOK_S)
+                    except queue.Empty:
                         continue
-                    clip.events.append(what)
-                    if isinstance(what, Finished):
-                        room = self.batch_size
-                        yield clip.prepared, self._transcript(clip)
-        finally:
-            rows.close()
+                    at_work = {thread for thread in at_work if thread.is_alive() and thread.name != _name(result[0])}
+                    room = self.batch_size
+                    yield result
+        finally:  # the clips under way have been ended with `shared`
+            for thread in at_work:
+                thread.join()
+            sys.setswitchinterval(turns_s)
 
-    def _admit_ready(
-        self, rows: Rows[_Clip], source: Source, room: int, abreast: int
-    ) -> list[tuple[_Clip, Event | SpecdecError]]:
-        """Lets clips join that are ready.
-
-        Args:
-            rows: those in flight.
-            source: where clips come from.
-            room: most clips in flight.
-            abreast: most of them that still have to be heard, so that a forward never holds up the others by the
-                audio and the prompts of many.
-        """
-        happened: list[tuple[_Clip, Event | SpecdecError]] = []
-        while len(rows) < room and rows.starting < abreast:
-            prepared = source.take(wait=not len(rows) and not happened)
+    def _admit(
+        self,
+        source: Source,
+        shared: Shared,
+        results: queue.SimpleQueue[Result],
+        at_work: set[threading.Thread],
+        room: int,
+        threads: int,
+    ) -> bool:
+        """Lets clips begin that are ready; returns whether no more may."""
+        while len(at_work) < room:
+            prepared = source.take(wait=not at_work)
             if prepared is None:
-                break
-            happened += self._admit(rows, _Clip(prepared))
-        return happened
+                return False
+            arguments = (prepared, shared, results, threads)
+            thread = threading.Thread(target=self._caption, args=arguments, name=_name(prepared), daemon=True)
+            at_work.add(thread)
+            thread.start()
+        return True
 
-    def _admit(self, rows: Rows[_Clip], clip: _Clip) -> list[tuple[_Clip, Event | SpecdecError]]:
-        pair, options = self._captioner.pair, self._captioner.options
+    def _caption(self, prepared: Prepared, shared: Shared, results: queue.SimpleQueue[Result], threads: int) -> None:
+        """One clip from beginning to end, in its own thread."""
+        torch.set_num_threads(threads)  # counts for this thread alone
+        captioner, result = self._captioner, None
         try:
-            engine = build_engine(pair, options, clip.prepared.edge, clip.prepared.cloud)
-        except SpecdecError as error:
-            return [(clip, error)]
-        return rows.admit(clip, engine)
+            with shared.clip():
+                pair, config = captioner.pair, captioner.config
+                loop = build_loop(pair, config, *prepared.prompts, classifier=captioner.classifier, shared=shared)
+                run = Run(prepared.setup, prepared.clip, loop, pair.writer, prepared.audio_s, alone=False)
+                result = run.finish()
+        except BaseException as error:
+            results.put((prepared, typed(error if isinstance(error, Exception) else RuntimeError(error), _log)))
+        else:
+            results.put((prepared, result))
 
-    def _transcript(self, clip: _Clip) -> Transcript:
-        prepared, writer = clip.prepared, self._captioner.pair.writer
-        return Run(prepared.setup, prepared.clip, clip, writer, prepared.audio_s, None, alone=False).finish()
+
+def _name(prepared: Prepared) -> str:
+    return f"clip-{id(prepared)}"
 
 
-@dataclass(slots=True, eq=False)
-class _Clip:
-    """A clip in flight and what has happened to it so far."""
+def _cores(pair: Pair) -> tuple[int, int]:
+    """How many audio encoders run at a time, and with how many threads each forward is made.
 
-    prepared: Prepared
-    events: list[Event] = field(default_factory=list)
-
-    def run(self) -> Iterator[Event]:
-        """What happened, once more, for whoever writes the transcript."""
-        return iter(self.events)
+    An encoder is a few large products and a decoding step many small ones: on several cores, clips that are encoded
+    side by side, one core each, are ready sooner than one clip on all cores.
+    """
+    threads = torch.get_num_threads()
+    small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in pair.loaded)
+    return (threads, 1) if small else (1, threads)

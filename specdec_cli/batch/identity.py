@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from specdec_cli.batch.lines import Line
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 from specdec_cli.prompts import Language
+from specdec_cli.transcript.schema import SUGGESTED, differing
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -45,6 +47,7 @@ class Identity:
 
     def __post_init__(self) -> None:
         self._made_by: dict[tuple[str, str, str], int] = {}
+        self._suggested: dict[str, int] = {}
 
     @classmethod
     def of(
@@ -64,17 +67,25 @@ class Identity:
         """
         if changed := list(self._differences(line)):
             raise self._refusal(line.number, changed)
+        self._suggested.setdefault(json.dumps((line.values.get("settings") or {}).get(SUGGESTED)), line.number)
         for role, model in line.values["models"].items():
             for name in _OF_MODELS if model is not None else ():
                 if (value := model.get(name)) is not None:
                     self._made_by.setdefault((role, name, value), line.number)
 
-    def check_models(self, models: Models) -> None:
+    def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
         """Once they are loaded: refuses lines that were made in another number format, or by other weights.
 
+        Args:
+            models, settings: as the transcripts of this run will record them.
+
         Raises:
-            ConfigError: names both formats, or both weights.
+            ConfigError: names both formats, both weights, or both suggestions of their checkpoints.
         """
+        suggested = json.dumps(settings.get(SUGGESTED))
+        for then, number in self._suggested.items():
+            if then != suggested:
+                raise self._refusal(number, [f"{SUGGESTED} was {then} and is {suggested}"])
         for (role, name, value), number in self._made_by.items():
             loaded = getattr(models, role)
             now = loaded and getattr(loaded, name)
@@ -88,9 +99,9 @@ class Identity:
             model = (values.get("models") or {}).get(role)
             yield from _changed(f"{role}.model", model["name"] if model else None, name)
         theirs: Mapping[str, Any] = values.get("settings") or {}
-        for name in dict.fromkeys([*self.settings, *theirs]):
-            if name != "style":  # the prompt says it
-                yield from _changed(name, _plain(theirs.get(name)), _plain(self.settings.get(name)))
+        # the prompt says the style, and what checkpoints suggest is known once they are loaded
+        for name, then, now in differing(theirs, self.settings, but=frozenset({"style", SUGGESTED})):
+            yield from _changed(name, then, now)
         if line.good:  # nobody names classes of what has no caption
             yield from _changed("labels", line.values.get("labels") is not None, self.labels)
         if (asked := self.asked(line)) is not None:
@@ -104,8 +115,3 @@ class Identity:
 def _changed(name: str, then: object, now: object) -> Iterator[str]:
     if then != now:
         yield f"{name} was {show(then)} and is {show(now)}"
-
-
-def _plain(value: object) -> object:
-    """A value as JSON gives it back."""
-    return list(value) if isinstance(value, tuple) else value

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
-import torch
-
 from specdec_cli.captioner import Captioner
-from specdec_cli.models.family import Span
 
 Clock = Callable[[], float]
 """CPU seconds since any start, of the calling thread or of the process."""
@@ -38,14 +36,12 @@ class Meter:
 
     def __enter__(self) -> Meter:
         captioner = self._captioner
-        self._place(captioner, "clips", self._listed(captioner.clips))
-        self._place(captioner, "inputs", self._timed("audio", captioner.inputs))
+        for name in ("recording", "prompts"):
+            self._place(captioner, name, self._timed("audio", getattr(captioner, name)))
         pair = captioner.pair
         for role, steps, model in (("edge", "edge steps", pair.edge), ("cloud", "cloud passes", pair.loaded_cloud)):
             if model is not None:
-                self._place(model, "encode", self._timed(f"{role} tower", model.encode))
-                self._place(model, "decode_together", self._forward(steps, model.decode_together))
-                self._place(model, "logits", self._timed(steps, model.logits))
+                self._place(model, "forward", self._forward(role, steps, model.forward))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,22 +66,16 @@ class Meter:
 
         return timed
 
-    def _listed(self, method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        """A generator whose whole work is done, and measured, at once."""
-        return lambda path: iter(self._timed("audio", lambda: list(method(path)))())
+    def _forward(self, role: str, steps: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A forward; one that reads a clip counts as audio encoder and as prefill."""
 
-    def _forward(
-        self, steps: str, method: Callable[[torch.Tensor, Sequence[Span]], torch.Tensor]
-    ) -> Callable[[torch.Tensor, Sequence[Span]], torch.Tensor]:
-        """A forward of several clips: those that read their prompt in it bear their share by tokens."""
-
-        def timed(embeddings: torch.Tensor, spans: Sequence[Span]) -> torch.Tensor:
-            prefilled = sum(span.length for span in spans if span.start == 0) / sum(span.length for span in spans)
-            started = self._clock()
-            hidden = method(embeddings, spans)
-            seconds = self._clock() - started
-            self._add("prefill", prefilled * seconds)
-            self._add(steps, (1 - prefilled) * seconds)
-            return hidden
+        def timed(ids: Any, positions: Any, cache: Any, rows: Any, audio: Any = None, mask: Any = None) -> Any:
+            started, wall = self._clock(), time.perf_counter()
+            made = method(ids, positions, cache, rows, audio, mask)
+            seconds, elapsed = self._clock() - started, time.perf_counter() - wall
+            encoder = seconds * min(made[1] / 1e3 / elapsed, 1.0)
+            self._add(f"{role} tower", encoder)
+            self._add("prefill" if audio is not None else steps, seconds - encoder)
+            return made
 
         return timed

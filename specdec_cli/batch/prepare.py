@@ -86,23 +86,28 @@ class Preparer:
         ours, prompt = self._captioner.setup, self._captioner.config.prompt
         setup = item_setup(task.item, ours, prompt)
         try:
-            pieces = list(self._captioner.clips(task.item.file))
+            recording = self._captioner.recording(task.item.file)
         except Exception as error:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
-        gathering = Gathering(task.item, setup, len(pieces))
-        for index, (clip, cut, decode_s) in enumerate(pieces):
-            yield self._piece(Part(gathering, index), clip, cut, decode_s, setup)
+        gathering, index = Gathering(task.item, setup, recording.count), 0
+        try:
+            for clip, cut, decode_s in self._captioner.clips(recording):
+                yield self._piece(Part(gathering, index), clip, cut, decode_s, setup)
+                index += 1
+        except Exception as error:  # the file changed between the two passes over it
+            rest = Clip(recording.path, recording.sha256, recording.duration_s)
+            yield from (Refused(Part(gathering, at), rest, typed(error, _log)) for at in range(index, recording.count))
 
     def _piece(self, part: Part, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Prepared | Refused:
         if cut.silent:
             return Refused(part, clip, silent_piece(clip))
         started = time.perf_counter()
         try:
-            edge, cloud = self._captioner.inputs(cut.samples, setup.prompt)
+            prompts = self._captioner.prompts(cut.samples, setup.prompt)
         except Exception as error:
             return Refused(part, clip, typed(error, _log))
-        return Prepared(part, clip, edge, cloud, decode_s + time.perf_counter() - started, setup)
+        return Prepared(part, clip, prompts, decode_s + time.perf_counter() - started, setup)
 
 
 def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:

@@ -129,7 +129,7 @@ class Batching:
                 workers=place.workers,
                 loading=self._view.loading,
             ) as cluster:
-                identity.check_models(cluster.setup.models)
+                identity.check_models(cluster.setup.models, cluster.setup.settings)
                 yield cluster
             return
         with startup.still_collector():
@@ -139,7 +139,7 @@ class Batching:
             captioner = Captioner.load(self._config, loading=self._view.loading)
         if self._lexicon is not None:
             captioner = captioner.labelled(self._lexicon)
-        identity.check_models(captioner.setup.models)
+        identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=place.batch_size, workers=place.workers)
 
 

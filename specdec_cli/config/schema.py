@@ -133,7 +133,9 @@ class RuntimeConfig(Section):
     """The process as a whole."""
 
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads of a model's forward; null: one per core, which wait without spinning"
+        default=None,
+        ge=1,
+        description="CPU threads of a model's forward; null: one per core, which wait without spinning",
     )
     offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
     self_test: bool = Field(
@@ -168,7 +170,7 @@ class ModelConfig(Section):
         default=None, description="default: torch.compile the decoder (seconds to warm up); null: do not"
     )
     instruction: OwnInstruction | None = Field(
-        default=None, description="instruction for this model alone, \"\" for none; null: the one of `prompt`"
+        default=None, description='instruction for this model alone, "" for none; null: the one of `prompt`'
     )
 
     @property
@@ -221,13 +223,16 @@ class CloudConfig(ModelConfig):
         """What messages and transcripts call it: the model's name, or the address."""
         return self.url or self.model or ""
 
+    @property
+    def of_processor(self) -> ModelConfig:
+        """Where to load tokenizer, features and chat template from."""
+        return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
+
 
 class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""
 
-    temperature: float = Field(
-        default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature"
-    )
+    temperature: float = Field(default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature")
     top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
     top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
@@ -286,7 +291,7 @@ class DecodingConfig(ScoringConfig):
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
     cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
         default="lazy",
-        description="lazy: the cloud hears the clip when first asked; early: before the edge does; overlap: beside it",
+        description="lazy: the cloud reads the clip at the first escalation; early: before the edge; overlap: beside it",
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",
@@ -296,7 +301,7 @@ class DecodingConfig(ScoringConfig):
         default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
     )
     require_cloud: bool = Field(
-        default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
+        default=False, description="true: a cloud that fails, fails the clip; false: the edge writes on alone"
     )
 
 
@@ -346,7 +351,7 @@ class AcceptanceConfig(Section):
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the one asked for, or the lossless one."""
+        """The rule: the configured one, or the lossless one."""
         return self.rule or ("sampling" if sampling else "greedy")
 
 
@@ -386,7 +391,7 @@ class Config(Section):
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
-        """The rule in force: the one asked for, or the lossless one for the temperature."""
+        """The rule in force: the configured one, or the lossless one for the temperature."""
         return self.acceptance.in_force(sampling=self.decoding.sampling)
 
 

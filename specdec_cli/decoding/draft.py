@@ -60,9 +60,7 @@ class Drafter:
         ahead: what was drafted while a block was verified elsewhere.
     """
 
-    def __init__(
-        self, session: Session, scores: Scores, stop_ids: Collection[int], generator: torch.Generator
-    ) -> None:
+    def __init__(self, session: Session, scores: Scores, stop_ids: Collection[int], generator: torch.Generator) -> None:
         self.session = session
         self.stop_ids = frozenset(stop_ids)
         self.ahead = Ahead()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -71,6 +71,7 @@ class Loop:
         self._away = away
         self._loop = LoopRule(settings.loop_period, settings.loop_repeats)
         self._executor: ThreadPoolExecutor | None = None
+        self._turn_s = 0.0
         self._text: list[int] = []
         self._loop_was_verified = False
         self._degraded: str | None = None
@@ -80,7 +81,7 @@ class Loop:
         """The committed token ids."""
         return tuple(self._text)
 
-    def run(self) -> Iterator[Event]:
+    def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished.
 
         A block that is verified elsewhere is announced by a Sent. Stopping to read ends what is under way.
@@ -194,7 +195,8 @@ class Loop:
             return draft.ids, [source] * len(draft.ids)
         own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
         sources: list[Source] = ["accepted"] * verdict.accepted
-        sources += [own if draft.ids else "cloud", *["cloud" for _ in verdict.more]]
+        sources.append(own if draft.ids else "cloud")
+        sources.extend("cloud" for _ in verdict.more)
         return (*draft.ids[: verdict.accepted], verdict.token, *verdict.more), sources
 
     def _round(
@@ -267,7 +269,8 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
+            self._turn_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._turn_s, _TURN_S))
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -279,6 +282,7 @@ class Loop:
         if self._executor is not None:
             with self._away():  # a verification under way may wait until no clip is at work
                 self._executor.shutdown(wait=True, cancel_futures=True)
+            sys.setswitchinterval(self._turn_s)
 
 
 class _Clock:

@@ -25,14 +25,31 @@ from specdec_cli.models.processor import Processor
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
 
-def effective(scoring: ScoringConfig, processor: Processor) -> ScoringConfig:
-    """The settings for one model: what was left open is as its generation_config.json suggests, or off."""
-    generation = processor.generation
-    return scoring.scoring(
-        repetition_penalty=generation.repetition_penalty or 1.0,
-        no_repeat_ngram=generation.no_repeat_ngram_size or 0,
-        min_new_tokens=generation.min_new_tokens or 0,
-    )
+_SUGGESTED: Final = {
+    "repetition_penalty": ("repetition_penalty", 1.0),
+    "no_repeat_ngram": ("no_repeat_ngram_size", 0),
+    "min_new_tokens": ("min_new_tokens", 0),
+}
+"""Setting -> its name in a generation_config.json, and the value at which it does nothing."""
+
+
+def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
+    """What a checkpoint's generation_config.json adds to settings that were left open."""
+    found = {
+        name: getattr(processor.generation, theirs)
+        for name, (theirs, off) in _SUGGESTED.items()
+        if getattr(settings, name) is None and getattr(processor.generation, theirs) not in (None, off)
+    }
+    if processor.generation.suppress_tokens:
+        found["suppressed"] = len(processor.generation.suppress_tokens)
+    return found
+
+
+def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
+    """The settings for one model: what was left open is as its checkpoint suggests, or off."""
+    off = {name: value for name, (_, value) in _SUGGESTED.items()}
+    found = suggestions(settings, processor)
+    return settings.scoring(**off | {name: value for name, value in found.items() if name in off})
 
 
 class Scores:

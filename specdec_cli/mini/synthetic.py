@@ -16,10 +16,10 @@ import numpy as np
 import soundfile
 import soxr
 
-from specdec_cli.audio.pitch import f0_median_and_range, f0_track
 from specdec_cli.mini.corpus import SAMPLE_RATE, Waveform
 from specdec_cli.mini.labels import Measures
 from specdec_cli.mini.measure import alpha_ratio_db, speech_activity
+from specdec_cli.mini.pitch import f0_median_and_range, f0_track
 
 SENTENCES: Final[dict[str, tuple[str, ...]]] = {
     "cmn": (

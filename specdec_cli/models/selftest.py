@@ -22,6 +22,7 @@ import transformers
 
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import forward_together
@@ -69,7 +70,8 @@ def _test(model: AudioLM) -> bool:
     text = _text(model)
     with _named(model, "scores in one pass"):
         whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
-    if passes := _encoder_passes(model, prompt):
+    _require_no_reasoning(model, whole[0])
+    if (passes := _encoder_passes(model, prompt)) != 1:
         raise CheckpointError(
             f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
             hint="Use a model of one of the tested families.",
@@ -86,6 +88,15 @@ def _test(model: AudioLM) -> bool:
     return model.joins and _joins(model, prompt, text, whole)
 
 
+def _require_no_reasoning(model: AudioLM, first: torch.Tensor) -> None:
+    """Refuses a model whose likeliest first token opens its reasoning; `first` are its scores [vocab]."""
+    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get(THINK):
+        raise CheckpointError(
+            f"{model.name} reasons before it answers: its text begins with {THINK}",
+            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
+        )
+
+
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor) -> bool:
     """Whether two clips that share a forward get the scores that each gets alone."""
     other = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
@@ -95,9 +106,7 @@ def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Ten
             session.prefill()
         found = forward_together([(sessions[0], text[:2], 2), (sessions[1], text[:3], 1)])
         more = forward_together([(sessions[1], text[:4], 1), (sessions[0], text, 2)])
-        scores = [*found, *more]
-        if not all(isinstance(each, torch.Tensor) for each in scores):
-            return False
+        scores = [each for each in (*found, *more) if isinstance(each, torch.Tensor)]
         alone = Session(model, other, 2 * _LENGTH).logits(text[:4], 2)
         expected = [whole[1:3], alone[:1], alone[1:], whole[-2:]]
         return all(_difference(ours, theirs) <= _allowed(model) for ours, theirs in zip(scores, expected, strict=True))
@@ -107,10 +116,10 @@ def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Ten
 
 
 def _encoder_passes(model: AudioLM, prompt: Prompt) -> int:
-    """0 if a prompt runs the encoder once, else how often it did."""
+    """How often a prompt runs the encoder."""
     session = Session(model, prompt, 1)
     session.prefill()
-    return 0 if session.work.encoder_passes == 1 else session.work.encoder_passes
+    return session.work.encoder_passes
 
 
 def _compare(model: AudioLM, ours: torch.Tensor, whole: torch.Tensor, what: str) -> None:

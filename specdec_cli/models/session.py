@@ -54,7 +54,8 @@ class Session:
         self.work = ModelWork(prompt_tokens=len(prompt.ids))
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
-        self._banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
+        banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
+        self._banned = torch.tensor(banned, dtype=torch.long, device=model.device)
         self._after_prompt: torch.Tensor | None = None
 
     @property
@@ -114,8 +115,8 @@ class Session:
             DecodingError: they are not finite.
         """
         scores = logits[:, : self.vocab_size]
-        if self._banned:
-            scores[:, self._banned] = -math.inf
+        if len(self._banned):
+            scores.index_fill_(1, self._banned, -math.inf)
         # NaN would choose tokens in silence (argmax takes the first one).
         if not all(map(math.isfinite, scores.amax(dim=-1).tolist())):
             raise DecodingError(

@@ -62,11 +62,15 @@ class Shared:
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
         most: clips in one forward.
+        threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
         watch: told of every forward that is made here.
     """
 
-    def __init__(self, encoders: int = 1, most: int = MOST, watch: Watch | None = None) -> None:
+    def __init__(
+        self, encoders: int = 1, most: int = MOST, threads: int | None = None, watch: Watch | None = None
+    ) -> None:
         self._most = most
+        self._count = threads
         self._watch = watch
         self._encoding = threading.BoundedSemaphore(encoders)
         self._changed = threading.Condition()
@@ -142,9 +146,8 @@ class Shared:
     def _queue(self, model: AudioLM) -> deque[_Job]:
         if model not in self._waiting:
             self._waiting[model] = deque()
-            thread = threading.Thread(
-                target=self._serve, args=(model, torch.get_num_threads()), name="specdec model", daemon=True
-            )
+            threads = self._count or torch.get_num_threads()
+            thread = threading.Thread(target=self._serve, args=(model, threads), name="specdec model", daemon=True)
             self._threads.append(thread)
             thread.start()
         return self._waiting[model]
@@ -254,7 +257,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
     found: list[torch.Tensor | BaseException] = []
-    parts = logits.split([len(part) for part in rows])
+    parts = logits.split_with_sizes([len(part) for part in rows])
     for (session, text, count), feed, part in zip(wanted, feeds, parts, strict=True):
         session.fed.extend(feed)
         session.account(len(feed), ms * len(feed), 0.0, 0)
@@ -265,9 +268,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     return found
 
 
-def _apart(
-    positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device
-) -> torch.Tensor:
+def _apart(positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device) -> torch.Tensor:
     """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself alone."""
     clips = torch.arange(len(sizes))
     clip = torch.repeat_interleave(clips, torch.tensor(sizes))
@@ -302,8 +303,9 @@ class _Joined(CacheLayerMixin):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [1, heads, sum of sizes, width] -> those of all clips, cached ones included."""
-        new = zip(self._layers, key_states.split(self._sizes, -2), value_states.split(self._sizes, -2), strict=True)
-        both = [layer.update(keys, values) for layer, keys, values in new]
+        keys, values = (states.split_with_sizes(self._sizes, -2) for states in (key_states, value_states))
+        new = zip(self._layers, keys, values, strict=True)
+        both = [layer.update(own_keys, own_values) for layer, own_keys, own_values in new]
         return torch.cat([keys for keys, _ in both], -2), torch.cat([values for _, values in both], -2)
 
     def get_seq_length(self) -> int:

@@ -11,16 +11,21 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import Recording, load_audio
-from specdec_cli.audio.pitch import FRAME, SAMPLE_RATE, f0_contour
+from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioError
 
 COLUMNS: Final = 400
 """Most points of an envelope and of a pitch curve."""
 BIT_RATE: Final = 48_000
 """Of the MP3, bit/s: 6 kB a second, 8 kB in a page. MP3 because there is no browser that does not play it."""
+SAMPLE_RATE: Final = 16_000
+"""Of the clips, Hz."""
+HOP: Final = SAMPLE_RATE // 100
+"""Samples between two values of a pitch contour: 10 ms."""
+F0_RANGE_HZ: Final = (65.0, 600.0)
+_WINDOW = 1024  # 64 ms: two periods and more of the lowest F0
+_STRETCH = 60 * SAMPLE_RATE  # samples at a time: the tracker takes 5 kB for every 10 ms
 _FULL = 127  # largest step of an envelope
-_CENTRE = 0.023  # s from the start of a pitch frame's window to its middle
 
 Samples = npt.NDArray[np.float32]
 
@@ -59,7 +64,7 @@ class SoundReader:
 
     def __init__(self, encode: bool) -> None:
         self._encode = encode
-        self._last: Recording | None = None
+        self._last: tuple[str, str, Samples] | None = None
 
     def read(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
         """The clip as it was captioned.
@@ -67,7 +72,7 @@ class SoundReader:
         Raises:
             SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
         """
-        samples = self._recording(file, sha256).samples
+        samples = self._samples(file, sha256)
         first = round((start_s or 0.0) * SAMPLE_RATE)
         last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
         samples = samples[first:last]
@@ -84,17 +89,17 @@ class SoundReader:
             mp3=mp3(samples) if self._encode else None,
         )
 
-    def _recording(self, file: str, sha256: str) -> Recording:
-        last = self._last
-        if last is None or (last.path, last.sha256) != (file, sha256):
+    def _samples(self, file: str, sha256: str) -> Samples:
+        """The whole recording, float32 mono [n] at 16 kHz."""
+        if self._last is None or self._last[:2] != (file, sha256):
             try:
-                last = load_audio(file, SAMPLE_RATE)
+                samples, recording = load_audio(file, SAMPLE_RATE)
             except AudioError as error:
                 raise SoundUnavailable(error.message) from error
-            self._last = last
-        if last.sha256 != sha256:
+            self._last = (file, recording.sha256, samples)
+        if self._last[1] != sha256:
             raise SoundUnavailable("The file has changed since it was captioned.")
-        return last
+        return self._last[2]
 
 
 def envelope(samples: Samples) -> tuple[int, ...]:
@@ -106,11 +111,25 @@ def envelope(samples: Samples) -> tuple[int, ...]:
     return tuple(int(step) for step in np.round(np.stack([lows, highs], axis=1).ravel() / peak * _FULL))
 
 
+def f0_contour(samples: Samples) -> npt.NDArray[np.float64]:
+    """F0 in Hz of mono samples [n] at 16 kHz, one value for every whole 10 ms, NaN where unvoiced (pYIN)."""
+    import librosa  # it compiles for seconds when it first tracks
+
+    low, high = F0_RANGE_HZ
+    parts = [np.zeros(0)]
+    for start in range(0, len(samples), _STRETCH):
+        part = samples[start : start + _STRETCH]
+        f0, _, _ = librosa.pyin(
+            part, fmin=low, fmax=high, sr=SAMPLE_RATE, frame_length=_WINDOW, hop_length=HOP, resolution=0.25
+        )
+        parts.append(f0[: len(part) // HOP])
+    return np.concatenate(parts)
+
+
 def pitch_columns(contour: npt.NDArray[np.float64], length: int) -> tuple[float | None, ...]:
-    """A contour of 10 ms frames as at most `COLUMNS` columns over `length` samples."""
-    columns = min(COLUMNS, max(1, length // FRAME))
-    times = np.arange(len(contour)) * FRAME / SAMPLE_RATE + _CENTRE
-    column = np.minimum((times * SAMPLE_RATE / length * columns).astype(np.intp), columns - 1)
+    """A contour of 10 ms frames, each centred where it begins, as at most `COLUMNS` columns over `length` samples."""
+    columns = min(COLUMNS, max(1, length // HOP))
+    column = np.minimum(np.arange(len(contour)) * HOP * columns // length, columns - 1)
     curve: list[float | None] = []
     for index in range(columns):
         frames = contour[column == index]

@@ -46,8 +46,9 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
         verify_ms=_round(event.verify_ms),
         network_ms=_round(event.network_ms),
         hidden_ms=_round(event.hidden_ms),
-        bytes_up=event.link.bytes_up if event.link else None,
-        bytes_down=event.link.bytes_down if event.link else None,
+        bytes_up=event.bytes_up,
+        bytes_down=event.bytes_down,
+        near_ties=event.near_ties,
     )
 
 
@@ -80,6 +81,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         network_ms=_sum([event.network_ms for event in rounds]),
         hidden_ms=hidden_ms,
         thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
+        near_ties=_whole([event.near_ties for event in rounds]),
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(
@@ -154,6 +156,12 @@ def _sum(values: Sequence[float | None]) -> float | None:
     """The sum of what was measured; None if nothing was."""
     measured = [value for value in values if value is not None]
     return round(sum(measured), _DIGITS) if measured else None
+
+
+def _whole(values: Sequence[int | None]) -> int | None:
+    """The sum of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -1,7 +1,11 @@
-"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0."""
+"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0.
+
+The schema only grows: what 0.1 wrote can be read, resumed and compared.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -93,6 +97,10 @@ class RoundRecord(_Part):
     hidden_ms: float | None = Field(
         default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
     )
+    near_ties: int | None = Field(
+        default=None,
+        description="verified positions whose two best scores the cloud's number format cannot tell apart",
+    )
 
 
 class EncoderPasses(_Part):
@@ -124,6 +132,7 @@ class Totals(_Part):
         default=None, description="drafting of kept blocks while earlier ones were verified elsewhere, ms"
     )
     thrown_away: int | None = Field(default=None, description="tokens drafted ahead in vain")
+    near_ties: int | None = Field(default=None, description="sum over the rounds; null where nothing was verified")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
@@ -208,6 +217,39 @@ class Transcript(_Part):
         optional = ("id", "labels", "degraded", "error", "start_s", "end_s")
         absent = {name for name in optional if getattr(self, name) is None}
         return self.model_dump_json(exclude=absent)
+
+
+SUGGESTED: Final = "suggested"
+"""Setting under which transcripts record what the checkpoints add to settings that were left open."""
+
+_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+"""Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
+checkpoint suggests, which `suggested` records where it is more than nothing."""
+
+
+def differing(
+    there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, object, object]]:
+    """Name, value there and value here of every setting in which two records of settings differ.
+
+    Args:
+        there, here: as transcripts have them.
+        but: names that do not count.
+    """
+    for name in dict.fromkeys((*here, *there)):
+        then, now = (_as_json(values.get(name)) for values in (there, here))
+        if _acting(name, then) != _acting(name, now) and name not in but:
+            yield name, then, now
+
+
+def _as_json(value: object) -> object:
+    """A value as JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _acting(name: str, value: object) -> object:
+    """A value; None for one that does nothing, as if it were left open."""
+    return None if name in _OFF and value == _OFF[name] else value
 
 
 def json_schema() -> dict[str, Any]:

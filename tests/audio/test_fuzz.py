@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Recording, load_audio
+from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioError
-from tests.audio.encode import FFMPEG, SNDFILE, healthy
+from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy
 
 ROUNDS = 24
 
 
-def loaded_or_refused(path: Path) -> Recording | AudioError:
+def loaded_or_refused(path: Path) -> Samples | AudioError:
     try:
-        return load_audio(path)
+        return load_audio(path)[0]
     except AudioError as error:
         return error
 
@@ -37,7 +37,7 @@ def test_flipped_bytes(extension: str, tmp_path: Path, capfd: pytest.CaptureFixt
             assert path.name in outcome.message
             assert outcome.hint
         else:
-            assert np.isfinite(outcome.samples).all()
-            assert outcome.duration_s >= 0.1
+            assert np.isfinite(outcome).all()
+            assert len(outcome) >= 1600
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")

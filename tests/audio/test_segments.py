@@ -1,68 +1,160 @@
+"""What is longer than the window is refused, or cut while it is decoded."""
+
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specdec_cli.audio import segments
-from specdec_cli.errors import AudioContentError, ConfigError
-from tests.audio.encode import tone
-from tests.audio.test_content import recorded
+from specdec_cli.audio import Recording, Segment, load_audio, open_recording
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError, ConfigError
+from tests.audio.encode import Samples, ffmpeg_bytes, healthy, sndfile_bytes, tone
+from tests.audio.test_formats import saved
+
+
+def recorded(
+    folder: Path, samples: Samples, window_s: float, segment_s: float | None = None, rate: int = 16000
+) -> Recording:
+    path = saved(folder, sndfile_bytes(samples, rate, "float.wav"))
+    return open_recording(path, window_s=window_s, segment_s=segment_s)
 
 
 @pytest.mark.parametrize("seconds", [0.1, 5.0, 30.0])
-def test_what_fits_is_one_segment(seconds: float) -> None:
-    recording = recorded(tone(seconds))
-    (only,) = segments(recording, window_s=30)
+def test_what_fits_is_one_segment(seconds: float, tmp_path: Path) -> None:
+    samples = tone(seconds)
+    recording = recorded(tmp_path, samples, window_s=30)
+    (only,) = recording.pieces()
+    assert recording.count == 1
     assert (only.start_s, only.end_s, only.silent) == (0.0, seconds, False)
-    assert np.array_equal(only.samples, recording.samples)
+    assert np.array_equal(only.samples, samples[:, 0])
 
 
-def test_what_does_not_fit_is_refused_with_both_lengths() -> None:
+@pytest.mark.parametrize("rate", [8000, 11025, 44100, 48000])
+def test_what_fits_to_the_sample_fits_at_any_rate(rate: int, tmp_path: Path) -> None:
+    assert recorded(tmp_path, tone(2.0, rate), window_s=2.0, rate=rate).count == 1
+    assert recorded(tmp_path, tone(2.0, rate), window_s=1.0, segment_s=1.0, rate=rate).count == 2
+
+
+def test_what_does_not_fit_is_refused_with_both_lengths(tmp_path: Path) -> None:
     with pytest.raises(AudioContentError, match=r"clip\.wav lasts 31\.00 s, but the model reads 30 s") as raised:
-        segments(recorded(tone(31.0)), window_s=30)
+        recorded(tmp_path, tone(31.0), window_s=30)
     assert "--segment SECONDS" in (raised.value.hint or "")
+
+
+def test_a_length_that_no_header_declares_is_not_decoded_to_the_end(tmp_path: Path) -> None:
+    path = saved(tmp_path, ffmpeg_bytes(tone(3.0), 16000, "aac"))
+    with pytest.raises(AudioContentError, match=r"clip\.wav lasts more than 1\.5 s, but the model reads 1\.5 s"):
+        open_recording(path, window_s=1.5)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0, 10.0001, 10.4, 19.9, 20.0, 20.3, 61.7])
 @pytest.mark.parametrize("segment_s", [0.1, 0.7, 3.0, 10.0])
-def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_s: float) -> None:
-    recording = recorded(tone(seconds))
-    pieces = segments(recording, window_s=10, segment_s=segment_s)
-    assert np.array_equal(np.concatenate([p.samples for p in pieces]), recording.samples)
+def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_s: float, tmp_path: Path) -> None:
+    samples = tone(seconds)[:, 0]
+    recording = recorded(tmp_path, samples[:, None], window_s=10, segment_s=segment_s)
+    pieces = list(recording.pieces())
+    assert len(pieces) == recording.count
+    assert np.array_equal(np.concatenate([p.samples for p in pieces]), samples)
     lengths = [len(p.samples) for p in pieces]
     assert max(lengths) <= segment_s * 16000 + 1e-6
     assert max(lengths) - min(lengths) <= 1
     assert len(pieces) == 1 or min(lengths) >= segment_s * 16000 / 2 - 1
     assert pieces[0].start_s == 0
-    assert pieces[-1].end_s == len(recording.samples) / 16000
+    assert pieces[-1].end_s == len(samples) / 16000
     for left, right in pairwise(pieces):
         assert left.end_s == right.start_s
     for piece in pieces:
         assert piece.duration_s == pytest.approx(len(piece.samples) / 16000)
 
 
-def test_a_short_recording_is_cut_too_when_asked() -> None:
-    assert len(segments(recorded(tone(4.0)), window_s=30, segment_s=1)) == 4
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
+@pytest.mark.parametrize("rate", [16000, 22050])
+def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Path) -> None:
+    path = saved(tmp_path, healthy(extension, 20.0))
+    whole, _ = load_audio(path, rate)
+    recording = open_recording(path, rate, window_s=3.0, segment_s=2.9)
+    total = len(whole)
+    assert recording.count == 7
+    assert recording.duration_s == pytest.approx(total / rate, abs=1 / rate)
+    for _ in range(2):  # each call decodes again
+        for index, piece in enumerate(recording.pieces()):
+            assert np.array_equal(piece.samples, whole[total * index // 7 : total * (index + 1) // 7])
+        assert piece.end_s == total / rate
 
 
-def test_a_length_that_fits_needs_no_cut() -> None:
-    assert len(segments(recorded(tone(4.0)), window_s=30, segment_s=30)) == 1
+def test_channels_in_antiphase_are_cut_from_the_louder_one(tmp_path: Path) -> None:
+    samples = tone(10.0, channels=2) * np.array([-0.97, 1.0], np.float32)
+    recording = recorded(tmp_path, samples, window_s=2, segment_s=2)
+    pieces = list(recording.pieces())
+    assert np.array_equal(np.concatenate([p.samples for p in pieces]), samples[:, 1])
+    assert not any(p.silent for p in pieces)
+
+
+def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
+    def joined(extension: str) -> Samples:
+        recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, segment_s=1)
+        return np.concatenate([piece.samples for piece in recording.pieces()])
+
+    extensions = ["wav", "flac", "mp3", "m4a", "webm", "ogg", "bad.ogg"]
+    for extension in extensions[:-1]:
+        saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")
+    saved(tmp_path, b"OggS" + bytes(5000), "clip.bad.ogg")
+    alone = {extension: joined(extension) for extension in extensions[:-1]}
+    with ThreadPoolExecutor(8) as pool:
+        futures = [(extension, pool.submit(joined, extension)) for _ in range(6) for extension in extensions]
+    for extension, future in futures:
+        if extension == "bad.ogg":
+            assert isinstance(future.exception(), AudioDecodeError)
+        else:
+            assert np.array_equal(future.result(), alone[extension])
+
+
+def test_a_recording_that_fits_is_not_decoded_again(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, tone(4.0), window_s=30, segment_s=1)
+    Path(recording.path).unlink()
+    assert recording.count == len(list(recording.pieces())) == 4
+
+
+def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, tone(4.0), window_s=1, segment_s=1)
+    pieces = recording.pieces()
+    assert isinstance(next(pieces), Segment)
+    pieces.close()
+    os.utime(recording.path, ns=(1, 1))
+    with pytest.raises(AudioDecodeError, match="has changed"):
+        next(recording.pieces())
+    Path(recording.path).unlink()
+    with pytest.raises(AudioNotFoundError):
+        next(recording.pieces())
+
+
+def test_a_length_that_fits_needs_no_cut(tmp_path: Path) -> None:
+    assert recorded(tmp_path, tone(4.0), window_s=30, segment_s=30).count == 1
 
 
 @pytest.mark.parametrize("segment_s", [0.0, -1.0, 0.09, float("nan"), float("inf")])
-def test_impossible_lengths(segment_s: float) -> None:
+def test_impossible_lengths(segment_s: float, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="too short"):
-        segments(recorded(tone(4.0)), window_s=30, segment_s=segment_s)
+        recorded(tmp_path, tone(4.0), window_s=30, segment_s=segment_s)
 
 
-def test_longer_than_the_window() -> None:
+def test_longer_than_the_window(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"45 s is longer than the 30 s"):
-        segments(recorded(tone(60.0)), window_s=30, segment_s=45)
+        recorded(tmp_path, tone(4.0), window_s=30, segment_s=45)
 
 
-def test_silent_segments_are_marked() -> None:
+@pytest.mark.parametrize("window_s", [3.0, 30.0])
+def test_silent_segments_are_marked(window_s: float, tmp_path: Path) -> None:
     samples = tone(9.0)
     samples[3 * 16000 : 6 * 16000] = 0
-    assert [p.silent for p in segments(recorded(samples), window_s=30, segment_s=3)] == [False, True, False]
+    pieces = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
+    assert [piece.silent for piece in pieces] == [False, True, False]
+
+
+def test_a_long_silence_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AudioContentError, match="silent"):
+        recorded(tmp_path, tone(9.0) * 0, window_s=2, segment_s=2)

@@ -117,10 +117,18 @@ def test_other_settings_are_named_with_both_values(tmp_path: Path, changes: dict
 def test_another_number_format_is_refused_once_it_is_known(tmp_path: Path) -> None:
     ours = identity()
     check(tmp_path, ours, good_line("/a.wav"))
-    ours.check_models(MODELS)
+    ours.check_models(MODELS, {})
     loaded = Models(edge=ModelInfo(name="edge", dtype="bfloat16", device="cuda:0"), cloud=None)
     with pytest.raises(ConfigError, match=r"edge\.dtype was float32 and is bfloat16"):
-        ours.check_models(loaded)
+        ours.check_models(loaded, {})
+
+
+def test_what_the_checkpoints_suggest_must_be_the_same(tmp_path: Path) -> None:
+    ours = identity()
+    check(tmp_path, ours, good_line("/a.wav"))
+    ours.check_models(MODELS, {})
+    with pytest.raises(ConfigError, match=r"suggested was null and is .*repetition_penalty"):
+        ours.check_models(MODELS, {"suggested": {"edge": {"repetition_penalty": 1.1}}})
 
 
 def _line_of(weights: str | None) -> Transcript:
@@ -132,7 +140,8 @@ def _line_of(weights: str | None) -> Transcript:
 def test_weights_that_nobody_knows_are_not_refused(tmp_path: Path, then: str | None, now: str | None) -> None:
     ours = identity()
     check(tmp_path, ours, _line_of(then))
-    ours.check_models(Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=now), cloud=None))
+    loaded = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=now), cloud=None)
+    ours.check_models(loaded, {})
 
 
 def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
@@ -140,4 +149,4 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
     check(tmp_path, ours, _line_of("sha256:1"))
     retrained = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights="sha256:2"), cloud=None)
     with pytest.raises(ConfigError, match=r"o\.jsonl:1 .*edge\.weights was sha256:1 and is sha256:2"):
-        ours.check_models(retrained)
+        ours.check_models(retrained, {})

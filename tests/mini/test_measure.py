@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio.pitch import f0_median_and_range, f0_track
 from specdec_cli.mini.corpus import SAMPLE_RATE, read_audio
 from specdec_cli.mini.labels import read_rows
 from specdec_cli.mini.measure import alpha_ratio_db, speech_activity
+from specdec_cli.mini.pitch import f0_median_and_range, f0_track
 from tests.mini.conftest import tone
 
 

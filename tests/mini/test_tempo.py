@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec_cli.audio.pitch import f0_median_and_range, f0_track
 from specdec_cli.mini.measure import speech_activity
+from specdec_cli.mini.pitch import f0_median_and_range, f0_track
 from specdec_cli.mini.tempo import change_tempo
 from tests.mini.conftest import tone
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio.pitch import f0_contour
-from specdec_cli.report.sound import COLUMNS, SoundReader, SoundUnavailable, envelope, mp3, pitch_columns
+from specdec_cli.report import sound
+from specdec_cli.report.sound import COLUMNS, SoundReader, SoundUnavailable, envelope, f0_contour, mp3, pitch_columns
 from tests.mini_pair import RATE, voice, write_voice
 
 
@@ -47,6 +47,31 @@ def test_the_pitch_curve_is_where_the_tone_is() -> None:
     for start, hertz in ((quarter, 200), (3 * quarter, 300)):
         inner = curve[start + 6 : start + quarter - 6]
         assert [value for value in inner if value is not None] == pytest.approx([hertz] * len(inner), rel=0.02)
+
+
+def test_a_contour_follows_a_glide_every_10_ms() -> None:
+    hertz = np.geomspace(120, 240, 2 * RATE)
+    glide = np.sin(2 * np.pi * np.cumsum(hertz) / RATE).astype(np.float32) * 0.2
+    contour = f0_contour(np.concatenate([glide, np.zeros(RATE, np.float32)]))
+    assert len(contour) == 300
+    inner = slice(10, 190)
+    assert (~np.isnan(contour[inner])).mean() > 0.95
+    assert np.nanmax(np.abs(contour[inner] / hertz[::160][inner] - 1)) < 0.02
+    assert np.isnan(contour[205:]).all()
+
+
+@pytest.mark.parametrize("length", [1, 159, 160, 500, 1600])
+def test_a_contour_of_next_to_nothing(length: int) -> None:
+    contour = f0_contour(tone(200, 1.0)[:length])
+    assert len(contour) == length // 160
+    assert len(pitch_columns(contour, length)) == max(1, length // 160)
+
+
+def test_a_contour_in_stretches_is_the_contour(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = tone(150, 3.0)
+    monkeypatch.setattr(sound, "_STRETCH", RATE)
+    assert np.nanmax(np.abs(f0_contour(samples) / 150 - 1)) < 0.02
+    assert len(f0_contour(samples)) == 300
 
 
 def test_the_mp3_sounds_like_the_samples() -> None:

@@ -1,0 +1,181 @@
+"""Time and memory that a recording may take, whatever its length."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.audio import load_audio, open_recording
+from specdec_cli.errors import AudioContentError, AudioError
+from tests.audio.encode import healthy, tone, video_bytes
+from tests.audio.test_formats import saved
+
+RATE = 16000
+HOUR = 3600 * RATE
+MOST_MB = 60
+LIMIT_S = 4.0
+"""Twice of what it may take, in processor time: machines differ."""
+PEAK = """
+import re, sys
+from specdec_cli.audio import open_recording
+from specdec_cli.errors import AudioContentError
+
+def peak_mb():  # ru_maxrss would begin with the peak of the process that started this one
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+
+list(open_recording(sys.argv[1], window_s=30, segment_s=30).pieces())
+before = peak_mb()
+try:
+    recording = open_recording(sys.argv[2], window_s=30, segment_s=30 if sys.argv[3] == "cut" else None)
+    print(recording.count, sum(len(piece.samples) for piece in recording.pieces()))
+except AudioContentError as error:
+    print(error.message)
+print(peak_mb() - before)
+"""
+
+
+def peak_of(short: Path, long: Path, cut: str) -> tuple[str, float]:
+    """What was printed of the long recording, and the MB that it took above the short one."""
+    command = [sys.executable, "-c", PEAK, str(short), str(long), cut]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed, megabytes = done.stdout.splitlines()
+    return printed, float(megabytes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A short clip, three hours of WAV and six of silence in FLAC."""
+    folder = tmp_path_factory.mktemp("long")
+    soundfile.write(folder / "short.wav", tone(40.0), RATE)
+    soundfile.write(folder / "short.flac", tone(40.0), RATE)
+    with soundfile.SoundFile(folder / "long.wav", "w", RATE, 1) as wav:
+        minute = tone(60.0)
+        for _ in range(180):
+            wav.write(minute)
+    with soundfile.SoundFile(folder / "long.flac", "w", RATE, 1) as flac:
+        silence = np.zeros((60 * RATE, 1), np.int16)
+        for _ in range(359):
+            flac.write(silence)
+        flac.write(tone(60.0))
+    yield folder
+    for path in folder.iterdir():
+        path.unlink()
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+
+
+@needs_proc
+@pytest.mark.slow
+def test_three_hours_are_cut_in_constant_memory(folder: Path) -> None:
+    printed, megabytes = peak_of(folder / "short.wav", folder / "long.wav", "cut")
+    assert printed == f"360 {3 * HOUR}"
+    assert megabytes < MOST_MB
+
+
+@needs_proc
+@pytest.mark.slow
+def test_six_hours_in_a_small_file_are_cut_in_constant_memory(folder: Path) -> None:
+    printed, megabytes = peak_of(folder / "short.flac", folder / "long.flac", "cut")
+    assert printed == f"720 {6 * HOUR}"
+    assert megabytes < MOST_MB
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.parametrize("extension", ["wav", "flac"])
+def test_what_is_refused_is_refused_early(extension: str, folder: Path) -> None:
+    printed, megabytes = peak_of(folder / f"short.{extension}", folder / f"long.{extension}", "whole")
+    assert "but the model reads 30 s at once" in printed
+    assert megabytes < MOST_MB
+    begun = time.process_time()
+    with pytest.raises(AudioContentError):
+        open_recording(folder / f"long.{extension}", window_s=30)
+    assert time.process_time() - begun < 1
+
+
+def wav_header(declared: int) -> bytes:
+    fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
+    return b"RIFF" + struct.pack("<I", 0xFFFFFFFF) + b"WAVEfmt \x10\0\0\0" + fmt + b"data" + struct.pack("<I", declared)
+
+
+def rf64_header(size: int) -> bytes:
+    sizes = struct.pack("<QQQI", size + 72, size, size // 2, 0)
+    fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
+    return b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0" + sizes + b"fmt \x10\0\0\0" + fmt + b"data\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize("header", [wav_header(0xFFFFFFFF), rf64_header(20 << 30)])
+def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> None:
+    path = saved(tmp_path, header)
+    with path.open("r+b") as file:
+        file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
+    begun = time.process_time()
+    for segment_s in (None, 30):
+        with pytest.raises(AudioContentError, match="too long"):
+            open_recording(path, window_s=30, segment_s=segment_s)
+    assert time.process_time() - begun < LIMIT_S
+
+
+EBML = bytes.fromhex("1a45dfa387428284") + b"webm"
+SEGMENT = bytes.fromhex("1853806701ffffffffffffff")
+TAGS = bytes.fromhex("1254c36701000000007fffff")
+CLUSTER = bytes.fromhex("1f43b67501ffffffffffffffe78100")
+SIZE = 8 << 20
+
+
+def opus_blocks(track: int, data: bytes) -> bytes:
+    """A WebM, or a Matroska whose second track is the sound, with as many blocks as 8 MB can hold."""
+    start = healthy("webm") if track == 1 else video_bytes("matroska", sound=True)
+    block = b"\xa3" + bytes([0x80 | 4 + len(data), 0x80 | track]) + b"\0\0\x80" + data
+    return start[: start.index(CLUSTER[:4])] + CLUSTER + block * (SIZE // len(block))
+
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "empty elements": lambda: EBML + SEGMENT + b"\xec\x80" * (SIZE // 2),
+    "empty elements after the sound": lambda: healthy("webm") + b"\xec\x80" * (SIZE // 2),
+    "segments in segments": lambda: EBML + SEGMENT * (SIZE // len(SEGMENT)),
+    "clusters of unknown length": lambda: EBML + SEGMENT + CLUSTER * (SIZE // len(CLUSTER)),
+    "zeros": lambda: EBML + SEGMENT + bytes(SIZE),
+    "tags": lambda: EBML + SEGMENT + TAGS + b"\x73\x73\x80" * (SIZE // 3),
+    "empty blocks": lambda: opus_blocks(1, b""),
+    "blocks of a byte": lambda: opus_blocks(1, b"\xfc"),
+    "packets that no decoder reads": lambda: opus_blocks(2, b"\0"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_matroska_takes_no_time(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, HOSTILE[name]())
+    begun = time.process_time()
+    try:
+        samples, _ = load_audio(path, longest_s=300.0)
+    except AudioError:
+        pass
+    else:
+        assert len(samples) < 2 * RATE
+    assert time.process_time() - begun < LIMIT_S
+
+
+def test_importing_nothing_that_compiles(tmp_path: Path) -> None:
+    """What a plain caption decodes with: numba alone would take seconds."""
+    for extension in ("wav", "flac"):
+        saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")
+    stereo = np.repeat(tone(3.0, 44100), 2, axis=1)
+    soundfile.write(tmp_path / "stereo.wav", stereo, 44100)
+    code = (
+        "import sys; from specdec_cli.audio import open_recording\n"
+        "for path in sys.argv[1:]: list(open_recording(path, window_s=2, segment_s=1).pieces())\n"
+        "print(sorted({'av', 'librosa', 'numba', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    assert (len(paths), done.stdout.strip(), done.stderr) == (3, "[]", "")
