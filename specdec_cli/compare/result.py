@@ -80,6 +80,11 @@ class ModeFigures(_Part):
         default=None, description="drafting of kept blocks during flights / time in flight: link and cloud"
     )
     degraded: int = Field(default=0, description="clips that the edge finished without the cloud, which had failed")
+    near_ties: int | None = Field(
+        default=None,
+        description="verified positions whose two best scores the cloud's number format cannot tell apart; "
+        "null: nothing was verified",
+    )
     cpu_s: Figure = Field(description="CPU time while decoding, s")
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
 

@@ -72,6 +72,8 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
         linked.append(alone("flights hidden", lambda mode: wording.share(mode.hidden_share)))
     if any(mode.degraded for mode in comparison.costs):
         linked.append(alone("degraded", lambda mode: Cell(f"{mode.degraded} clips")))
+    if any(mode.near_ties for mode in comparison.costs):
+        linked.append(alone("near ties", lambda mode: wording.plain(mode.near_ties, whole)))
     return [
         *rows,
         compared("first token", lambda mode: mode.ttft_ms, milliseconds),

@@ -29,8 +29,8 @@ class Tally:
         rounds, escalated: all rounds, and those in which the cloud was asked.
         drafted, accepted: tokens of escalated blocks only, so that their ratio is the acceptance rate.
         sources: committed tokens by origin.
-        exchanges, network_ms: with a cloud behind a link, and the time on it, milliseconds.
-        simulated: whether that link is imitated.
+        exchanges, network_ms: with a cloud elsewhere, and the time on the link, milliseconds.
+        near_ties: verified positions whose two best scores the cloud's number format cannot tell apart.
         hidden_ms: time of drafting that lay within flights, milliseconds; None where nothing is drafted ahead.
         thrown_away: tokens drafted ahead in vain.
     """
@@ -42,7 +42,7 @@ class Tally:
     sources: Counter[Source] = field(default_factory=Counter)
     exchanges: int = 0
     network_ms: float = 0.0
-    simulated: bool = False
+    near_ties: int = 0
     hidden_ms: float | None = None
     thrown_away: int = 0
 
@@ -50,10 +50,10 @@ class Tally:
         """Count one more round."""
         self.rounds += 1
         self.sources.update(round_.source)
-        if round_.link is not None:
+        self.near_ties += round_.near_ties or 0
+        if round_.network_ms is not None:
             self.exchanges += 1
-            self.network_ms += round_.link.network_ms
-            self.simulated = self.simulated or round_.link.simulated
+            self.network_ms += round_.network_ms
         if round_.hidden_ms is not None:
             self.hidden_ms = (self.hidden_ms or 0.0) + round_.hidden_ms
             self.thrown_away += round_.thrown_away
@@ -114,6 +114,9 @@ def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tup
         if tally.sources["cloud"]:
             cloud.append(f"{tally.sources['cloud']} run on")
         lines.append(("accepted", Text(dot.join(cloud))))
+    if tally.near_ties:
+        ties = f"{count(tally.near_ties, 'near tie')}: best scores that the cloud's number format cannot tell apart"
+        lines.append(("ties", Text(ties)))
     if link := _link(tally):
         lines.append(("link", Text(dot.join(link))))
     times = [
@@ -134,8 +137,7 @@ def _link(tally: Tally) -> list[str]:
     """What the link cost, and what of it drafting ahead hid."""
     facts = []
     if tally.exchanges:
-        simulated = " simulated" if tally.simulated else ""
-        facts += [count(tally.exchanges, "exchange"), f"{seconds(tally.network_ms / 1000)} on the{simulated} link"]
+        facts += [count(tally.exchanges, "exchange"), f"{seconds(tally.network_ms / 1000)} on the link"]
     if tally.hidden_ms is not None:
         facts.append(f"{milliseconds(tally.hidden_ms)} of drafting hidden")
         facts.append(f"{count(tally.thrown_away, 'token')} drafted ahead in vain")

@@ -237,16 +237,19 @@ def differing(
         but: names that do not count.
     """
     for name in dict.fromkeys((*here, *there)):
-        then, now = (_plain(name, values.get(name)) for values in (there, here))
-        if then != now and name not in but:
+        then, now = (_as_json(values.get(name)) for values in (there, here))
+        if _acting(name, then) != _acting(name, now) and name not in but:
             yield name, then, now
 
 
-def _plain(name: str, value: object) -> object:
-    """A value as JSON gives it back; one that does nothing as if it were left open."""
-    if name in _OFF and value == _OFF[name]:
-        return None
+def _as_json(value: object) -> object:
+    """A value as JSON gives it back."""
     return list(value) if isinstance(value, tuple) else value
+
+
+def _acting(name: str, value: object) -> object:
+    """A value; None for one that does nothing, as if it were left open."""
+    return None if name in _OFF and value == _OFF[name] else value
 
 
 def json_schema() -> dict[str, Any]:

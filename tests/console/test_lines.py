@@ -91,7 +91,8 @@ def test_an_end_that_is_not_eos_is_told() -> None:
 
 def test_a_link_gets_its_column_once_it_is_known() -> None:
     lines = shown(ZH, 120).lines
-    assert sum("link" in line for line in lines) == 1
+    assert [" ".join(line.split()[:2]) for line in lines if "link" in line] == ["# block", "link 1"]
+    assert any("1 exchange" in line and "on the link" in line for line in lines)
     assert any("18 ms" in line for line in lines)
 
 

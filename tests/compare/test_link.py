@@ -1,4 +1,4 @@
-"""What a comparison says of links: that they were imitated, the time on them, and how much of it was hidden."""
+"""What a comparison shows of verification: the time on the link, how much of it was hidden, and near ties."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.transcript.schema import Transcript
 from tests.compare.fabricate import made
 
-IMITATED: dict[str, object] = {"simulated_rtt_ms": 50.0, "simulated_edge_step_ms": 48.0}
-
 
 @pytest.fixture(scope="module")
 def lexicon() -> Lexicon:
@@ -22,7 +20,7 @@ def lexicon() -> Lexicon:
 
 
 def over_a_link(file: str, network_ms: float, hidden_ms: float) -> Transcript:
-    made_ = made(file, "hybrid", ms=900, settings=IMITATED)
+    made_ = made(file, "hybrid", ms=900)
     assert made_.totals is not None
     totals = made_.totals.model_copy(update={"network_ms": network_ms, "hidden_ms": hidden_ms, "thrown_away": 3})
     timing = made_.timing.model_copy(update={"forwards_cloud_ms": 50.0})
@@ -33,9 +31,9 @@ def over_a_link(file: str, network_ms: float, hidden_ms: float) -> Transcript:
 def test_time_on_the_link_and_its_hidden_share(lexicon: Lexicon) -> None:
     found = comparison(
         [
-            made("a", "edge", settings=IMITATED),
+            made("a", "edge"),
             over_a_link("a", 200.0, 50.0),
-            made("b", "edge", settings=IMITATED),
+            made("b", "edge"),
             over_a_link("b", 100.0, 100.0),
         ],
         lexicon,
@@ -49,7 +47,6 @@ def test_time_on_the_link_and_its_hidden_share(lexicon: Lexicon) -> None:
     screen = io.StringIO()
     print_comparison(found, captions=0, console=Console(file=screen, width=120))
     written = " ".join(screen.getvalue().split())
-    assert "Simulated: a round trip of 50 ms, edge steps of 48 ms." in written
     assert "on the link — 0.30 s" in written
     assert "flights hidden — 37.5%" in written
 
@@ -58,5 +55,18 @@ def test_nothing_is_said_of_links_where_there_is_none(lexicon: Lexicon) -> None:
     found = comparison([made("a", "edge"), made("a", "hybrid")], lexicon)
     screen = io.StringIO()
     print_comparison(found, captions=0, console=Console(file=screen, width=120))
-    assert "imulated" not in screen.getvalue()
     assert "on the link" not in screen.getvalue()
+    assert "near ties" not in screen.getvalue()
+
+
+def test_near_ties_are_counted_per_mode(lexicon: Lexicon) -> None:
+    def with_ties(file: str, near_ties: int) -> Transcript:
+        transcript = made(file, "lossless")
+        assert transcript.totals is not None
+        return transcript.model_copy(update={"totals": transcript.totals.model_copy(update={"near_ties": near_ties})})
+
+    found = comparison([made("a", "edge"), with_ties("a", 2), made("b", "edge"), with_ties("b", 1)], lexicon)
+    assert [mode.near_ties for mode in found.costs] == [None, 3]
+    screen = io.StringIO()
+    print_comparison(found, captions=0, console=Console(file=screen, width=120))
+    assert "near ties — 3" in " ".join(screen.getvalue().split())
