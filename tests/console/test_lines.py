@@ -68,7 +68,7 @@ def test_why_the_cloud_was_asked() -> None:
     assert "cloud: entropy 1.64" in output
     assert "cloud: loop" in output
     assert "1/5" in output
-    assert "the cloud was asked in 4 of 10 rounds (40%)" in output
+    assert "the cloud verified 4 of 10 rounds (40%)" in output
     assert "accepted 7 of 20 drafted tokens (35%) · 3 corrections · 1 bonus" in output
     assert "20.8 tokens/s" in output
 
