@@ -345,7 +345,8 @@ def _gemma4(ids: dict[str, int]) -> Any:
 
 def _gemma4_unified(ids: dict[str, int]) -> Any:
     return tf.Gemma4UnifiedConfig(
-        text_config=_GEMMA_TEXT | {"num_kv_shared_layers": 0, "pad_token_id": ids["<pad>"]},
+        text_config=_GEMMA_TEXT
+        | {"num_kv_shared_layers": 0, "use_bidirectional_attention": "vision", "pad_token_id": ids["<pad>"]},
         vision_config=None,
         audio_config={"audio_embed_dim": 640},
         **_gemma_ids(ids),

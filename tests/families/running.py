@@ -26,7 +26,7 @@ from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished
 from tests.families.checkpoints import KINDS, write
-from tests.laws.tolerance import Settings, assert_agree, cache_free_logits
+from tests.families.equality import Settings, assert_agree, cache_free_logits
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 CASES = int(os.environ.get("SPECDEC_CASES", "20"))

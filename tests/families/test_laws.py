@@ -13,8 +13,8 @@ from transformers import DynamicCache
 
 from specdec_cli.models.audio_lm import AudioLM
 from tests.families.checkpoints import KINDS
+from tests.families.equality import Tally, assert_law
 from tests.families.running import CASES, Case, assert_recorded, drawn_case, recording
-from tests.laws.tolerance import Tally, assert_law
 
 families = pytest.mark.parametrize("family", KINDS)
 

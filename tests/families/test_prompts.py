@@ -14,6 +14,7 @@ from specdec_cli.errors import AudioContentError, CheckpointError
 from specdec_cli.models.processor import same_prompts
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
+from tests.families.equality import assert_agree
 from tests.families.published import published
 from tests.families.running import Samples, model, sound
 from tests.families.standins import HAS_MISTRAL
@@ -50,6 +51,17 @@ def test_the_encoder_returns_as_many_tokens_as_the_prompt_holds(family: str) -> 
         session = Session(of, of.processor.prompt(sound(2, seconds), ""), 1)
         session.prefill()
         assert session.work.encoder_passes == 1
+
+
+@pytest.mark.parametrize("family", ["gemma4", "gemma4-unified"])
+def test_token_types_that_the_processor_adds_change_nothing_for_audio(family: str) -> None:
+    of, samples = model(family, 0), sound(2, 1.3)
+    made = of.processor.prompt(samples, "x")
+    whole = _theirs(published(of.processor), samples, "x", None)
+    assert int(whole["mm_token_type_ids"].max()) > 0
+    with torch.no_grad():
+        theirs = of.module(**whole, use_cache=False).logits[0, -2:]
+    assert_agree(Session(of, made, 9).logits(()), theirs[-1:, : of.processor.vocab_size])
 
 
 @families

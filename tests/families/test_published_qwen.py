@@ -20,6 +20,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.processor import shared_vocab_size
 from tests.families.checkpoints import KINDS, write
+from tests.families.equality import Tally, assert_law
 from tests.families.published import published
 from tests.families.qwen_tokenizer import (
     MERGED,
@@ -31,7 +32,6 @@ from tests.families.qwen_tokenizer import (
     published_tokenizer,
 )
 from tests.families.running import Case, config, model, prompt, sound
-from tests.laws.tolerance import Tally, assert_law
 
 pytestmark = pytest.mark.skipif(merges_file() is None, reason="dashscope, which carries Qwen's merges, is missing")
 

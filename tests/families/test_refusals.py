@@ -17,8 +17,8 @@ from specdec_cli.models.loading import load_model
 from specdec_cli.models.processor import test_sound as rising_tone
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, TEXT, edit_json, write
+from tests.families.equality import assert_agree
 from tests.families.running import sound
-from tests.laws.tolerance import assert_agree
 
 
 def load(folder: Path, **settings: Any) -> Any:

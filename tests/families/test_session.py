@@ -12,8 +12,8 @@ import torch
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
+from tests.families.equality import assert_agree, cache_free_logits
 from tests.families.running import model, prompt
-from tests.laws.tolerance import assert_agree, cache_free_logits
 
 families = pytest.mark.parametrize("family", KINDS)
 TEXT = (65, 66, 200, 67, 68, 201)

@@ -16,9 +16,9 @@ from specdec_cli.models.loading import load_model
 from specdec_cli.models.shared import Shared, forward_together
 from specdec_cli.types import Finished
 from tests.families.checkpoints import KINDS, write
+from tests.families.equality import Tally, assert_agree, assert_law
 from tests.families.running import Case, config, drawn_case, model, prompt
 from tests.families.test_session import TEXT, expected, failing_layer
-from tests.laws.tolerance import Tally, assert_agree, assert_law
 
 families = pytest.mark.parametrize("family", KINDS)
 CLIPS = 8
