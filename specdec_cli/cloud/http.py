@@ -265,6 +265,11 @@ class Caller:
             raise MisconfiguredError(why) from error
 
 
+def plain(text: str) -> str:
+    """A server's words as part of a message: one short line without control characters."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
+
+
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
     """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
     named.
