@@ -152,7 +152,7 @@ class Caller:
         """
         breaker, limit_s = self._http.breaker, timeout_s or self._http.config.timeout_s
         if not breaker.admits():
-            raise CloudError(f"the cloud failed {breaker.since_s:.0f} s ago and is not tried again: {breaker.reason}")
+            raise CloudError(f"the cloud failed {breaker.since_s:.0f} s ago and was not asked again: {breaker.reason}")
         self._deadline = time.monotonic() + limit_s
         try:
             yield

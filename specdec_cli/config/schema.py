@@ -291,7 +291,7 @@ class DecodingConfig(ScoringConfig):
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
     cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
         default="lazy",
-        description="lazy: the cloud reads the clip at the first escalation; early: before the edge; overlap: beside it",
+        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside",
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",

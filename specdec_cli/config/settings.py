@@ -117,8 +117,8 @@ SETTINGS: Final[dict[str, Setting]] = {
 REMOVED: Final[dict[str, str]] = {
     "link": "Links are not imitated any more: leave it out. For a slow link, start specdec serve and put a relay in "
     "front of it: python -m specdec_cli.serve.relay",
-    "simulate": "Step costs are not imitated any more: leave it out, and measure with models of the wanted size. For a "
-    "slow link, put a relay in front of specdec serve: python -m specdec_cli.serve.relay",
+    "simulate": "Step costs are not imitated any more: leave it out, and measure with models of the wanted size. For "
+    "a slow link, put a relay in front of specdec serve: python -m specdec_cli.serve.relay",
 }
 """Sections of 0.1 that are gone -> what to do instead."""
 

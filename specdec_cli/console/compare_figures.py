@@ -83,7 +83,7 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
         compared("edge forwards", lambda mode: mode.forwards_edge, whole),
         compared("cloud forwards", lambda mode: mode.forwards_cloud, whole),
         alone("cloud calls", lambda mode: wording.plain(mode.cloud_calls, whole)),
-        alone("clips asked", lambda mode: wording.plain(mode.clips_asked, whole)),
+        alone("clips escalated", lambda mode: wording.plain(mode.clips_asked, whole)),
         alone("escalated", lambda mode: wording.share(mode.escalation_rate)),
         alone("by the edge", lambda mode: wording.share(mode.edge_token_share)),
         alone("accepted", lambda mode: wording.share(mode.acceptance_rate)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -13,6 +13,7 @@ from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
 from specdec_cli.console.theme import DIM, STRONG, Signs
 from specdec_cli.transcript.schema import SUGGESTED
+from specdec_cli.transcript.suggested import suggestions_in_words
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10
@@ -80,22 +81,10 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
     for name in _ALWAYS:
         if name in written:
             yield clean(name), clean(written[name])
-    yield from _suggested(event.settings.get(SUGGESTED))
+    for name, value in suggestions_in_words(event.settings.get(SUGGESTED)):
+        yield clean(name), clean(value)
     for name in changed:
         yield clean(name), clean(written[name])
-
-
-def _suggested(found: object) -> Iterator[tuple[str, str]]:
-    """What each checkpoint's generation_config.json adds: `repetition_penalty`, `1.1 (suggested by the edge's ...)`."""
-    if not isinstance(found, Mapping):
-        return
-    by_role = {role: dict(values) for role, values in found.items()}
-    alike = len(by_role) == 2 and len({repr(sorted(values.items())) for values in by_role.values()}) == 1
-    for role, values in list(by_role.items())[: 1 if alike else None]:
-        whose = "both checkpoints" if alike else f"the {role}'s checkpoint"
-        for name, value in values.items():
-            shown = f"{setting(value)} tokens" if name == "suppressed" else setting(value)
-            yield clean(name), clean(f"{shown} (suggested by {whose})")
 
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:

@@ -15,7 +15,7 @@ from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
 
 _ENDINGS: dict[FinishReason, tuple[str, str]] = {
     "max_tokens": ("stopped at the token limit", ASKED),
-    "sentences": ("stopped after the sentences that were asked for", DIM),
+    "sentences": ("stopped after the number of sentences that was set", DIM),
     "stop_string": ("stopped at a stop string", DIM),
     "loop": ("stopped: the text went in a loop that neither model broke", BAD),
 }
@@ -26,7 +26,7 @@ class Tally:
     """Counts over the rounds so far.
 
     Attributes:
-        rounds, escalated: all rounds, and those in which the cloud was asked.
+        rounds, escalated: all rounds, and those that were escalated.
         drafted, accepted: tokens of escalated blocks only, so that their ratio is the acceptance rate.
         sources: committed tokens by origin.
         exchanges, network_ms: with a cloud elsewhere, and the time on the link, milliseconds.
@@ -73,7 +73,7 @@ class Tally:
         return self.sources["edge"] + self.sources["accepted"]
 
 
-def asked(tally: Tally, mode: Mode) -> str:
+def verified(tally: Tally, mode: Mode) -> str:
     """In words, how much the cloud had to do with it."""
     if mode == "edge":
         return "the edge wrote all of it"
@@ -82,8 +82,8 @@ def asked(tally: Tally, mode: Mode) -> str:
     if mode == "lossless":
         return "the cloud verified every round"
     if not tally.escalated:
-        return f"the cloud was asked in none of {count(tally.rounds, 'round')}"
-    return f"the cloud was asked in {tally.escalated} of {count(tally.rounds, 'round')}"
+        return f"the cloud verified none of {count(tally.rounds, 'round')}"
+    return f"the cloud verified {tally.escalated} of {count(tally.rounds, 'round')}"
 
 
 def classes(labels: Mapping[str, str | None], separator: str) -> str:
@@ -100,7 +100,7 @@ def speed(tokens: int, total_ms: float) -> str:
 def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tuple[str, Text]]:
     """The totals of a clip, each line under a name."""
     dot = f" {signs.dot} "
-    words = Text(asked(tally, mode), style=STRONG)
+    words = Text(verified(tally, mode), style=STRONG)
     if mode == "hybrid" and tally.escalated:
         words.append(f" ({percent(tally.escalated, tally.rounds)})")
     tokens = [f"{len(event.token_ids)} in {count(tally.rounds, 'round')}"]
@@ -148,7 +148,7 @@ def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
     """The totals for a log."""
     parts = [
         count(len(event.token_ids), "token"),
-        asked(tally, mode),
+        verified(tally, mode),
         f"{milliseconds(event.ttft_ms)} to the first token",
         f"{seconds(event.total_ms / 1000)} in all",
         speed(len(event.token_ids), event.total_ms),

@@ -135,7 +135,7 @@ def _processor(
     try:
         generation = GenerationConfig.from_pretrained(source, **common)
     except OSError:
-        generation = GenerationConfig()
+        generation = GenerationConfig.from_model_config(model_config)
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):
             raise CheckpointError(

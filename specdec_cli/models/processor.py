@@ -66,6 +66,11 @@ class Processor:
         self.parts = parts
         self.config = config
         self.generation = generation
+        if not hasattr(parts, "tokenizer"):  # transformers gives the tokenizer itself of a model of text alone
+            raise CheckpointError(
+                f"{name} is a model of type {config.model_type!r}, which takes no audio",
+                hint="Use an audio language model, one that takes speech and writes text.",
+            )
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)

@@ -2,7 +2,7 @@
 
 Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
 that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same weights, versions, device and number format.
+for the same weights, prompts, versions, device and number format.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def _test(model: AudioLM) -> bool:
         whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
     _require_no_reasoning(model, whole[0])
     if (passes := _encoder_passes(model, prompt)) != 1:
-        raise CheckpointError(f"{model.name} runs its audio encoder {passes} times for one prompt instead of once")
+        raise CheckpointError(
+            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
+            hint="Use a model of one of the tested families.",
+        )
     with _named(model, "cached scores"):
         session = Session(model, prompt, 2 * _LENGTH)
         wrong = [text[-1], *text]
@@ -186,7 +189,7 @@ class _Memory:
             "attention": model.module.config._attn_implementation,
             "compiled": model.compiled,
             "quantization": quantization,
-            "template": hashlib.sha256(str(model.processor.parts.chat_template).encode()).hexdigest(),
+            **model.processor.fingerprints(),
         }
         name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

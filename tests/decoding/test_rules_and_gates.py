@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import judge, near_ties
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import make_gate
 from specdec_cli.decoding.scores import draw

@@ -12,7 +12,7 @@ CHAIN = {"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": "f", "f": ""}
 
 @pytest.mark.parametrize(("run_on", "first"), [(0, "a"), (1, "ab"), (3, "abcd"), (64, "abcdef")])
 def test_a_correction_is_followed_by_as_many_tokens(run_on: int, first: str) -> None:
-    edge, sure = certain({"^": "d", **{letter: "d" for letter in "abcdef"}}), certain(CHAIN)
+    edge, sure = certain({"^": "d", **dict.fromkeys("abcdef", "d")}), certain(CHAIN)
     rounds, finished = collect(table_loop(edge, sure, mode="lossless", k=2, run_on=run_on).run())
     assert spelled(edge, rounds[0].committed_ids) == first
     assert rounds[0].source[0] == "corrected"
@@ -24,7 +24,7 @@ def test_a_correction_is_followed_by_as_many_tokens(run_on: int, first: str) -> 
 def test_nothing_is_generated_beyond_the_budget() -> None:
     edge, sure = certain({"^": "d"}), certain(CHAIN)
     for budget in range(1, 7):
-        rounds, finished = collect(
+        _, finished = collect(
             table_loop(edge, sure, mode="lossless", k=2, run_on=64, max_new_tokens=budget, loop_period=0).run()
         )
         assert spelled(edge, finished.token_ids) == "abcdef"[:budget]

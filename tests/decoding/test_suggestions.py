@@ -48,7 +48,12 @@ def test_an_open_setting_follows_the_checkpoint(suggested: dict[str, Any]) -> No
             case = suggested_case(number, model, model, mode=mode, **OPEN)
             assert law(case) is None
         text = case.run()[1].token_ids
-        without = generate(plain, case.cloud_prompt, case.pair.vocab_size, case.but(repetition_penalty=1.0, no_repeat_ngram=0, min_new_tokens=0).config.decoding)
+        without = generate(
+            plain,
+            case.cloud_prompt,
+            case.pair.vocab_size,
+            case.but(repetition_penalty=1.0, no_repeat_ngram=0, min_new_tokens=0).config.decoding,
+        )
         other += list(text) != without
     assert other, "the suggestion changes something"
 
@@ -77,7 +82,7 @@ def test_each_model_follows_its_own_checkpoint() -> None:
 
 
 def test_suppressed_ids_are_never_generated() -> None:
-    model = suggesting(34, suppress_tokens=list(range(0, 200)))
+    model = suggesting(34, suppress_tokens=list(range(200)))
     for mode in ("edge", "lossless"):
         text = suggested_case(96_400, model, model, mode=mode, temperature=1.5).run()[1].token_ids
         assert min(text) >= 200
