@@ -114,7 +114,7 @@ def build_loop(
             )
         make: Callable[[AudioLM, Prompt, int, int], Session] = shared.session if shared else Session
         made = make(model, prompt, capacity(settings), pair.vocab_size)
-        return made, Scores(settings, prompt.ids, model.processor, model.device)
+        return made, Scores(settings, prompt.ids, model.processor, model.device, stop_ids)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None

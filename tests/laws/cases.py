@@ -158,7 +158,7 @@ def threshold(rng: random.Random, gate: str) -> float | None:
 
 
 def mixed(rng: random.Random) -> dict[str, Any]:
-    """Everything that `make_case` does not draw: modes, rules, sampling, stop rules, loops, lengths, ways of working."""
+    """Everything that `make_case` does not draw: modes, rules, sampling, stop rules, loops, lengths, threads."""
     mode = rng.choice(("hybrid", "hybrid", "hybrid", "lossless", "edge", "cloud"))
     temperature = rng.choice((0.0, 0.0, 0.7, 1.2))
     rule = None

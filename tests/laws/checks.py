@@ -1,4 +1,4 @@
-"""The laws, each as a check of one case: it raises `LawBroken`, or returns how the text parts from another (or None)."""
+"""The laws, each as a check of one case: it raises `LawBroken`, or returns how a text parts from another, or None."""
 
 from __future__ import annotations
 

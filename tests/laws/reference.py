@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from transformers import (
@@ -260,7 +261,7 @@ class Reference:
         for t, (row, token) in enumerate(zip(now.rows, now.draft_ids, strict=True)):
             probabilities = row.double().softmax(-1).tolist()
             best = sorted(range(len(probabilities)), key=lambda id_: -probabilities[id_])[:4]
-            gaps = (float(row[a] - row[b]) for a, b in zip(best, best[1:], strict=False))
+            gaps = (float(row[a] - row[b]) for a, b in pairwise(best))
             self._call("candidates", any(gap <= allowed(row) for gap in gaps))
             best = best[:3]
             first, second, third = (probabilities[id_] for id_ in best)

@@ -43,7 +43,10 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
     for _ in range(size or rng.randint(2, 8)):
         clip, instruction = rng.randrange(8), rng.randrange(4)
         row = make_case(rng.randrange(10**6), **{**mixed(rng), **fixed})
-        edge_prompt, cloud_prompt = prompt(("edge", seed, kind), clip, instruction), prompt(("cloud", seed), clip, instruction)
+        edge_prompt, cloud_prompt = (
+            prompt(("edge", seed, kind), clip, instruction),
+            prompt(("cloud", seed), clip, instruction),
+        )
         rows.append(replace(row, pair=pair, edge_prompt=edge_prompt, cloud_prompt=cloud_prompt))
     return rows
 
@@ -62,7 +65,7 @@ def decode_together(
 
     with shared or Shared(encoders=2) as models, ThreadPoolExecutor(size) as executor:
         futures = [executor.submit(decode, case, models) for case in batch]
-        done, late = wait(futures, timeout=TIMEOUT_S)
+        _, late = wait(futures, timeout=TIMEOUT_S)
         if late:
             models.close()
         assert not late, f"{len(late)} of {len(batch)} clips hang"
@@ -169,7 +172,9 @@ def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
 
 
 def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = batch_of(620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None)
+    batch = batch_of(
+        620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None
+    )
     scored = Session.scored
 
     def spoiling(session: Session, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:

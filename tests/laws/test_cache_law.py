@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.cache_utils import DynamicLayer
 
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
@@ -138,8 +139,6 @@ def test_an_abandoned_stream_leaves_clean_caches(stop_after: int) -> None:
 
 def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupt comes while layers take new keys: some have them, others not."""
-    from transformers.cache_utils import DynamicLayer
-
     update = DynamicLayer.update
     for number in range(73_000, 73_020):
         case = make_case(number, mode="hybrid", k=6, max_new_tokens=16, loop_period=0, gate="entropy")

@@ -82,17 +82,13 @@ def slack(row: torch.Tensor) -> tuple[float, float, float]:
     return 2 * off * max(1.0, nats(row)) + 1e-5, off + 1e-5, 2 * off + 1e-5
 
 
-def assert_figures(
-    row: torch.Tensor, token: int, recorded: tuple[float, float, float], name: str = ""
-) -> None:
+def assert_figures(row: torch.Tensor, token: int, recorded: tuple[float, float, float], name: str = "") -> None:
     """Recorded (entropy, margin, logprob) of a drafted token agree with its cache-free row.
 
     Raises:
         LawBroken: one does not.
     """
     wanted = figures(row, token)
-    for what, ours, theirs, most in zip(
-        ("entropy", "margin", "logprob"), recorded, wanted, slack(row), strict=True
-    ):
+    for what, ours, theirs, most in zip(("entropy", "margin", "logprob"), recorded, wanted, slack(row), strict=True):
         if ours != theirs and not abs(ours - theirs) <= most:
             raise LawBroken(f"{name}: {what} of {token} is recorded as {ours:.6f}, and is {theirs:.6f}")
