@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from specdec_cli.captioner import Captioner
-    from specdec_cli.cloud.link import CloudLink
+    from specdec_cli.cloud.cloud import RemoteCloud
+    from specdec_cli.decoding.build import Pair
+    from specdec_cli.models.family import Family
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
@@ -30,6 +36,7 @@ _PACKAGES = (
     "safetensors",
     "accelerate",
     "numpy",
+    "librosa",
     "soundfile",
     "soxr",
     "av",
@@ -61,12 +68,13 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
     """
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from _packages()
+    yield from _families(resolved)
     yield from _machine()
     yield from _audio()
     yield Check("configuration", "ok", str(resolved.path))
     yield _gate(resolved)
     offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
-    yield Check("hub", "ok", "not used (offline)" if offline else "may be asked for models that are not local")
+    yield Check("hub", "ok", "not used (offline)" if offline else "models that are not local may be downloaded")
     if load_models:
         yield from _models(resolved)
 
@@ -99,6 +107,49 @@ def _packages() -> Iterator[Check]:
             yield Check(name, "ok", found)
         else:
             yield Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+
+
+def _families(resolved: ResolvedConfig) -> Iterator[Check]:
+    """The families that are supported, and packages that are missing or broken for the configured ones."""
+    try:
+        from specdec_cli.models.families import FAMILIES
+    except Exception as error:  # a package that is absent or broken raises what it likes
+        yield Check("families", "fail", f"transformers cannot be loaded: {_first_line(error)}")
+        return
+    yield Check("families", "ok", ", ".join(family.name for family in FAMILIES))
+    configured = {family.name: family for family in _configured_families(resolved)}
+    needed = {package: name for name, family in configured.items() for package in family.needs}
+    for package, name in needed.items():
+        if find_spec(package.replace("-", "_")) is None:
+            yield Check(package, "fail", f"not installed, and {name} needs it: pip install {package}")
+    if find_spec("torchvision") is not None:
+        yield _torchvision()
+
+
+def _configured_families(resolved: ResolvedConfig) -> Iterator[Family]:
+    """The families of the configured models, as far as the configuration or a local config.json names them."""
+    from specdec_cli.models.families import family_named, family_of
+
+    config = resolved.config
+    for model in (config.edge, config.cloud):
+        if model is None or (model is config.cloud and config.cloud.url is not None):
+            continue
+        if model.family != "auto":
+            yield family_named(model.family)
+            continue
+        with suppress(OSError, ValueError, AttributeError):
+            declared = json.loads((Path(model.source) / "config.json").read_text(encoding="utf-8"))
+            yield family_of(str(declared.get("model_type")))
+
+
+def _torchvision() -> Check:
+    """Whether an installed torchvision fits PyTorch: transformers imports it with every processor of images."""
+    try:
+        import torchvision
+    except Exception as error:
+        hint = "install the one that belongs to this PyTorch, or uninstall it: pip uninstall torchvision"
+        return Check("torchvision", "fail", f"cannot be loaded ({_first_line(error)}); {hint}")
+    return Check("torchvision", "ok", str(torchvision.__version__))
 
 
 def _machine() -> Iterator[Check]:
@@ -157,24 +208,31 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
     loaded_s = time.perf_counter() - started
     for role, info in (("edge", captioner.setup.models.edge), ("cloud", captioner.setup.models.cloud)):
         if info is not None:
-            status: Literal["ok", "warn"] = "warn" if (info.compiled or "").startswith("off") else "ok"
-            yield Check(role, status, f"{info.name} · {info.placed}")
+            yield Check(role, "ok", f"{info.name} · {info.placed}{_self_test(captioner.pair, role)}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
-    if captioner.pair.link is not None:
-        yield _link(captioner.pair.link)
+    if captioner.pair.remote is not None:
+        yield _link(captioner.pair.remote)
     yield _one_caption(captioner)
 
 
-def _link(link: CloudLink) -> Check:
+def _self_test(pair: Pair, role: str) -> str:
+    """What the self-test of a loaded model found; nothing of one that runs elsewhere."""
+    model = pair.edge if role == "edge" else pair.loaded_cloud
+    if model is None:
+        return ""
+    return " · self-test switched off" if model.self_test is None else f" · self-test {model.self_test}"
+
+
+def _link(remote: RemoteCloud) -> Check:
     """Whether a cloud elsewhere answers, and how fast."""
     try:
-        return Check("link", "ok", link.probe())
+        return Check("link", "ok", remote.probe())
     except SpecdecError as error:
         return Check("link", "fail", _sentence(error))
 
 
 def _one_caption(captioner: Captioner) -> Check:
-    """Captions a second of test sound: the text means nothing, that it comes does."""
+    """Captions a second of test sound: that there is a text counts, not what it says."""
     started = time.perf_counter()
     try:
         transcript = captioner.run_samples(test_sound(captioner.sampling_rate), "test sound").finish()
@@ -192,6 +250,10 @@ def test_sound(rate: int) -> npt.NDArray[np.float64]:
     t = np.arange(rate) / rate
     vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
     return vowel * 0.05
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _sentence(error: Exception) -> str:

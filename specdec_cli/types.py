@@ -93,7 +93,7 @@ class Round:
         margin: probability of the likeliest token minus that of the second, at each drafted token.
         logprob: natural logarithm of the drafted token's probability.
         candidates: the likeliest three tokens at each drafted token, best first, each with its probability.
-        escalated: whether the cloud was asked.
+        escalated: whether the cloud verified it.
         reason: why it was, or None.
         accepted: leading drafted tokens that were kept, before stop rules cut the text.
         committed_ids: what this round added to the text (stop rules applied), correction or bonus included.

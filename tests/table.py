@@ -6,16 +6,21 @@ They go through the real session and cache, so that everything but the transform
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from specdec_cli.decoding.build import Pair, build_engine
-from specdec_cli.decoding.engine import Engine
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, LoadOptions, PromptInputs
+from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import Family, Made
+from specdec_cli.models.processor import Processor, Prompt
+from tests.tiny import settings
 
 START = 0  # the last prompt token, from which the text sets out
 EOS = 1
@@ -23,6 +28,8 @@ EOS = 1
 
 class Letters:
     """A tokenizer of single letters: id 0 is "^", 1 is eos, 2.. are "a", "b", ..."""
+
+    eos_token_id = EOS
 
     def __init__(self, size: int) -> None:
         self._pieces = ["^", ""] + [chr(ord("a") + i) for i in range(size - 2)]
@@ -35,42 +42,88 @@ class Letters:
         return "".join(self._pieces[id_] for id_ in ids)
 
 
-class TableModel(AudioLanguageModel):
-    """Distribution of the next token = table[last token]."""
+class TableFamily(Family):
+    """Whatever the clip, the prompt is two start tokens."""
 
-    def __init__(self, table: torch.Tensor, name: str = "table") -> None:
-        self.table = table
-        self.name = name
-        self.device, self.dtype = torch.device("cpu"), torch.float32
-        self.tokenizer: Any = Letters(len(table))
-        self.vocab_size = len(table)
-        self.eos_ids, self.placeholder_ids = (EOS,), ()
-        self.sampling_rate, self.window_s, self.layers, self.context = 16000, 30.0, 1, 4096
+    name = "table"
+
+    def placeholder(self, config: Any) -> int:
+        return -1
+
+    def placeholders(self, config: Any) -> set[int]:
+        return set()
+
+    def prompt(self, processor: Processor, samples: Any, instruction: str, system: str | None) -> Made:
+        return (START, START), {"sound": torch.zeros(1)}
+
+
+class Rows(torch.nn.Module):
+    """The output layer: hidden states are token ids, and a token's logits are its row of the table."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.table[hidden[..., 0].long()].clone()
+
+
+class TableModule(torch.nn.Module):
+    """A module of the shape that `AudioLM` calls."""
+
+    dtype = torch.float32
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        size = len(table)
+        self.config = PreTrainedConfig(vocab_size=size, num_hidden_layers=1, max_position_embeddings=4096)
+        self.config._attn_implementation = "sdpa"
+        self.embedding, self.output = torch.nn.Embedding(size, 1), Rows(table)
         self.fed: list[tuple[int, int]] = []  # (position, token id), in order
 
-    @classmethod
-    def load(cls, options: LoadOptions) -> TableModel:
-        raise NotImplementedError
+    def get_input_embeddings(self) -> torch.nn.Module:
+        return self.embedding
 
-    def features(self, waveform: Any) -> AudioFeatures:
-        return AudioFeatures(torch.zeros(1, 4), 4)
+    def get_output_embeddings(self) -> torch.nn.Module:
+        return self.output
 
-    def build_prompt(self, instruction: str, features: AudioFeatures, system: str | None = None) -> PromptInputs:
-        return PromptInputs((START, START), features)
+    def get_audio_features(self, sound: torch.Tensor) -> torch.Tensor:
+        return sound
 
-    def encode(self, features: AudioFeatures) -> torch.Tensor:
-        return torch.zeros(1, 1)
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_key_values: Cache,
+        sound: torch.Tensor | None = None,
+        **_: Any,
+    ) -> Any:
+        if sound is not None:
+            self.get_audio_features(sound)
+        self.fed += zip(position_ids[0].tolist(), input_ids[0].tolist(), strict=True)
+        keys = input_ids[:, None, :, None].float()
+        past_key_values.update(keys, keys, 0)
+        return SimpleNamespace(logits=self.output(input_ids[..., None].float()))
 
-    def embed(self, ids: Sequence[int], audio: torch.Tensor | None = None) -> torch.Tensor:
-        return torch.tensor([[[float(id_)] for id_ in ids]])
 
-    def decode(self, embeddings: torch.Tensor, start: int, cache: Cache) -> torch.Tensor:
-        self.fed += [(start + i, int(token)) for i, token in enumerate(embeddings[0, :, 0])]
-        cache.update(embeddings[:, None], embeddings[:, None], 0)
-        return embeddings
+class TableModel(AudioLM):
+    """Distribution of the next token = table[last token]."""
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.table[hidden[:, 0].long()].clone()
+    def __init__(self, table: torch.Tensor, name: str = "table", letters: int | None = None) -> None:
+        module = TableModule(table)
+        parts = SimpleNamespace(tokenizer=Letters(letters or len(table)), feature_extractor=SimpleNamespace())
+        generation = GenerationConfig(eos_token_id=EOS)
+        super().__init__(module, Processor(name, TableFamily(), parts, module.config, generation))
+
+    @property
+    def table(self) -> torch.Tensor:
+        """The logits by the last token, to read and to write."""
+        return self.module.output.table  # type: ignore[no-any-return]
+
+    @property
+    def fed(self) -> list[tuple[int, int]]:
+        """(position, token id) of everything that was fed, in order."""
+        return self.module.fed  # type: ignore[no-any-return]
 
 
 def certain(next_of: Mapping[str, str], size: int = 8, margin: float = 20.0) -> TableModel:
@@ -82,21 +135,28 @@ def certain(next_of: Mapping[str, str], size: int = 8, margin: float = 20.0) -> 
     return TableModel(table)
 
 
-def table_engine(edge: TableModel, cloud: TableModel | None, **options: Any) -> Engine:
-    """An engine over lookup tables."""
-    silence = AudioFeatures(torch.zeros(1, 4), 4)
-    mode = options.pop("mode", "hybrid" if cloud else "edge")
-    return build_engine(
+def table_prompt(model: TableModel) -> Prompt:
+    """The prompt of any clip."""
+    return model.processor.prompt(np.zeros(8, dtype=np.float32), "")
+
+
+def table_loop(
+    edge: TableModel | None, cloud: TableModel | None, classifier: Classifier | None = None, **given: Any
+) -> Loop:
+    """A loop over lookup tables, with settings by name."""
+    mode = given.pop("mode", "hybrid" if cloud else "edge")
+    return build_loop(
         Pair.of(edge, cloud),
-        DecodingOptions(mode=mode, **options),
-        edge.build_prompt("", silence),
-        cloud.build_prompt("", silence) if cloud else None,
+        settings(mode=mode, **given),
+        table_prompt(edge) if edge else None,
+        table_prompt(cloud) if cloud else None,
+        classifier=classifier,
     )
 
 
 def spelled(model: TableModel, ids: Sequence[int]) -> str:
     """Token ids as letters."""
-    return model.tokenizer.decode(ids)  # type: ignore[no-any-return]
+    return model.processor.text(ids)
 
 
 def random_table(seed: int, size: int = 5, spread: float = 1.0) -> TableModel:

@@ -6,9 +6,10 @@ they loop, and nothing about them is tuned to pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,23 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from specdec_cli.models.qwen_omni import AudioProcessor, QwenOmniThinker
+from specdec_cli.config.schema import (
+    AcceptanceConfig,
+    CloudConfig,
+    Config,
+    DecodingConfig,
+    GateConfig,
+    ModelConfig,
+    PromptConfig,
+    RuntimeConfig,
+)
+from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import AudioProcessor, family_named
+from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.models.shared import Shared
+from specdec_cli.types import Event, Finished, Round
 
 SPECIALS = (
     "<|endoftext|>",
@@ -130,14 +147,23 @@ def tiny_module(seed: int, **settings: Any) -> Qwen2_5OmniThinkerForConditionalG
     return module
 
 
-def tiny_model(seed: int, name: str | None = None, *, merges: int = 0, **settings: Any) -> QwenOmniThinker:
-    """A loaded tiny thinker, as the engine takes it."""
-    module = tiny_module(seed, merges=merges, **settings)
-    del module.model.visual
-    return QwenOmniThinker(name or f"tiny-{seed}", module, tiny_processor(merges))
+def as_audio_lm(
+    module: Qwen2_5OmniThinkerForConditionalGeneration, name: str, parts: AudioProcessor | None = None
+) -> AudioLM:
+    """A thinker as the loop takes it, without its vision tower."""
+    family = family_named("qwen2.5-omni")
+    if hasattr(module.model, "visual"):
+        family.prune(module)
+    processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
+    return AudioLM(module, processor)
 
 
-def near_model(model: QwenOmniThinker, seed: int, noise: float, vocab_size: int | None = None) -> QwenOmniThinker:
+def tiny_model(seed: int, name: str | None = None, *, merges: int = 0, **settings: Any) -> AudioLM:
+    """A loaded tiny thinker."""
+    return as_audio_lm(tiny_module(seed, merges=merges, **settings), name or f"tiny-{seed}", tiny_processor(merges))
+
+
+def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None = None) -> AudioLM:
     """A copy of `model` with its weights jittered by `noise` (relative), and its vocabulary padded to another size."""
     text = model.module.config.text_config
     copy = tiny_module(
@@ -152,8 +178,8 @@ def near_model(model: QwenOmniThinker, seed: int, noise: float, vocab_size: int 
         jitter = 1 + noise * torch.randn(original.shape, generator=generator)
         rows = min(len(weight), len(original))
         weight[:rows] = (original * jitter)[:rows]
-    del copy.model.visual
-    return QwenOmniThinker(f"near-{model.name}", copy, model.processor)
+    copy.generation_config = model.module.generation_config
+    return as_audio_lm(copy, f"near-{model.name}", model.processor.parts)
 
 
 def tiny_clip(seed: int, seconds: float = 0.6) -> npt.NDArray[np.float32]:
@@ -165,7 +191,53 @@ def tiny_clip(seed: int, seconds: float = 0.6) -> npt.NDArray[np.float32]:
 
 
 def save_checkpoint(module: Qwen2_5OmniThinkerForConditionalGeneration, folder: Path, merges: int = 0) -> Path:
-    """Writes a thinker-only checkpoint that `QwenOmniThinker.load` reads."""
+    """Writes a thinker-only checkpoint that `load_model` reads."""
     module.save_pretrained(folder)
     tiny_processor(merges).save_pretrained(folder)
     return folder
+
+
+_OTHER_NAMES: Final = {"gate": ("gate", "name"), "acceptance": ("acceptance", "rule")}
+_SECTIONS: Final = {
+    "decoding": DecodingConfig,
+    "gate": GateConfig,
+    "acceptance": AcceptanceConfig,
+    "prompt": PromptConfig,
+    "runtime": RuntimeConfig,
+}
+
+
+def settings(**given: Any) -> Config:
+    """A configuration from settings by their own names, with `gate` for `gate.name` and `acceptance` for its rule:
+
+    `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
+    """
+    sections: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
+    for name, value in given.items():
+        section, field = _OTHER_NAMES.get(name) or next(
+            (section, name) for section, type_ in _SECTIONS.items() if name in type_.model_fields
+        )
+        sections[section][field] = value
+    made: dict[str, Any] = {name: type_(**sections[name]) for name, type_ in _SECTIONS.items()}
+    return Config(edge=ModelConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
+
+
+def collect(events: Iterable[Event]) -> tuple[list[Round], Finished]:
+    """The rounds and the end of a run."""
+    seen = list(events)
+    finished = seen[-1]
+    assert isinstance(finished, Finished)
+    return [event for event in seen if isinstance(event, Round)], finished
+
+
+def decode(
+    pair: Pair,
+    config: Config,
+    edge_prompt: Prompt | None,
+    cloud_prompt: Prompt | None,
+    *,
+    classifier: Classifier | None = None,
+    shared: Shared | None = None,
+) -> tuple[list[Round], Finished]:
+    """Runs one clip through the loop: its rounds and its end."""
+    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, classifier=classifier, shared=shared).run())

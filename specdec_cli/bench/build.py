@@ -30,6 +30,7 @@ from specdec_cli.bench.steps import Measured, block_of
 from specdec_cli.bench.taken import Taken
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.result import Spread
+from specdec_cli.decoding.build import gate_of
 
 TEXT_OF: Final[Mapping[Contender, Contender]] = {
     "edge": "generate-edge",
@@ -64,7 +65,7 @@ class Subject:
 
 def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced], memory: Memory) -> Bench:
     """The object that `--json` prints."""
-    options = subject.captioner.options
+    config = subject.captioner.config
     times = [_contender(name, found, len(subject.clips)) for name in found.taken]
     speedups = [_speedup(own, other, found) for own, other in _COMPARED if {own, other} <= found.taken.keys()]
     steps = [time for name in get_args(StepName) if (time := _step(name, found.steps))]
@@ -74,8 +75,8 @@ def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced]
         config=subject.config,
         machine=describe_machine(),
         models=subject.captioner.setup.models,
-        k=options.k,
-        gate=options.gate,
+        k=config.decoding.k,
+        gate=gate_of(config),
         clips=[clip.file for clip in subject.clips],
         audio_s=sum(clip.duration_s for clip in subject.clips),
         language=subject.captioner.setup.language,
@@ -83,7 +84,7 @@ def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced]
         steps=steps,
         contenders=times,
         speedups=speedups,
-        expected=expected(found, steps, block_of(options.k)),
+        expected=expected(found, steps, block_of(config.decoding.k)),
         forced=list(forced),
         memory=memory,
         goals=goals(times, speedups),

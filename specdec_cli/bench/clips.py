@@ -11,7 +11,8 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.compare.recordings import find_recordings
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,13 +22,13 @@ class Clip:
     Attributes:
         file: as given, or found in a folder that was.
         duration_s: seconds.
-        edge, cloud: the prompt of each model, features included.
+        edge, cloud: the prompt of each model, audio tensors included.
     """
 
     file: str
     duration_s: float
-    edge: PromptInputs
-    cloud: PromptInputs
+    edge: Prompt
+    cloud: Prompt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +40,8 @@ class Models:
         vocab_size: leading token ids that both may use.
     """
 
-    edge: AudioLanguageModel
-    cloud: AudioLanguageModel
+    edge: AudioLM
+    cloud: AudioLM
     vocab_size: int
 
     @classmethod
@@ -88,14 +89,14 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
     """
     found = []
     for file in files:
-        pieces = list(captioner.clips(file))
+        pieces = list(captioner.clips(captioner.recording(file)))
         if len(pieces) > 1:
             raise ConfigError(
                 f"{file} is cut into {len(pieces)} pieces, and the benchmark takes whole recordings.",
                 hint="Leave audio.segment_s out, or give shorter recordings.",
             )
         ((clip, cut, _),) = pieces
-        edge, cloud = captioner.inputs(cut.samples, captioner.setup.prompt)
+        edge, cloud = captioner.prompts(cut.samples, captioner.setup.prompt)
         assert edge is not None
         assert cloud is not None
         found.append(Clip(file, clip.duration_s, edge, cloud))

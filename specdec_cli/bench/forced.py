@@ -3,14 +3,14 @@
 The target's text is known from a run of the target alone. The drafter makes every forward of the edge that it would
 make anyway, but proposes the target's own next tokens, each replaced by a wrong one with probability 1 - a (seeded).
 So a token that is judged passes with probability a, independently of all others, which is what the formulas of
-speculative decoding assume, and everything that is timed is done. In hybrid mode an oracle stands in for the gate: it
-computes the evidence as a gate would and escalates exactly the blocks that hold a wrong token.
+speculative decoding assume, and everything that is timed is done. In hybrid mode the drafter stands in for the gate as
+well: it computes the evidence as a gate would and escalates exactly the blocks that hold a wrong token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import torch
@@ -20,15 +20,17 @@ from specdec_cli.bench.formulas import median
 from specdec_cli.bench.result import Forced
 from specdec_cli.bench.steps import block_of
 from specdec_cli.bench.taken import Taken, drive
-from specdec_cli.decoding.draft import Draft, Drafter, Stop
-from specdec_cli.decoding.engine import Engine
-from specdec_cli.decoding.gate import Decision, Gate, Judge, make_gate
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.verify import SessionVerifier
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
-from specdec_cli.models.session import Session, Steps
+from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig
+from specdec_cli.decoding.draft import Draft, Drafter, Enough
+from specdec_cli.decoding.gate import Judge, make_gate
+from specdec_cli.decoding.length import FixedLength, capacity, most_drafted
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.stop import StopRules
+from specdec_cli.decoding.verify import LocalVerifier, Verifier
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
 
 ForcedMode = Literal["cloud", "lossless", "hybrid"]
 LONGEST: Final = 48
@@ -41,7 +43,7 @@ class ForcedDrafter(Drafter):
 
     Args:
         session: the clip on the edge.
-        processors: of the edge.
+        scores: of the edge.
         target: the target's text; the draft ends with it.
         acceptance: probability that a proposed token is the target's own.
         generator: decides which are not.
@@ -50,28 +52,37 @@ class ForcedDrafter(Drafter):
     def __init__(
         self,
         session: Session,
-        processors: ScoreProcessors,
+        scores: Scores,
         target: Sequence[int],
         acceptance: float,
         generator: torch.Generator,
     ) -> None:
-        super().__init__(session, processors, (), generator, sampling=False)
-        self._score = processors
-        self._target = target
+        super().__init__(session, scores, (), generator)
+        self._target = tuple(target)
         self._acceptance = acceptance
         self._coin = generator
 
-    def propose(self, text: Sequence[int], k: int, stop: Stop | None = None) -> Steps[Draft]:  # noqa: ARG002
+    def propose(
+        self,
+        text: Sequence[int],
+        k: int,
+        judge: Judge,
+        enough: Enough | None = None,  # noqa: ARG002
+        top_k: int | None = None,  # noqa: ARG002
+    ) -> Draft:
         """Up to `k` tokens, one forward each, whose likeliest token is found and not used."""
         ids: list[int] = []
         rows: list[torch.Tensor] = []
         for at in range(len(text), min(len(text) + k, len(self._target))):
-            so_far = (*text, *ids)
-            scores = self._score(so_far, (yield self.session.ask(so_far, 1)))
-            int(scores.argmax())  # read back, as drafting does: on a GPU this waits
-            rows.append(scores)
+            row, _ = self.row([*text, *ids])
+            int(row.argmax())  # read back, as drafting does: on a GPU this waits
+            rows.append(row)
             ids.append(self._proposal(at))
-        return Draft(tuple(ids), torch.cat(rows))
+        scores = torch.cat(rows)
+        judge.add_all(scores, ids)
+        wrong = tuple(ids) != self._target[len(text) : len(text) + len(ids)]
+        reason = judge.reason if judge.gate.name == "always" else "entropy" if wrong else None
+        return Draft(tuple(ids), scores, tuple(judge.evidence), tuple(judge.scores), reason)
 
     def _proposal(self, at: int) -> int:
         token = self._target[at]
@@ -79,81 +90,61 @@ class ForcedDrafter(Drafter):
         return token if right else (token + 1) % self.session.vocab_size
 
 
-@dataclass(frozen=True, slots=True)
-class OracleGate(Gate):
-    """Escalates exactly the blocks that hold another token than `target`."""
-
-    target: tuple[int, ...] = ()
-
-    def open(self, start: int) -> Judge:
-        """Begins a block behind `start` tokens of text."""
-        return _OracleJudge(self, start, self.target)
-
-
-class _OracleJudge(Judge):
-    def __init__(self, gate: Gate, start: int, target: tuple[int, ...]) -> None:
-        super().__init__(gate, start)
-        self._wanted = target[start:]
-
-    def decide(self, draft: Draft) -> Decision:
-        wrong = draft.ids != self._wanted[: len(draft.ids)]
-        return replace(super().decide(draft), escalate=wrong, reason="entropy" if wrong else None)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ForcedLoop:
-    """Engines over one pair and one clip at chosen acceptances.
+    """Loops over one pair and one clip at chosen acceptances.
 
     Attributes:
         models: both.
-        clip: what they hear.
-        options: of any mode; k, processors and the length are used.
+        clip: the recording.
+        settings: of any mode; k, processors and the length are used.
     """
 
     models: Models
     clip: Clip
-    options: DecodingOptions
+    settings: DecodingConfig
 
     def target(self) -> tuple[int, ...]:
         """What the cloud writes alone, through its end token to the full length."""
-        options = self._in("cloud")
-        session = self._session(self.models.cloud, self.clip.cloud)
-        drafter = Drafter(session, self._processors(session), (), torch.Generator(), sampling=False)
-        return drive(Engine(drafter, None, make_gate("never"), self._endless(session), options)).ids
+        return drive(self._alone(torch.Generator())).ids
 
     def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Taken:
         """One run; `target` as `target()` gives it."""
-        options = self._in(mode)
         generator = torch.Generator().manual_seed(seed)
-        cloud = self._session(self.models.cloud, self.clip.cloud)
         if mode == "cloud":
-            drafter = Drafter(cloud, self._processors(cloud), (), generator, sampling=False)
-            return drive(Engine(drafter, None, make_gate("never"), self._endless(cloud), options))
+            return drive(self._alone(generator))
         edge = self._session(self.models.edge, self.clip.edge)
-        forced = ForcedDrafter(edge, self._processors(edge), target, acceptance, generator)
-        verifier = SessionVerifier(cloud, self._processors(cloud), options, generator, ())
-        gate = make_gate("always") if mode == "lossless" else OracleGate("entropy", float("inf"), target=target)
-        return drive(Engine(forced, verifier, gate, self._endless(edge), options))
+        forced = ForcedDrafter(edge, self._scores(edge), target, acceptance, generator)
+        cloud = self._session(self.models.cloud, self.clip.cloud)
+        verifier = LocalVerifier(cloud, self._scores(cloud), AcceptanceConfig(rule="greedy"), ())
+        return drive(self._loop(mode, forced, verifier))
 
-    def _in(self, mode: ForcedMode) -> DecodingOptions:
-        return replace(self.options, mode=mode, loop_period=0, acceptance="greedy")
+    def _alone(self, generator: torch.Generator) -> Loop:
+        """The cloud's own text, drafted and never verified."""
+        cloud = self._session(self.models.cloud, self.clip.cloud)
+        return self._loop("cloud", Drafter(cloud, self._scores(cloud), (), generator), None)
 
-    def _session(self, model: AudioLanguageModel, inputs: PromptInputs) -> Session:
-        return Session(model, inputs, self.options.capacity, self.models.vocab_size)
+    def _loop(self, mode: ForcedMode, drafter: Drafter, verifier: Verifier | None) -> Loop:
+        """A loop that only the length limit ends; its gate computes the evidence and decides nothing in hybrid mode."""
+        changed = {"mode": mode, "loop_period": 0, "sentences": None, "stop_strings": (), "cloud_prefill": "lazy"}
+        settings = self.settings.model_copy(update=changed)
+        gate = make_gate("always") if mode == "lossless" else make_gate("entropy", float("inf"))
+        stop = StopRules(settings, (), self.models.cloud.processor.text)
+        return Loop(drafter, verifier, gate, stop, settings, FixedLength(most_drafted(settings)))
 
-    def _processors(self, session: Session) -> ScoreProcessors:
-        return ScoreProcessors(self.options, session.prompt_ids, (), session.model.device)
+    def _session(self, model: AudioLM, prompt: Prompt) -> Session:
+        return Session(model, prompt, capacity(self.settings), self.models.vocab_size)
 
-    def _endless(self, session: Session) -> StopRules:
-        """No end but the length limit."""
-        return StopRules(replace(self.options, sentences=None, stop_strings=()), (), session.model.text)
+    def _scores(self, session: Session) -> Scores:
+        return Scores(self.settings, session.prompt.ids, session.model.processor, session.model.device)
 
 
 def force(
-    models: Models, clips: Sequence[Clip], options: DecodingOptions, acceptances: Sequence[float], rounds: int
+    models: Models, clips: Sequence[Clip], settings: DecodingConfig, acceptances: Sequence[float], rounds: int
 ) -> Iterator[Forced]:
     """Every acceptance in every mode, in turns clip by clip."""
-    short = replace(options, max_new_tokens=min(options.max_new_tokens, LONGEST), k=block_of(options.k))
+    lengths = {"max_new_tokens": min(settings.max_new_tokens, LONGEST), "k": block_of(settings.k)}
+    short = settings.model_copy(update=lengths)
     loops = [ForcedLoop(models, clip, short) for clip in clips]
     targets = [loop.target() for loop in loops]
     for acceptance in acceptances:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import psutil
 import torch
 
@@ -19,15 +20,15 @@ from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.forced import force
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.machine import describe_machine
-from specdec_cli.bench.memory import MIB, stored_bytes, weight_bytes
+from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
 from specdec_cli.bench.result import Forced, FullSize, ShapeTime
 from specdec_cli.bench.shapes import SHAPES, Shape, build, parameters
+from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
-from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_device
-from specdec_cli.models.qwen_omni import QwenOmniThinker
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
 
@@ -125,17 +126,17 @@ def copy_bandwidth(device: torch.device) -> float:
     return 2 * _COPIED / best
 
 
-def step_bytes(model: QwenOmniThinker) -> int:
+def step_bytes(model: AudioLM) -> int:
     """Weights that a step reads: decoder layers, last norm and output layer; of the embedding only a row."""
     text, head = model.module.model.language_model, model.module.lm_head
     read = [*text.layers.parameters(), *text.norm.parameters(), *head.parameters()]
     return sum(stored_bytes(parameter) for parameter in read)
 
 
-def _steps(model: QwenOmniThinker, order: Order, bandwidth: float, built_s: float) -> ShapeTime:
+def _steps(model: AudioLM, order: Order, bandwidth: float, built_s: float) -> ShapeTime:
     clip = _clip(model)
     block = order.k + 1
-    text = [model.eos_ids[0] + 1 + at for at in range(_STEPS + _VERIFICATIONS * block + 1)]
+    text = [model.processor.eos_ids[0] + 1 + at for at in range(_STEPS + _VERIFICATIONS * block + 1)]
     session = Session(model, clip.edge, len(text))
     session.prefill()
     advance = _advancing(session, model.device)
@@ -151,13 +152,13 @@ def _steps(model: QwenOmniThinker, order: Order, bandwidth: float, built_s: floa
         built_s=built_s,
         tower_ms=session.work.encoder_ms,
         prefill_ms=session.work.prefill_ms,
-        prompt_tokens=len(session.prompt_ids),
+        prompt_tokens=len(session.prompt.ids),
         step_ms=ms,
         verification_ms=median(verifications),
         read_mb=read / MIB,
         floor_ms=floor_ms,
         of_floor=ms.value / floor_ms,
-        cache_mb=session.cache_bytes / MIB,
+        cache_mb=cache_bytes(session) / MIB,
     )
 
 
@@ -169,21 +170,22 @@ def _repeated(take: Callable[[int], float], times: int) -> list[float]:
     return taken
 
 
-def _forced(edge: QwenOmniThinker, cloud: QwenOmniThinker, order: Order) -> Iterator[Forced]:
+def _forced(edge: AudioLM, cloud: AudioLM, order: Order) -> Iterator[Forced]:
     clip = Clip("test sound", _SOUND_S, _clip(edge).edge, _clip(cloud).cloud)
-    options = DecodingOptions(mode="lossless", k=order.k, loop_period=0)
-    return force(Models.of(Pair.of(edge, cloud)), [clip], options, order.acceptances, order.rounds)
+    settings = DecodingConfig(mode="lossless", k=order.k, loop_period=0)
+    return force(Models.of(Pair.of(edge, cloud)), [clip], settings, order.acceptances, order.rounds)
 
 
-def _clip(model: QwenOmniThinker) -> Clip:
-    sound = torch.from_numpy(test_sound(model.sampling_rate)).float().repeat(_SOUND_S).numpy()
-    inputs = model.build_prompt("Describe how this person speaks.", model.features(sound))
-    return Clip("test sound", _SOUND_S, inputs, inputs)
+def _clip(model: AudioLM) -> Clip:
+    processor = model.processor
+    sound = np.tile(test_sound(processor.sampling_rate).astype(np.float32), _SOUND_S)
+    prompt = processor.prompt(sound, "Describe how this person speaks.")
+    return Clip("test sound", _SOUND_S, prompt, prompt)
 
 
 def _advancing(session: Session, device: torch.device) -> Callable[[Sequence[int], int], float]:
-    """Makes a pass and says how many milliseconds it took."""
-    return lambda text, positions: 1e3 * _timed(device, lambda: session.advance(text, positions))
+    """Makes a pass and returns how many milliseconds it took."""
+    return lambda text, positions: 1e3 * _timed(device, lambda: session.logits(text, positions))
 
 
 def _timed(device: torch.device, work: Callable[[], Any]) -> float:

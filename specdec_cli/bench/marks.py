@@ -44,7 +44,9 @@ def main() -> None:
         with marks.part("torch"):
             import torch  # noqa: F401
         with marks.part("transformers"):
-            import specdec_cli.models.qwen_omni  # noqa: F401
+            from specdec_cli.models.families import QwenOmni
+
+            QwenOmni().module_class()  # transformers imports a family's modules when its class is first looked up
         with marks.part("ours"):
             from specdec_cli.captioner import Captioner
         with marks.part("weights"):

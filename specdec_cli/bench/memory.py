@@ -9,9 +9,9 @@ import psutil
 import torch
 
 from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.peers import module_of
 from specdec_cli.bench.result import Memory
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
 
@@ -43,15 +43,14 @@ def account(models: Models, clips: Sequence[Clip], capacity: int, k: int, librar
     Args:
         models: both.
         clips: what they were given.
-        capacity: most tokens behind a prompt.
+        capacity: most tokens after a prompt.
         k: drafted tokens a round.
         libraries_mb: resident before the models were loaded.
     """
-    weights = [weight_bytes(module) / MIB for model in (models.edge, models.cloud) if (module := module_of(model))]
-    edge, cloud = weights if len(weights) == 2 else (0.0, 0.0)
+    edge, cloud = (weight_bytes(model.module) / MIB for model in (models.edge, models.cloud))
     caches = [_cache_mb(models.edge, [clip.edge for clip in clips], capacity)]
     caches.append(_cache_mb(models.cloud, [clip.cloud for clip in clips], capacity))
-    features = sum(clip.edge.features.values.nbytes for clip in clips) / len(clips) / MIB
+    features = sum(values.nbytes for clip in clips for values in clip.edge.audio.values()) / len(clips) / MIB
     logits = (k + 1) * models.vocab_size * _FLOAT / MIB
     longest = max(len(clip.cloud.ids) for clip in clips)
     peak, held = peak_rss_mb(), libraries_mb + edge + cloud + sum(caches) + features + logits
@@ -71,11 +70,18 @@ def account(models: Models, clips: Sequence[Clip], capacity: int, k: int, librar
     )
 
 
-def _cache_mb(model: AudioLanguageModel, prompts: Sequence[PromptInputs], capacity: int) -> float:
-    """Mean over clips of what a session's keys and values take, MiB."""
-    taken = 0
-    for inputs in prompts:
-        session = Session(model, inputs, capacity)
+def cache_bytes(session: Session) -> int:
+    """Bytes of the keys and values that a session holds."""
+    layers = session.cache.layers if session.cache is not None else ()
+    held = (getattr(layer, name, None) for layer in layers for name in ("keys", "values"))
+    return sum(stored_bytes(tensor) for tensor in held if tensor is not None)
+
+
+def _cache_mb(model: AudioLM, prompts: Sequence[Prompt], capacity: int) -> float:
+    """Mean over clips of what a session's keys and values take with `capacity` tokens after the prompt, MiB."""
+    taken = 0.0
+    for prompt in prompts:
+        session = Session(model, prompt, capacity)
         session.prefill()
-        taken += session.cache_bytes
+        taken += cache_bytes(session) / session.length * (session.length + capacity)
     return taken / len(prompts) / MIB

@@ -1,7 +1,7 @@
 """transformers' own `generate` on the very modules that this process has loaded, and on the same prompts.
 
-Features and prompt are handed over ready made, so that only the decoding is compared. Every call of a model is timed
-by a hook: the first call of each model reads the clip and the prompt, the others are its steps.
+Prompt and audio tensors are passed ready made, so that only the decoding is compared. Every call of a model is timed
+by a hook: the first call of each model is audio encoding and prefill, the others are its steps.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import torch
 import transformers
 
 from specdec_cli.bench.taken import Taken
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
-from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.scores import effective
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 
 DEAF_NOTE: Final = (
-    "the assistant of generate(assistant_model=) does not hear the recording: its prefill drops the features, "
-    "so that it drafts from the prompt alone"
+    "the assistant of generate(assistant_model=) gets no audio: its prefill drops the features, so that it drafts "
+    "from the prompt alone"
 )
 VOCABULARY_NOTE: Final = (
     "generate(assistant_model=) refuses models whose output layers are padded to different sizes, although their "
@@ -30,52 +31,49 @@ VOCABULARY_NOTE: Final = (
 )
 
 
-def module_of(model: AudioLanguageModel | None) -> Any | None:
-    """The transformers module behind `model`, if `generate` below knows how to call it."""
-    return model.module if isinstance(model, QwenOmniThinker) else None
-
-
-def generate(module: Any, inputs: PromptInputs, options: DecodingOptions, eos_ids: Sequence[int], **more: Any) -> Taken:
-    """What `generate` makes of a prompt, greedily and with the processors that `options` ask for.
+def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int, **more: Any) -> Taken:
+    """What `generate` makes of a prompt, greedily and with the logits processors of `settings`.
 
     Args:
-        module: of the model.
-        inputs: the clip's prompt for it.
-        options: the run's settings; stop rules other than eos and the length limit are not transformers'.
-        eos_ids: ids that end the text.
+        model: any loaded model.
+        prompt: the clip's prompt for it.
+        settings: what is left open is as the checkpoint suggests.
+        most: length limit, tokens.
         more: for `generate`.
     """
-    device = module.device
-    ids = torch.tensor([inputs.ids], device=device)
-    frames = torch.ones(1, inputs.features.frames, dtype=torch.long, device=device)
+    module, eos_ids = model.module, model.processor.eos_ids
+    scoring = effective(settings, model.processor)
+    ids = torch.tensor([prompt.ids], device=model.device)
+    audio = {name: _placed(values, module) for name, values in prompt.audio.items()}
     calls = _Calls([module, *([more["assistant_model"]] if "assistant_model" in more else [])])
     with torch.inference_mode(), calls.timed(), _hushed():
         started = time.perf_counter()
         output = module.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
-            input_features=inputs.features.values[None].to(device, module.dtype),
-            feature_attention_mask=frames,
+            **audio,
             do_sample=False,
-            max_new_tokens=options.max_new_tokens,
-            min_new_tokens=options.min_new_tokens,
-            repetition_penalty=options.repetition_penalty,
-            no_repeat_ngram_size=options.no_repeat_ngram,
+            max_new_tokens=most,
+            min_new_tokens=scoring.min_new_tokens,
+            repetition_penalty=scoring.repetition_penalty,
+            no_repeat_ngram_size=scoring.no_repeat_ngram,
             eos_token_id=list(eos_ids),
             pad_token_id=eos_ids[0],
             **more,
         )
-        written: list[int] = output[0, len(inputs.ids) :].tolist()
+        written: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
     return Taken(tuple(written), wall_ms, calls.reading_ms, calls.steps_ms)
 
 
-def generate_assisted(
-    cloud: Any, edge: Any, inputs: PromptInputs, options: DecodingOptions, eos_ids: Sequence[int]
-) -> Taken:
+def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int) -> Taken:
     """What `generate` of the cloud makes of it with the edge as its assistant, at the library's own settings."""
-    with _same_vocabulary(edge, cloud):
-        return generate(cloud, inputs, options, eos_ids, assistant_model=edge)
+    with _same_vocabulary(edge.module, cloud.module):
+        return generate(cloud, prompt, settings, most, assistant_model=edge.module)
+
+
+def _placed(values: torch.Tensor, module: Any) -> torch.Tensor:
+    return values.to(module.device, module.dtype if values.is_floating_point() else None)
 
 
 class _Calls:

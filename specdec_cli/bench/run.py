@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.peers import DEAF_NOTE, VOCABULARY_NOTE, generate, generate_assisted, module_of
+from specdec_cli.bench.peers import DEAF_NOTE, VOCABULARY_NOTE, generate, generate_assisted
 from specdec_cli.bench.result import Contender
 from specdec_cli.bench.steps import Measured, block_of, measure_steps
 from specdec_cli.bench.taken import Taken, caption
@@ -41,18 +41,12 @@ def comparable(config: Config) -> Config:
     """`config` without the stop rules that transformers' `generate` has not, so that texts can be held together.
 
     Raises:
-        ConfigError: it samples, so that no two runs need agree, or it imitates another machine.
+        ConfigError: it samples, so that no two runs need agree.
     """
     if config.decoding.temperature > 0:
         raise ConfigError(
             f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}.",
             hint="Leave the temperature at 0.",
-        )
-    imitated = [*config.link.model_dump().values(), *config.simulate.model_dump().values()]
-    if any(value is not None for value in imitated):
-        raise ConfigError(
-            "The benchmark measures this machine, and a setting of link or simulate imitates another.",
-            hint="Leave them out.",
         )
     plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
     return config.model_copy(update={"decoding": plain})
@@ -107,7 +101,7 @@ class Benchmark:
             for name in turn.modes:
                 found.taken[name].append(self._contenders[name](turn.recording))
             text = found.taken["cloud"][-1].ids
-            found.steps += measure_steps(self._models, turn.recording, text, block_of(self._both.options.k))
+            found.steps += measure_steps(self._models, turn.recording, text, block_of(self._both.config.decoding.k))
             done(turn.recording)
         return found
 
@@ -115,18 +109,14 @@ class Benchmark:
         return {mode: _captioning(self._captioners[mode]) for mode in _MODES}
 
     def _peers(self) -> Mapping[Contender, Contend]:
-        models, options = self._models, self._both.options
-        edge, cloud = module_of(models.edge), module_of(models.cloud)
-        if edge is None or cloud is None:
-            self._measurements.notes.append("transformers' generate is not run for this model family")
-            return {}
-        if models.edge.vocab_size != models.cloud.vocab_size:
+        edge, cloud, settings = self._models.edge, self._models.cloud, self._both.config.decoding
+        if edge.processor.rows != cloud.processor.rows:
             self._measurements.notes.append(VOCABULARY_NOTE)
-        edge_eos, cloud_eos = models.edge.eos_ids, models.cloud.eos_ids
+        most = settings.max_new_tokens
         return {
-            "generate-edge": lambda clip: generate(edge, clip.edge, options, edge_eos),
-            "generate-cloud": lambda clip: generate(cloud, clip.cloud, options, cloud_eos),
-            "generate-assisted": lambda clip: generate_assisted(cloud, edge, clip.cloud, options, cloud_eos),
+            "generate-edge": lambda clip: generate(edge, clip.edge, settings, most),
+            "generate-cloud": lambda clip: generate(cloud, clip.cloud, settings, most),
+            "generate-assisted": lambda clip: generate_assisted(cloud, edge, clip.cloud, settings, most),
         }
 
 

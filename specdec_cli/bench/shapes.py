@@ -15,9 +15,12 @@ import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 import specdec_cli
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_dtype
+from specdec_cli.models.families import QwenOmni
+from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.processor import Processor
 from specdec_cli.models.quantization import quantization_config
-from specdec_cli.models.qwen_omni import AudioProcessor, QwenOmniThinker
 
 _WINDOW_S = 300
 _PATTERN = 1 << 20  # numbers that are drawn; every weight repeats them
@@ -107,7 +110,7 @@ def parameters(shape: Shape) -> int:
     return sum(parameter.numel() for parameter in _empty(shape, _special(_processor().tokenizer)).parameters())
 
 
-def build(shape: Shape, *, dtype: str, device: torch.device) -> QwenOmniThinker:
+def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     """A thinker of `shape`, never held in another format than its own.
 
     Args:
@@ -120,14 +123,16 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> QwenOmniThinker:
     """
     quantization = quantization_config("int8", device) if dtype == "int8" else None
     number = resolve_dtype("bfloat16" if quantization is not None else dtype, device, None)
-    processor = _processor()
-    module = _empty(shape, _special(processor.tokenizer))
+    parts = _processor()
+    module = _empty(shape, _special(parts.tokenizer))
     module.to(number).to_empty(device=device)
     _fill(module, number, device)
     if quantization is not None:
         _quantise(module, quantization)
-    module.generation_config.eos_token_id = processor.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    return QwenOmniThinker(shape.name, module.eval().requires_grad_(False), processor)
+    module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    processor = Processor(shape.name, QwenOmni(), parts, module.config, module.generation_config)
+    processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
+    return AudioLM(module.eval().requires_grad_(False), processor)
 
 
 def _empty(shape: Shape, special: dict[str, int]) -> Any:

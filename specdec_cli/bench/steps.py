@@ -9,7 +9,8 @@ from typing import Final
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import StepName
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
 AUTO_BLOCK: Final = 5
@@ -41,7 +42,7 @@ def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> It
 
     Args:
         models: both.
-        clip: what they hear.
+        clip: the recording.
         text: the token ids of a caption.
         k: a verification scores k + 1 positions.
     """
@@ -52,27 +53,26 @@ def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> It
     yield from _read(cloud, "cloud-tower", "cloud-prefill")
     yield from _step(cloud, text, "cloud-step")
     for start in range(0, len(text) - k + 1, k + 1):
-        cloud.rollback(text[:start])
-        yield Measured("verification", _advance(cloud, text[: start + k], k + 1), k + 1)
+        yield Measured("verification", _pass_ms(cloud, text[: start + k], k + 1), k + 1)
 
 
-def _session(model: AudioLanguageModel, inputs: PromptInputs, text: Sequence[int], vocab_size: int) -> Session:
-    return Session(model, inputs, len(text), vocab_size)
+def _session(model: AudioLM, prompt: Prompt, text: Sequence[int], vocab_size: int) -> Session:
+    return Session(model, prompt, len(text), vocab_size)
 
 
 def _read(session: Session, tower: StepName, prefill: StepName) -> Iterator[Measured]:
     session.prefill()
-    yield Measured(tower, session.work.encoder_ms, len(session.prompt_ids))
+    yield Measured(tower, session.work.encoder_ms, len(session.prompt.ids))
     yield Measured(prefill, session.work.prefill_ms, session.length)
 
 
 def _step(session: Session, text: Sequence[int], name: StepName) -> Iterator[Measured]:
     for end in range(len(text)):
-        yield Measured(name, _advance(session, text[:end], 1), 1)
+        yield Measured(name, _pass_ms(session, text[:end], 1), 1)
 
 
-def _advance(session: Session, text: Sequence[int], positions: int) -> float:
+def _pass_ms(session: Session, text: Sequence[int], positions: int) -> float:
     """Milliseconds of one pass, scoring included."""
     started = time.perf_counter()
-    session.advance(text, positions)
+    session.logits(text, positions)
     return (time.perf_counter() - started) * 1e3

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from specdec_cli.bench.clips import Clip
 from specdec_cli.captioner import Captioner
-from specdec_cli.decoding.build import build_engine
-from specdec_cli.decoding.engine import Engine
+from specdec_cli.decoding.build import build_loop
+from specdec_cli.decoding.loop import Loop
 from specdec_cli.types import Finished, Round
 
 
@@ -18,7 +18,7 @@ class Taken:
     Attributes:
         ids: the text, eos included if it was reached.
         wall_ms: from the prompt to the last token.
-        reading_ms: of that, in the audio towers and the prefills.
+        reading_ms: of that, in audio encoding and prefill.
         steps_ms: of that, in all other forwards; None where they were not timed one by one.
         judged: drafted tokens that were verified one after the other: those that passed, and the first that did not.
         passed: those that passed.
@@ -33,7 +33,7 @@ class Taken:
 
     @property
     def decoding_ms(self) -> float:
-        """Milliseconds behind the audio towers and the prefills."""
+        """Milliseconds after audio encoding and prefill."""
         return self.wall_ms - self.reading_ms
 
     @property
@@ -43,7 +43,7 @@ class Taken:
 
     @property
     def decoding_tokens_per_s(self) -> float:
-        """Tokens per second behind the audio towers and the prefills."""
+        """Tokens per second after audio encoding and prefill."""
         return 1e3 * len(self.ids) / self.decoding_ms
 
     @property
@@ -58,7 +58,7 @@ class Taken:
 
     @property
     def decoding_overhead(self) -> float | None:
-        """The same behind the audio towers and the prefills; None where no forward was made there."""
+        """The same after audio encoding and prefill; None where no forward was made there."""
         return self.decoding_ms / self.steps_ms - 1 if self.steps_ms else None
 
 
@@ -66,15 +66,15 @@ def caption(captioner: Captioner, clip: Clip) -> Taken:
     """Captions `clip` in the captioner's mode, with fresh sessions."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
-    return drive(build_engine(pair, captioner.options, edge, cloud))
+    return drive(build_loop(pair, captioner.config, edge, cloud, classifier=captioner.classifier))
 
 
-def drive(engine: Engine) -> Taken:
-    """Runs an engine to its end."""
+def drive(loop: Loop) -> Taken:
+    """Runs a loop to its end."""
     judged = passed = 0
-    for event in engine.run():
+    for event in loop.run():
         if isinstance(event, Round) and event.escalated:
-            # behind the first token that did not pass nothing was judged (Leviathan et al. 2023, definition 3.1)
+            # after the first token that did not pass nothing was judged (Leviathan et al. 2023, definition 3.1)
             passed += event.accepted
             judged += min(event.accepted + 1, len(event.draft_ids))
         elif isinstance(event, Finished):
@@ -82,4 +82,4 @@ def drive(engine: Engine) -> Taken:
             reading = sum(work.encoder_ms + work.prefill_ms for work in works)
             steps = sum(work.step_ms for work in works)
             return Taken(event.token_ids, event.total_ms, reading, steps, judged, passed)
-    raise RuntimeError("an engine ended without saying so")
+    raise RuntimeError("a loop ended without a Finished")

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from specdec_cli.bench.result import Bench, Forced
     from specdec_cli.bench.run import Measurements
     from specdec_cli.captioner import Captioner
-    from specdec_cli.config import ResolvedConfig
+    from specdec_cli.config import DecodingConfig, ResolvedConfig
     from specdec_cli.console.progress import QuietSteps
-    from specdec_cli.decoding.options import DecodingOptions
-
 
 _ACCEPTANCES: Final = (0.6, 0.8, 0.9)
 
@@ -125,15 +123,16 @@ class Benching:
             from specdec_cli.bench.run import comparable
             from specdec_cli.bench.steps import block_of
             from specdec_cli.captioner import Captioner
+            from specdec_cli.decoding.length import capacity
         config, files = comparable(request.config.config), files_of(request.clips)
         libraries_mb = resident_mb()
         with startup.still_collector():
             captioner = Captioner.load(config, loading=self._view.loading)
         models, clips = Models.of(captioner.pair), read_clips(captioner, files)
         found = self._taken(captioner, clips)
-        forced = self._forced(models, captioner.options, clips)
-        options, block = captioner.options, block_of(captioner.options.k)
-        memory = account(models, clips, options.max_new_tokens + block + 1, block, libraries_mb)
+        forced = self._forced(models, config.decoding, clips)
+        block = block_of(config.decoding.k)
+        memory = account(models, clips, capacity(config.decoding), block, libraries_mb)
         subject = Subject(request.command, str(request.config.path), captioner, clips, request.rounds)
         return build_result(subject, found, forced, memory)
 
@@ -146,10 +145,10 @@ class Benching:
         self._view.begin(benchmark.turns(self._request.rounds))
         return benchmark.run(self._request.rounds, lambda _: self._view.advance())
 
-    def _forced(self, models: Models, options: DecodingOptions, clips: Sequence[Clip]) -> list[Forced]:
+    def _forced(self, models: Models, settings: DecodingConfig, clips: Sequence[Clip]) -> list[Forced]:
         from specdec_cli.bench.forced import force
 
         request = self._request
         if request.acceptances:
             self._view.say("forcing drafts to pass with the probabilities asked for")
-        return list(force(models, clips, options, request.acceptances, request.rounds))
+        return list(force(models, clips, settings, request.acceptances, request.rounds))

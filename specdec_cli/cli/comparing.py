@@ -140,7 +140,7 @@ class Comparing:
 
             both = Captioner.load(in_mode(self._request.config, "hybrid"), loading=self._view.loading)
         captioners = {mode: both.variant(in_mode(self._request.config, mode)) for mode in wanted}
-        journal.require_models({mode: captioner.setup.models for mode, captioner in captioners.items()})
+        journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
         return captioners
 
     def _interrupted(self, runner: Runner, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> bool:

@@ -106,7 +106,7 @@ StopDrafting = Annotated[
     bool | None,
     typer.Option(
         "--stop-drafting/--no-stop-drafting",
-        help="End a block with its first unsure token, and ask the cloud at once.",
+        help="End a block with its first unsure token, and escalate it at once.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -171,9 +171,9 @@ RunOn = Annotated[
     Any,
     typer.Option(
         "--run-on",
-        metavar="auto|N",
+        metavar="N",
         parser=count_or_word,
-        help="Tokens that an asked cloud adds to its own at most; auto: as measured costs say.",
+        help="Tokens that the cloud generates after its own token.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -181,7 +181,7 @@ RequireCloud = Annotated[
     bool | None,
     typer.Option(
         "--require-cloud/--no-require-cloud",
-        help="Fail where the cloud cannot be asked, instead of letting the edge write on alone.",
+        help="Fail where the cloud fails, instead of letting the edge write on alone.",
         rich_help_panel=_DECODING,
     ),
 ]
@@ -205,7 +205,7 @@ Segment = Annotated[
 Labels = Annotated[
     bool,
     typer.Option(
-        "--labels", help="Say which classes each caption names, in transcripts and totals.", rich_help_panel=_TEXT
+        "--labels", help="Show which classes each caption names, in transcripts and totals.", rich_help_panel=_TEXT
     ),
 ]
 LexiconFile = Annotated[

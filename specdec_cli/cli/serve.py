@@ -9,10 +9,10 @@ import typer
 
 from specdec_cli.cli import options, startup
 from specdec_cli.cli.configured import resolve
-from specdec_cli.cloud.token import read_token
 from specdec_cli.errors import ConfigError
 
 _NETWORK, _LIMITS = "Network", "Limits"
+_TOKEN_LENGTH = 16
 
 
 def serve(
@@ -27,7 +27,7 @@ def serve(
         typer.Option(
             "--token-env",
             metavar="NAME",
-            help="Variable with the token that clients must send; needed unless the host is loopback.",
+            help="Variable with the clients' token, 16 characters or more; needed unless the host is loopback.",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
@@ -73,21 +73,22 @@ def serve(
         raise ConfigError(
             "There is no cloud model to serve: the configuration has none of its own.", hint="Name one in cloud.model."
         )
-    token = read_token(token_env, "--token-env")
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("--tls-cert and --tls-key go together.", hint="Give both PEM files, or neither.")
     with startup.still_collector():
         try:
-            from specdec_cli.serve.run import Place, serve_model
+            from specdec_cli.cloud.http import read_token
+            from specdec_cli.serve.limits import ServeLimits
+            from specdec_cli.serve.listen import Place
+            from specdec_cli.serve.run import serve_model
         except ImportError as error:
             raise ConfigError(
                 f"specdec serve needs a package that is not installed: {error.name}",
                 hint="pip install 'specdec-cli[serve]'",
             ) from error
+        token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
         place = Place(host, port, _text(tls_cert), _text(tls_key))
         place.require(token)
-        from specdec_cli.serve.limits import ServeLimits
-
         limits = ServeLimits(
             sessions=max_sessions,
             memory_bytes=memory_mb << 20,

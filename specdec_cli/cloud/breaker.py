@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
 
 class Breaker:
-    """Says whether to try.
+    """A memory of failures: tells whether to try.
 
-    After a failure nobody tries for `retry_s` seconds. Then one call goes out to see; while it is under way, and if it
-    fails, the others are told no.
+    After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are told no while
+    it is under way, and if it fails.
 
     Args:
         retry_s: seconds without a try after a failure.
@@ -18,37 +19,44 @@ class Breaker:
     """
 
     def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reason = ""
         self._retry_s = retry_s
         self._clock = clock
+        self._lock = threading.Lock()
         self._failed_at: float | None = None
         self._probing = False
-        self.reason = ""
 
     def admits(self) -> bool:
-        """Whether a call may go out; if so, `succeeded`, `failed` or `undecided` is to be called behind it."""
-        if self._failed_at is None:
+        """Whether a call may go out; if so, `succeeded`, `failed` or `undecided` must follow."""
+        with self._lock:
+            if self._failed_at is None:
+                return True
+            if self._probing or self.since_s < self._retry_s:
+                return False
+            self._probing = True
             return True
-        if self._probing or self._clock() - self._failed_at < self._retry_s:
-            return False
-        self._probing = True
-        return True
 
     def succeeded(self) -> None:
         """The cloud answered."""
-        self._failed_at = None
-        self._probing = False
+        with self._lock:
+            self._failed_at, self._probing = None, False
 
     def failed(self, reason: str) -> None:
         """It did not."""
-        self._failed_at = self._clock()
-        self._probing = False
-        self.reason = reason
+        with self._lock:
+            self._failed_at, self._probing, self.reason = self._clock(), False, reason
 
     def undecided(self) -> None:
-        """The call ended without saying anything about the cloud."""
-        self._probing = False
+        """The call ended without telling anything about the cloud."""
+        with self._lock:
+            self._probing = False
 
     @property
     def since_s(self) -> float:
-        """Seconds since the last failure."""
+        """Seconds since the last failure, or 0."""
         return 0.0 if self._failed_at is None else self._clock() - self._failed_at
+
+    @property
+    def open(self) -> bool:
+        """Whether the last call failed."""
+        return self._failed_at is not None

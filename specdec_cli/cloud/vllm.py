@@ -8,223 +8,307 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Coroutine
-from concurrent.futures import Future
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from specdec_cli.cloud.background import Background
-from specdec_cli.cloud.guard import Guard
-from specdec_cli.cloud.link import Payload
-from specdec_cli.cloud.token import read_token
-from specdec_cli.cloud.vllm_http import DeclinedError, TimedTraffic, VllmHttp
-from specdec_cli.cloud.vllm_rules import unserved
-from specdec_cli.cloud.vllm_verifier import VllmVerifier
+from specdec_cli.cloud.cloud import Payload
+from specdec_cli.cloud.connection import Request
+from specdec_cli.cloud.http import Caller, Http, MisconfiguredError, RefusedError
+from specdec_cli.cloud.protocol import parse
+from specdec_cli.cloud.vllm_rules import Judged, VllmRules, unserved
 from specdec_cli.cloud.vllm_wire import (
     GENERATE,
     MODELS,
     MOST_CANDIDATES,
     TOKENIZE,
     VERSION,
-    NonsenseError,
+    Models,
     Question,
-    read_reply,
+    Recording,
+    Scored,
+    Tokens,
+    Version,
+    checked,
+    data_url,
+    read_answer,
+    with_one_placeholder,
 )
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import CloudConfig, Config
+from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
-from specdec_cli.models.vocabulary import usable_vocab_size
-
-if TYPE_CHECKING:
-    import torch
-
-    from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.types import ModelWork
 
 T = TypeVar("T")
 
 _START_S: Final = 120.0
-"""Seconds that the first questions may take: a server that was just started may still be compiling."""
+"""Seconds that the first requests may take: a server that was just started may still be compiling."""
 
+_MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
 _PROBES: Final = 5
-
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
 
 
 class VllmCloud:
-    """The connection to one vLLM server, for any number of clips at once. See `CloudLink`.
+    """A vLLM server, for any number of clips at once. See `RemoteCloud`.
 
-    The model behind it is taken to have the edge's prompt format, eos ids and padding: it has to be of the edge's
-    family, which the server cannot be asked. Its tokenizer and vocabulary are compared by trying them. A server that
-    cannot be reached when this is made is asked again when a clip needs it.
+    The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
+    tokenizer and vocabulary are compared by trying them. A server that is not reached when this is made is tried again
+    when a clip needs it.
 
     Args:
         config: with a `url`, the `model` as the server names it, and leave to send it recordings.
-        edge: the model whose prompts and ids are sent.
+        processor: makes the prompts.
+        own: whether it was loaded for this cloud; otherwise it is the edge's.
 
     Raises:
-        ConfigError: the token or the certificates are not there, or the server does not offer what is needed.
-        TokenizerMismatchError: its token ids mean something else.
+        ConfigError: the token or the certificates are not there, or the server lacks what is needed.
+        TokenizerMismatchError: its token ids have other meanings.
     """
 
     payload: Payload = "waveform"
-    accepts_waveform = True
 
-    def __init__(self, config: CloudConfig, edge: AudioLanguageModel) -> None:
+    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         if config.url is None or config.model is None or not config.allow_audio_upload:
             raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
-        self.name = config.url
-        self.model = config.model
-        self.eos_ids = edge.eos_ids
-        self.vocab_size = usable_vocab_size(edge)
-        self.window_s = edge.window_s
-        self.placeholder_ids = edge.placeholder_ids
-        self.sampling_rate = edge.sampling_rate
-        self._edge = edge
-        self._guard = Guard(config.url, config.timeout_s, config.retry_s)
-        self._http = VllmHttp(config.url, read_token(config.token_env, "cloud.token_env"), config.ca_file)
-        self._background = Background("specdec vllm")
-        self._context: int | None = None
-        self._refusal: ConfigError | TokenizerMismatchError | None = None
+        self.name, self.model = config.url, config.model
+        self.processor = processor
+        self.vocab_size = processor.vocab_size
+        self.window_s = processor.window_s
+        self.context: int | None = None
+        self.http = Http(config, "application/json", _MOST_BYTES, partial(checked, config.url))
+        self._role = "cloud.processor" if own else "edge"
+        caller = Caller(self.http)
         try:
-            first = self._guard.run(self.connected(TimedTraffic()), max(config.timeout_s, _START_S))
-            self._background.submit(first).result()
+            with caller.call(max(config.timeout_s, _START_S)):
+                self.connected(caller)
+        except MisconfiguredError as error:
+            self.close()
+            raise error.refusal from None
         except CloudError:
-            if self._refusal is not None:
-                self.close()
-                raise self._refusal from None
+            pass  # `trouble` tells
 
     @property
     def trouble(self) -> str | None:
         """Why it was not reached, in a sentence; None if it was."""
-        return None if self._context is not None else self._guard.trouble
+        return None if self.context is not None else self.http.breaker.reason
 
     def describe(self) -> dict[str, str]:
-        """The address, and the name of the model behind it; vLLM does not say more."""
+        """The address, and the name of the model behind it; vLLM does not tell more."""
         return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
 
-    def verifier(
-        self,
-        inputs: PromptInputs,
-        options: DecodingOptions,
-        capacity: int,
-        vocab_size: int,
-        generator: torch.Generator,  # noqa: ARG002 (nothing is drawn)
-        stop_ids: Collection[int],
-    ) -> VllmVerifier:
-        """Judges the blocks of one clip; see `CloudLink.verifier`."""
-        if (why := unserved(options)) is not None:
+    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> VllmVerifier:
+        """Judges the blocks of one clip; see `RemoteCloud.verifier`."""
+        if (why := unserved(config, self.processor)) is not None:
             raise DecodingError(
-                f"a vLLM cloud tells the likeliest tokens only, and {why}",
+                f"a vLLM cloud gives the likeliest tokens only, and {why}",
                 hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
             )
-        if self._context is not None and len(inputs.ids) + capacity > self._context:
-            raise DecodingError(
-                f"the cloud at {self.name} takes {self._context} tokens, but the prompt has {len(inputs.ids)} (audio "
-                f"included) and {capacity} may follow",
-                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
-            )
-        return VllmVerifier(self, inputs, options, vocab_size, stop_ids)
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begins a call; its future raises CloudError at the latest when its time is up."""
-        return self._background.submit(self._guard.run(work))
-
-    @property
-    def http(self) -> VllmHttp:
-        """Its connections."""
-        return self._http
+        return VllmVerifier(self, prompt, config, vocab_size, stop_ids)
 
     def probe(self) -> str:
-        """Version and round trip; see `CloudLink.probe`."""
-
-        def read(body: bytes) -> str:
-            try:
-                return str(json.loads(body)["version"])[:40]
-            except (ValueError, KeyError, TypeError) as error:
-                raise NonsenseError("no version") from error
-
-        times = []
+        """Version and round trip; see `RemoteCloud.probe`."""
+        caller, times = Caller(self.http), []
         for _ in range(_PROBES):
             started = time.perf_counter()
-            version = self.submit(self._http.ask(VERSION, None, TimedTraffic(), read)).result()
+            with caller.call():
+                version = caller.fetch(Request("GET", VERSION), lambda body: parse(Version, body)).version
             times.append((time.perf_counter() - started) * 1e3)
-        self.submit(self.connected(TimedTraffic())).result()
+        with caller.call():
+            self.connected(caller)
         return f"{self.name}: {self.model}, vLLM {version}, {median(times):.1f} ms round trip"
 
     def close(self) -> None:
-        """Closes the connections and ends the thread."""
-        if not self._background.closed:
-            self._background.close(self._http.close())
+        """Closes the connections, as happens by itself when this is dropped."""
+        self.http.close()
 
-    async def connected(self, traffic: TimedTraffic) -> None:
-        """Finds out, once, whether the server serves the model, offers the endpoints, and has the edge's ids.
+    def connected(self, caller: Caller) -> int:
+        """Positions that the model takes; the first time, finds out whether the server fits.
 
         Raises:
             CloudError: it cannot be reached, or it does not fit.
         """
-        if self._context is not None:
-            return
-        try:
-            context = await self._served(traffic)
-            await self._compare_tokens(traffic)
-            await self._try_out(traffic)
-        except (ConfigError, TokenizerMismatchError) as error:
-            self._refusal = error
-            raise CloudError(error.message, hint=error.hint) from None
-        self._context = context
+        if self.context is None:
+            context = self._served(caller)
+            self._compare_tokens(caller)
+            # A question like those that will come, about no recording: it shows whether the last id is known, too.
+            ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
+            question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
+            body = question.body(self.model, None, self.processor.eos_ids)
+            _set_up(caller, Request("POST", GENERATE, body), lambda found: read_answer(found, question))
+            self.context = context
+        return self.context
 
-    async def _served(self, traffic: TimedTraffic) -> int:
+    def _served(self, caller: Caller) -> int:
         """The context of the model, which the server has."""
-
-        def read(body: bytes) -> dict[str, int]:
-            try:
-                return {str(each["id"]): int(each["max_model_len"]) for each in json.loads(body)["data"]}
-            except (ValueError, KeyError, TypeError) as error:
-                raise NonsenseError("no list of models") from error
-
-        found = await self._asked(MODELS, None, traffic, read)
-        if self.model not in found:
-            raise ConfigError(
-                f"the vLLM server at {self.name} serves {', '.join(sorted(found)) or 'nothing'}, not {self.model}",
+        models = _set_up(caller, Request("GET", MODELS), lambda body: parse(Models, body)).data
+        context = next((each.max_model_len for each in models if each.id == self.model), None)
+        if context is None:
+            names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
+            refusal = ConfigError(
+                f"the vLLM server at {self.name} serves {names}, not {self.model}",
                 hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
-        return found[self.model]
+            raise MisconfiguredError(refusal)
+        return context
 
-    async def _compare_tokens(self, traffic: TimedTraffic) -> None:
-        tokenizer = self._edge.tokenizer
-        text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(sorted({*self.eos_ids, *self.placeholder_ids})))
+    def _compare_tokens(self, caller: Caller) -> None:
+        tokenizer = self.processor.tokenizer
+        specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
+        text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
         request = {"model": self.model, "prompt": text, "add_special_tokens": False}
-
-        def read(body: bytes) -> list[int]:
-            try:
-                return [int(token) for token in json.loads(body)["tokens"]]
-            except (ValueError, KeyError, TypeError) as error:
-                raise NonsenseError("no list of tokens") from error
-
-        theirs = await self._asked(TOKENIZE, json.dumps(request).encode(), traffic, read)
+        body = json.dumps(request).encode()
+        theirs = _set_up(caller, Request("POST", TOKENIZE, body), lambda found: parse(Tokens, found)).tokens
         ours = tokenizer(text, add_special_tokens=False).input_ids
         if theirs != ours:
-            raise TokenizerMismatchError(
-                f"edge {self._edge.name} and cloud {self.model} at {self.name} have different tokenizers (the same "
-                f"text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
-                hint="Drafted ids would mean other words to the cloud. Use two models of one family and release.",
+            refusal = TokenizerMismatchError(
+                f"{self._role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
+                f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
+                hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
             )
+            raise MisconfiguredError(refusal)
 
-    async def _try_out(self, traffic: TimedTraffic) -> None:
-        """A question like those that will come, about no recording: it shows whether the last id is known, too."""
-        ids = (*self._edge.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
-        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
-        body = question.body(self.model, None, self.eos_ids)
-        await self._asked(GENERATE, body, traffic, lambda found: read_reply(found, question))
 
-    async def _asked(self, path: str, body: bytes | None, traffic: TimedTraffic, read: Callable[[bytes], T]) -> T:
-        """As `VllmHttp.ask`, but what the server declines at the start is a mistake of set-up.
+class VllmVerifier:
+    """Judges the blocks of one clip with a vLLM server. See `Verifier`; one thread at a time calls it.
+
+    The recording goes out with the first question, or with `prefill`, under an id that nobody can guess; a server that
+    has dropped it is sent it again.
+
+    Args:
+        cloud: the server.
+        prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
+
+    Raises:
+        DecodingError: the prompt holds no recording.
+    """
+
+    elsewhere = True
+
+    def __init__(
+        self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+    ) -> None:
+        if prompt.waveform is None:
+            raise DecodingError(f"the cloud at {cloud.name} takes the recording itself, and was not given it")
+        processor = cloud.processor
+        self._cloud = cloud
+        self._waveform = prompt.waveform
+        self._prompt = with_one_placeholder(prompt.ids, processor.placeholder_id)
+        self._prompt_tokens = len(prompt.ids)
+        self._capacity = capacity(config.decoding)
+        self._rules = VllmRules(config.acceptance, frozenset(processor.banned_ids), vocab_size)
+        self._stop_ids = tuple(sorted(stop_ids))
+        self._caller = Caller(cloud.http)
+        self._uuid = uuid.uuid4().hex
+        self._recordings = self._passes = self._fed = 0
+        self._cloud_ms = 0.0
+
+    @property
+    def work(self) -> ModelWork:
+        """What the server did for this clip. It computes the prompt anew each time, and does not tell how long."""
+        return ModelWork(
+            encoder_passes=self._recordings,
+            forwards=self._passes,
+            step_ms=self._cloud_ms,
+            prompt_tokens=self._prompt_tokens,
+            fed_tokens=self._fed,
+            bytes_up=self._caller.traffic.bytes_up,
+        )
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The server's verdict. Raises CloudError where there is none."""
+        started, before, down = time.perf_counter(), self.work, self._caller.traffic.bytes_down
+        with self._caller.call():
+            judged = self._judged(text, draft.ids, 1 + run_on)
+            tokens = self._until_stop(judged.tokens)
+            while len(tokens) < 1 + run_on and tokens[-1] not in self._stop_ids:
+                written = (*text, *draft.ids[: judged.accepted], *tokens)
+                further = self._judged(written, (), 1 + run_on - len(tokens))
+                tokens = self._until_stop((*tokens, *further.tokens))
+        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
+        cloud_ms = after.step_ms - before.step_ms
+        return Verdict(
+            judged.accepted,
+            tokens[0],
+            tokens[1:],
+            judged.near_ties,
+            cloud_ms,
+            after.encoder_passes > before.encoder_passes,
+            max(elapsed_ms - cloud_ms, 0.0),
+            after.bytes_up - before.bytes_up,
+            self._caller.traffic.bytes_down - down,
+        )
+
+    def prefill(self) -> None:
+        """Sends the recording ahead of need; raises as `verify` does."""
+        with self._caller.call():
+            if not self._recordings:
+                self._scored((), 0, 1, 1)
+
+    def close(self) -> None:
+        """Ends a call under way; the server drops recordings by itself."""
+        self._caller.close()
+
+    def _until_stop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """The tokens up to the first one that ends a text."""
+        ends = [at for at, token in enumerate(tokens) if token in self._stop_ids]
+        return tokens[: ends[0] + 1] if ends else tokens
+
+    def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Judged:
+        """The rule's judgement, and up to `tokens` tokens of the cloud's own.
 
         Raises:
-            ConfigError: it does.
+            CloudError: all of the candidates that a server gives are banned.
         """
-        try:
-            return await self._http.ask(path, body, traffic, read)
-        except DeclinedError as error:
-            hint = "Start vLLM with --enable-scale-out." if error.status == 404 else error.hint
-            raise ConfigError(error.message, hint=hint) from error
+        for candidates in (self._rules.candidates, MOST_CANDIDATES):
+            scored = self._scored((*text, *draft), len(draft), tokens, candidates)
+            judged = self._rules.judge(draft, scored, at_most=candidates == MOST_CANDIDATES)
+            if judged is not None:
+                return judged
+        raise CloudError(f"the likeliest {MOST_CANDIDATES} tokens of the cloud at {self._cloud.name} are all banned")
+
+    def _scored(self, ids: tuple[int, ...], drafted: int, tokens: int, candidates: int) -> Scored:
+        """The answer to one question, with the recording if the server does not have it."""
+        context = self._cloud.connected(self._caller)
+        if self._prompt_tokens + self._capacity > context:
+            raise RefusedError(
+                f"the cloud at {self._cloud.name} takes {context} tokens, but the prompt has {self._prompt_tokens} "
+                f"(audio included) and {self._capacity} may follow",
+                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
+                about_clip=True,
+            )
+        question = Question((*self._prompt, *ids), self._prompt_tokens + len(ids), drafted, tokens, candidates)
+        if self._recordings:
+            try:
+                return self._exchanged(question, None)
+            except RefusedError as error:
+                if error.code != "400" or "cache miss" not in error.message.lower():
+                    raise
+        scored = self._exchanged(question, data_url(self._waveform, self._cloud.processor.sampling_rate))
+        self._recordings += 1
+        return scored
+
+    def _exchanged(self, question: Question, url: str | None) -> Scored:
+        traffic = self._caller.traffic
+        before_s = traffic.silent_s
+        body = question.body(self._cloud.model, Recording(self._uuid, url), self._stop_ids)
+        scored = self._caller.fetch(Request("POST", GENERATE, body), lambda found: read_answer(found, question))
+        # The server does not tell how long it took: as long as it was silent, beyond the shortest silence there was.
+        self._cloud_ms += max(traffic.silent_s - before_s - self._cloud.http.shortest_s, 0.0) * 1e3
+        self._passes += len(scored.generated)  # the first comes with reading the question, each other one with a step
+        self._fed += question.length - self._prompt_tokens + len(scored.generated) - 1
+        return scored
+
+
+def _set_up(caller: Caller, request: Request, read: Callable[[bytes], T]) -> T:
+    """As `Caller.fetch`, but what the server refuses at the start is a mistake of set-up."""
+    try:
+        return caller.fetch(request, read)
+    except RefusedError as error:
+        hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
+        raise MisconfiguredError(ConfigError(error.message, hint=hint)) from error

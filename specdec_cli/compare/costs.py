@@ -54,6 +54,7 @@ class _Columns:
     hidden_ms: Values
     flight_ms: Values
     degraded: Values
+    near_ties: Values
 
     @classmethod
     def of(cls, clips: Sequence[PairedClip], mode: Mode) -> _Columns:
@@ -82,6 +83,7 @@ class _Columns:
             flight_ms=each(_flight_ms),
             network_ms=each(_network_ms),
             degraded=each(lambda run: float(run.degraded is not None)),
+            near_ties=count(lambda totals: totals.near_ties),
         )
 
 
@@ -116,6 +118,7 @@ def _figures(mode: Mode, table: dict[Mode, _Columns], resampler: Resampler) -> M
         if np.isfinite(own.hidden_ms).any()
         else None,
         degraded=int((own.degraded > 0).sum()),
+        near_ties=None if np.isnan(own.near_ties).all() else _whole(own.near_ties),
         cpu_s=figure(lambda columns: total(columns.cpu_ms / 1e3)),
         cpu_percent=resampler.value(ratio(100 * own.cpu_ms, own.total_ms)),
     )

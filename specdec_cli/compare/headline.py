@@ -7,7 +7,6 @@ from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures, Spread
-from specdec_cli.simulated import simulation
 from specdec_cli.types import Mode
 
 FEWEST_CLIPS: Final = 10
@@ -31,7 +30,7 @@ def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]
     if not clips:
         return ["No clip was captioned by every mode, so there is nothing to compare."]
     echoes = _echoes(pairing)
-    sentences = [*_faults(pairing), *_simulated(pairing)]
+    sentences = [*_faults(pairing)]
     if clips < FEWEST_CLIPS:
         noun = "clip is" if clips == 1 else "clips are"
         sentences.append(
@@ -72,14 +71,6 @@ def _faults(pairing: Pairing) -> Iterator[str]:
                 f"Lossless differs from cloud-only in {len(other)} of {len(greedy)} captions; "
                 "in 16-bit formats a near tie may fall the other way, in float32 it is a fault."
             )
-
-
-def _simulated(pairing: Pairing) -> Iterator[str]:
-    """That times are not those of real links and models."""
-    runs = [clip.first(mode) for clip in pairing.clips for mode in pairing.modes]
-    said = dict.fromkeys(found for run in runs if (found := simulation(run.settings)) is not None)
-    if said:
-        yield f"Simulated: {'; '.join(said)}. Times are those of the imitation."
 
 
 def _and_others(count: int) -> str:

@@ -7,20 +7,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from pydantic import ValidationError
 
 from specdec_cli.compare.pairing import Place, place
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, differing
 from specdec_cli.transcript.torn import mend
 from specdec_cli.transcript.writer import append_transcript, read_transcripts
 from specdec_cli.types import Mode
 
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
+_OF_MODELS: Final = frozenset({SUGGESTED})  # settings that are known once the models are loaded
 _SHOWN: Final = 90  # characters of a value in a message
+
+
+class Recorded(Protocol):
+    """A record of models and settings: a transcript, or the setup of a captioner."""
+
+    @property
+    def models(self) -> Models:
+        """The models that take part."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """The settings in force, and what the models' checkpoints suggest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,6 @@ class Terms:
 
     def differences(self, transcript: Transcript) -> Iterator[tuple[str, object, object]]:
         """Name, value there and value here of everything in which `transcript` was made otherwise."""
-        there, here = transcript.settings, json.loads(json.dumps(dict(self.settings)))
         models = [
             ("edge.model", _name(transcript.models.edge), self.edge),
             ("cloud.model", _name(transcript.models.cloud), self.cloud),
@@ -49,9 +61,9 @@ class Terms:
             *(models if transcript.error is None else ()),  # a broken recording came to no model
             ("language", transcript.language, self.language),
             ("prompt", transcript.prompt, self.prompt),
-            *((name, there.get(name), here.get(name)) for name in dict.fromkeys((*here, *there))),
         ]
-        return (row for row in rows if row[1] != row[2])
+        yield from (row for row in rows if row[1] != row[2])
+        yield from differing(transcript.settings, self.settings, but=_OF_MODELS)
 
 
 class Journal:
@@ -81,17 +93,21 @@ class Journal:
             append_transcript(self._path, transcript)
         self._take(transcript)
 
-    def require_models(self, models: Mapping[Mode, Models]) -> None:
+    def require_models(self, recorded: Mapping[Mode, Recorded]) -> None:
         """Refuses to mix what is kept with captions of other weights, number formats or devices.
+
+        Args:
+            recorded: what captions of each mode will record.
 
         Raises:
             ConfigError: a caption was made by other models than those that are loaded now.
         """
         for transcript in self._transcripts:
-            there, here = transcript.models, models.get(transcript.mode)
-            if self._path is None or transcript.error is not None or here is None:
+            now = recorded.get(transcript.mode)
+            if self._path is None or transcript.error is not None or now is None:
                 continue
-            if changed := list(_other_models(there, here)):
+            there, here = ({name: of.settings.get(name) for name in _OF_MODELS} for of in (transcript, now))
+            if changed := [*_other_models(transcript.models, now.models), *differing(there, here)]:
                 raise _refusal(self._path, transcript, changed)
 
     def repeats(self, clip: Place, mode: Mode) -> int:

@@ -68,8 +68,8 @@ class ModeFigures(_Part):
     tokens: Figure = Field(description="committed tokens, eos included")
     forwards_edge: Figure = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: Figure = Field(description="runs of the cloud's language model, prefill included")
-    cloud_calls: int | None = Field(description="verifications: rounds in which the cloud was asked; null: cloud-only")
-    clips_asked: int | None = Field(description="clips in which the cloud was asked at least once; null: cloud-only")
+    cloud_calls: int | None = Field(description="verifications: rounds that the cloud verified; null: cloud-only")
+    clips_asked: int | None = Field(description="clips with at least one verification; null: cloud-only")
     rounds: int = Field(description="blocks drafted")
     escalation_rate: Interval | None = Field(description="cloud_calls / rounds; null where one model works alone")
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
@@ -80,6 +80,11 @@ class ModeFigures(_Part):
         default=None, description="drafting of kept blocks during flights / time in flight: link and cloud"
     )
     degraded: int = Field(default=0, description="clips that the edge finished without the cloud, which had failed")
+    near_ties: int | None = Field(
+        default=None,
+        description="verified positions whose two best scores the cloud's number format cannot tell apart; "
+        "null: nothing was verified",
+    )
     cpu_s: Figure = Field(description="CPU time while decoding, s")
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
 
@@ -194,7 +199,7 @@ class Comparison(_Part):
     models: Models
     settings: dict[str, Any] = Field(description="settings of the mode that uses most of them (hybrid, if compared)")
     clips: list[ClipComparison] = Field(description="those that every mode captioned, in the order given")
-    planned: int | None = Field(description="recordings that were asked for; null: not known")
+    planned: int | None = Field(description="recordings that were to be compared; null: not known")
     unfinished: int = Field(description="clips that some mode did not get to; not among `clips`")
     audio_s: float = Field(description="length of all clips together, s")
     repeats: int = Field(description="most times that any clip was captioned by one mode")

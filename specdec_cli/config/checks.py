@@ -14,7 +14,8 @@ from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import SETTINGS
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
 
-_UNUSED_SECTIONS: Final = {"edge": ("cloud", "gate", "acceptance"), "cloud": ("edge", "gate", "acceptance")}
+_UNUSED_SECTIONS: Final = {"edge": ("gate", "acceptance"), "cloud": ("gate", "acceptance")}
+"""The model that a mode does not use may be named all the same, so that one line serves for every mode."""
 _RULE_OPTIONS: Final = {
     "acceptance.rank": "rank",
     "acceptance.prob": "prob",
@@ -103,8 +104,8 @@ class _Checker:
             hint = (
                 "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
             )
-            yield self.clash("cloud.engine", ", which wants the recordings, but ", "cloud.allow_audio_upload", hint)
-        whole = ", which tells the likeliest tokens only, but "
+            yield self.clash("cloud.engine", ", which takes the recordings, but ", "cloud.allow_audio_upload", hint)
+        whole = ", which returns the likeliest tokens only, but "
         for name, off in _WHOLE_DISTRIBUTIONS.items():
             if self.given[name].value not in (None, off):
                 hint = f"It takes whole distributions: set it to {off:g}, or use specdec serve."

@@ -8,7 +8,7 @@ from typing import Final
 from specdec_cli.config.layers import Given, Layer, Origin
 from specdec_cli.config.problems import Problem, nearest, show, show_name
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import SETTINGS
+from specdec_cli.config.settings import REMOVED, SETTINGS
 from specdec_cli.config.yaml_file import read_value
 
 PREFIX: Final = "SPECDEC_"
@@ -63,19 +63,21 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
 
 def _looks_like_a_setting(variable: str) -> bool:
     rest = variable.removeprefix(PREFIX)
-    return "__" in rest or any(rest.startswith(f"{section.upper()}_") for section in SECTIONS)
+    return "__" in rest or any(rest.startswith(f"{section.upper()}_") for section in (*SECTIONS, *REMOVED))
 
 
 def _unknown_variable(variable: str) -> Problem:
+    section = variable.removeprefix(PREFIX).partition("_")[0].lower()
+    if section in REMOVED:
+        return Problem(f"The variable {show_name(variable)} names no setting any more.", REMOVED[section])
     close = nearest(variable.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
     meant = f"Did you mean {PREFIX}{close}? " if close else ""
-    section = variable.removeprefix(PREFIX).partition("_")[0].lower()
     if section in SECTIONS:
         listed = ", ".join(v for v, name in VARIABLES.items() if name.startswith(f"{section}."))
         return Problem(
             f"The variable {show_name(variable)} names no setting.", f"{meant}Variables of {section}: {listed}."
         )
-    sections = ", ".join(section.upper() for section in SECTIONS)
+    sections = ", ".join(section.upper() for section in (*SECTIONS, *REMOVED))
     return Problem(
         f"The variable {show_name(variable)} names no setting.", f"{meant}SPECDEC_<SECTION>__<FIELD>, of {sections}."
     )

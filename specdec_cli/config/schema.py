@@ -291,7 +291,7 @@ class DecodingConfig(ScoringConfig):
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
     cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
         default="lazy",
-        description="lazy: the cloud hears the clip when first asked; early: before the edge does; overlap: beside it",
+        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside",
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",
@@ -301,7 +301,7 @@ class DecodingConfig(ScoringConfig):
         default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
     )
     require_cloud: bool = Field(
-        default=False, description="true: a cloud that cannot be asked fails the clip; false: the edge writes on alone"
+        default=False, description="true: a cloud that fails, fails the clip; false: the edge writes on alone"
     )
 
 
@@ -351,7 +351,7 @@ class AcceptanceConfig(Section):
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the one asked for, or the lossless one."""
+        """The rule: the configured one, or the lossless one."""
         return self.rule or ("sampling" if sampling else "greedy")
 
 
@@ -391,7 +391,7 @@ class Config(Section):
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
-        """The rule in force: the one asked for, or the lossless one for the temperature."""
+        """The rule in force: the configured one, or the lossless one for the temperature."""
         return self.acceptance.in_force(sampling=self.decoding.sampling)
 
 

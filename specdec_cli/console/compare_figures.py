@@ -72,6 +72,8 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
         linked.append(alone("flights hidden", lambda mode: wording.share(mode.hidden_share)))
     if any(mode.degraded for mode in comparison.costs):
         linked.append(alone("degraded", lambda mode: Cell(f"{mode.degraded} clips")))
+    if any(mode.near_ties for mode in comparison.costs):
+        linked.append(alone("near ties", lambda mode: wording.plain(mode.near_ties, whole)))
     return [
         *rows,
         compared("first token", lambda mode: mode.ttft_ms, milliseconds),
@@ -81,7 +83,7 @@ def cost_rows(comparison: Comparison, wording: Wording) -> list[Row]:
         compared("edge forwards", lambda mode: mode.forwards_edge, whole),
         compared("cloud forwards", lambda mode: mode.forwards_cloud, whole),
         alone("cloud calls", lambda mode: wording.plain(mode.cloud_calls, whole)),
-        alone("clips asked", lambda mode: wording.plain(mode.clips_asked, whole)),
+        alone("clips escalated", lambda mode: wording.plain(mode.clips_asked, whole)),
         alone("escalated", lambda mode: wording.share(mode.escalation_rate)),
         alone("by the edge", lambda mode: wording.share(mode.edge_token_share)),
         alone("accepted", lambda mode: wording.share(mode.acceptance_rate)),

@@ -12,7 +12,8 @@ from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
 from specdec_cli.console.theme import DIM, STRONG, Signs
-from specdec_cli.simulated import simulation
+from specdec_cli.transcript.schema import SUGGESTED
+from specdec_cli.transcript.suggested import suggestions_in_words
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10
@@ -29,8 +30,6 @@ _TIE = "\xa0"  # keeps a name and its value in one line
 def file_line(event: Started, width: int, signs: Signs) -> Text:
     """The file between two stretches of rule, and the facts about it; the name gives way first."""
     facts = [seconds(event.duration_s), event.language, event.mode]
-    if simulation(event.settings) is not None:
-        facts.append("simulated")
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
     tail = clean(f" {signs.dot} ".join(facts))
@@ -75,10 +74,16 @@ def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
 
 
 def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
-    """The settings that shape every run, then those that somebody changed."""
-    written = {name: setting(value) for name, value in event.settings.items() if value is not None}
+    """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
+    own = {name: value for name, value in event.settings.items() if name != SUGGESTED and value is not None}
+    written = {name: setting(value) for name, value in own.items()}
     changed = [name for name in written if name not in _ALWAYS and written[name] != _DEFAULTS.get(name)]
-    for name in [*(name for name in _ALWAYS if name in written), *changed]:
+    for name in _ALWAYS:
+        if name in written:
+            yield clean(name), clean(written[name])
+    for name, value in suggestions_in_words(event.settings.get(SUGGESTED)):
+        yield clean(name), clean(value)
+    for name in changed:
         yield clean(name), clean(written[name])
 
 
@@ -91,8 +96,8 @@ def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
 
 
 def prefill_line(event: Prefill, width: int, signs: Signs) -> Text:
-    """That a model has read the recording, and how long that took."""
-    facts = [f"{event.model} heard {event.tokens} tokens", f"audio {milliseconds(event.encoder_ms)}"]
-    facts.append(f"prompt {milliseconds(event.prefill_ms)}")
+    """How long a model took to encode the recording and to prefill its prompt."""
+    facts = [f"{event.model} prefilled {event.tokens} tokens", f"encoder {milliseconds(event.encoder_ms)}"]
+    facts.append(f"prefill {milliseconds(event.prefill_ms)}")
     text = f" {signs.dot} ".join(facts)
     return Text(fit(" " * (7 if width >= 96 else 6) + text, width - 1, signs.ellipsis), style=DIM)

@@ -85,7 +85,6 @@ class LinesView:
         """Print the heading; models and settings only where they differ from the last clip's."""
         self._begin()
         self._clip = event
-        self._link = "simulated_rtt_ms" in event.settings or "simulated_mbps" in event.settings
         self._space()
         self._print(file_line(event, self._width, self._signs))
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)

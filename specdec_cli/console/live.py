@@ -121,7 +121,7 @@ class LiveView(LinesView):
         """Print the heading and open the region."""
         self.close()
         super().started(event)
-        self._open("hearing the clip")
+        self._open("encoding the clip")
 
     def event(self, event: Event, text: EventText) -> None:
         """Print what happened and redraw the region; close it when the clip is done."""

@@ -122,7 +122,7 @@ def render_flight(sent: Sent, text: EventText, layout: Layout, *, signs: Signs) 
 
 
 def gate_text(round_: Round, mode: Mode, *, full: bool) -> Text:
-    """The gate's decision: `edge`, or why the cloud was asked and the figure that decided it."""
+    """The gate's decision: `edge`, or why the block was escalated and the figure that decided it."""
     if not round_.escalated:
         return Text("edge", style=DIM)
     if round_.reason == "always" or round_.reason is None:

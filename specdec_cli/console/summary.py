@@ -15,7 +15,7 @@ from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
 
 _ENDINGS: dict[FinishReason, tuple[str, str]] = {
     "max_tokens": ("stopped at the token limit", ASKED),
-    "sentences": ("stopped after the sentences that were asked for", DIM),
+    "sentences": ("stopped after the number of sentences that was set", DIM),
     "stop_string": ("stopped at a stop string", DIM),
     "loop": ("stopped: the text went in a loop that neither model broke", BAD),
 }
@@ -26,11 +26,11 @@ class Tally:
     """Counts over the rounds so far.
 
     Attributes:
-        rounds, escalated: all rounds, and those in which the cloud was asked.
+        rounds, escalated: all rounds, and those that were escalated.
         drafted, accepted: tokens of escalated blocks only, so that their ratio is the acceptance rate.
         sources: committed tokens by origin.
-        exchanges, network_ms: with a cloud behind a link, and the time on it, milliseconds.
-        simulated: whether that link is imitated.
+        exchanges, network_ms: with a cloud elsewhere, and the time on the link, milliseconds.
+        near_ties: verified positions whose two best scores the cloud's number format cannot tell apart.
         hidden_ms: time of drafting that lay within flights, milliseconds; None where nothing is drafted ahead.
         thrown_away: tokens drafted ahead in vain.
     """
@@ -42,7 +42,7 @@ class Tally:
     sources: Counter[Source] = field(default_factory=Counter)
     exchanges: int = 0
     network_ms: float = 0.0
-    simulated: bool = False
+    near_ties: int = 0
     hidden_ms: float | None = None
     thrown_away: int = 0
 
@@ -50,10 +50,10 @@ class Tally:
         """Count one more round."""
         self.rounds += 1
         self.sources.update(round_.source)
-        if round_.link is not None:
+        self.near_ties += round_.near_ties or 0
+        if round_.network_ms is not None:
             self.exchanges += 1
-            self.network_ms += round_.link.network_ms
-            self.simulated = self.simulated or round_.link.simulated
+            self.network_ms += round_.network_ms
         if round_.hidden_ms is not None:
             self.hidden_ms = (self.hidden_ms or 0.0) + round_.hidden_ms
             self.thrown_away += round_.thrown_away
@@ -73,7 +73,7 @@ class Tally:
         return self.sources["edge"] + self.sources["accepted"]
 
 
-def asked(tally: Tally, mode: Mode) -> str:
+def verified(tally: Tally, mode: Mode) -> str:
     """In words, how much the cloud had to do with it."""
     if mode == "edge":
         return "the edge wrote all of it"
@@ -82,8 +82,8 @@ def asked(tally: Tally, mode: Mode) -> str:
     if mode == "lossless":
         return "the cloud verified every round"
     if not tally.escalated:
-        return f"the cloud was asked in none of {count(tally.rounds, 'round')}"
-    return f"the cloud was asked in {tally.escalated} of {count(tally.rounds, 'round')}"
+        return f"the cloud verified none of {count(tally.rounds, 'round')}"
+    return f"the cloud verified {tally.escalated} of {count(tally.rounds, 'round')}"
 
 
 def classes(labels: Mapping[str, str | None], separator: str) -> str:
@@ -100,7 +100,7 @@ def speed(tokens: int, total_ms: float) -> str:
 def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tuple[str, Text]]:
     """The totals of a clip, each line under a name."""
     dot = f" {signs.dot} "
-    words = Text(asked(tally, mode), style=STRONG)
+    words = Text(verified(tally, mode), style=STRONG)
     if mode == "hybrid" and tally.escalated:
         words.append(f" ({percent(tally.escalated, tally.rounds)})")
     tokens = [f"{len(event.token_ids)} in {count(tally.rounds, 'round')}"]
@@ -114,6 +114,9 @@ def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tup
         if tally.sources["cloud"]:
             cloud.append(f"{tally.sources['cloud']} run on")
         lines.append(("accepted", Text(dot.join(cloud))))
+    if tally.near_ties:
+        ties = f"{count(tally.near_ties, 'near tie')}: best scores that the cloud's number format cannot tell apart"
+        lines.append(("ties", Text(ties)))
     if link := _link(tally):
         lines.append(("link", Text(dot.join(link))))
     times = [
@@ -134,8 +137,7 @@ def _link(tally: Tally) -> list[str]:
     """What the link cost, and what of it drafting ahead hid."""
     facts = []
     if tally.exchanges:
-        simulated = " simulated" if tally.simulated else ""
-        facts += [count(tally.exchanges, "exchange"), f"{seconds(tally.network_ms / 1000)} on the{simulated} link"]
+        facts += [count(tally.exchanges, "exchange"), f"{seconds(tally.network_ms / 1000)} on the link"]
     if tally.hidden_ms is not None:
         facts.append(f"{milliseconds(tally.hidden_ms)} of drafting hidden")
         facts.append(f"{count(tally.thrown_away, 'token')} drafted ahead in vain")
@@ -146,7 +148,7 @@ def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
     """The totals for a log."""
     parts = [
         count(len(event.token_ids), "token"),
-        asked(tally, mode),
+        verified(tally, mode),
         f"{milliseconds(event.ttft_ms)} to the first token",
         f"{seconds(event.total_ms / 1000)} in all",
         speed(len(event.token_ids), event.total_ms),

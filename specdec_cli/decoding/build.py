@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -104,19 +104,31 @@ def build_loop(
     Raises:
         DecodingError: the mode needs a model that is not there.
     """
-    settings = config.decoding
-    parts = _Parts(pair, config, shared)
-    stop_ids = stop_ids_of(pair, config)
+    settings, stop_ids = config.decoding, stop_ids_of(pair, config)
+
+    def session(role: str, model: AudioLM | None, prompt: Prompt | None) -> tuple[Session, Scores]:
+        if model is None or prompt is None:
+            raise DecodingError(
+                f"mode {settings.mode!r} needs a {role} model, and none is loaded",
+                hint=f"Set {role}.model, or choose another --mode.",
+            )
+        make: Callable[[AudioLM, Prompt, int, int], Session] = shared.session if shared else Session
+        made = make(model, prompt, capacity(settings), pair.vocab_size)
+        return made, Scores(settings, prompt.ids, model.processor, model.device, stop_ids)
+
     drafter: Drafter | None = None
     verifier: Verifier | None = None
-    if settings.mode == "cloud" and pair.remote is not None:
-        verifier = parts.verifier(cloud_prompt, stop_ids)
-    else:
-        role: Literal["edge", "cloud"] = "cloud" if settings.mode == "cloud" else "edge"
-        session = parts.session(role, cloud_prompt if settings.mode == "cloud" else edge_prompt)
-        drafter = Drafter(session, parts.scores(session), stop_ids, torch.Generator().manual_seed(settings.seed))
-        if settings.mode in ("hybrid", "lossless"):
-            verifier = parts.verifier(cloud_prompt, stop_ids)
+    if settings.mode != "cloud":
+        edge = session("edge", pair.edge, edge_prompt)
+        drafter = Drafter(*edge, stop_ids, torch.Generator().manual_seed(settings.seed))
+    elif pair.remote is None:
+        cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
+        drafter = Drafter(*cloud, stop_ids, torch.Generator().manual_seed(settings.seed))
+    if pair.remote is not None and cloud_prompt is not None and settings.mode != "edge":
+        verifier = pair.remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids)
+    elif settings.mode in ("hybrid", "lossless"):
+        cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
+        verifier = LocalVerifier(*cloud, config.acceptance, stop_ids)
     gate = make_gate(
         gate_of(config),
         config.gate.threshold,
@@ -135,38 +147,6 @@ def build_loop(
         beside=verifier is not None and _beside(pair, config, verifier),
         away=nullcontext if shared is None else shared.away,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What the two sides of one clip's loop are made of."""
-
-    pair: Pair
-    config: Config
-    shared: Shared | None
-
-    def session(self, role: Literal["edge", "cloud"], prompt: Prompt | None) -> Session:
-        """The clip on a loaded model."""
-        model = self.pair.edge if role == "edge" else self.pair.loaded_cloud
-        if model is None or prompt is None:
-            raise DecodingError(
-                f"mode {self.config.decoding.mode!r} needs a {role} model, and none is loaded",
-                hint=f"Set {role}.model, or choose another --mode.",
-            )
-        make: Callable[[AudioLM, Prompt, int, int], Session] = self.shared.session if self.shared else Session
-        return make(model, prompt, capacity(self.config.decoding), self.pair.vocab_size)
-
-    def scores(self, of: Session) -> Scores:
-        """What turns a session's logits into scores."""
-        return Scores(self.config.decoding, of.prompt.ids, of.model.processor, of.model.device)
-
-    def verifier(self, prompt: Prompt | None, stop_ids: Collection[int]) -> Verifier:
-        """The cloud, here or elsewhere."""
-        remote = self.pair.remote
-        if remote is not None and prompt is not None:
-            return remote.verifier(prompt, self.config, self.pair.vocab_size, stop_ids)
-        session = self.session("cloud", prompt)
-        return LocalVerifier(session, self.scores(session), self.config.acceptance, stop_ids)
 
 
 def _beside(pair: Pair, config: Config, verifier: Verifier) -> bool:

@@ -98,6 +98,8 @@ class Loop:
                     if self._verifier is not None and (self._beside or self._verifier.elsewhere):
                         yield from clock.paused(Sent(index, draft.ids))
                     verdict = self._verify(draft)
+                    if verdict is None and not draft.ids:
+                        continue  # the cloud failed, and the edge writes this block
                 event, finish = self._commit(index, draft, verdict)
                 ttft_ms = clock.ms if ttft_ms is None else ttft_ms
                 yield from clock.paused(*self._new_prefills(seen), event)
@@ -278,7 +280,8 @@ class Loop:
         if self._verifier is not None:
             self._verifier.close()
         if self._executor is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            with self._away():  # a verification under way may wait until no clip is at work
+                self._executor.shutdown(wait=True, cancel_futures=True)
             sys.setswitchinterval(self._turn_s)
 
 

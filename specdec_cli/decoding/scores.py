@@ -5,7 +5,7 @@ Order and settings are those of transformers' `generate()`, so that a text decod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import torch
@@ -63,13 +63,19 @@ class Scores:
         prompt_ids: the model's prompt; it counts as history, as in `generate()`.
         processor: of the model: what its checkpoint suggests, and the ids that end a text.
         device: where the logits live.
+        stop_ids: ids that end the text, if they are other ones: in hybrid mode those of either model.
 
     Attributes:
         settings: with nothing left open.
     """
 
     def __init__(
-        self, settings: ScoringConfig, prompt_ids: Sequence[int], processor: Processor, device: torch.device
+        self,
+        settings: ScoringConfig,
+        prompt_ids: Sequence[int],
+        processor: Processor,
+        device: torch.device,
+        stop_ids: Collection[int] | None = None,
     ) -> None:
         self.settings = settings = effective(settings, processor)
         self._prompt = torch.tensor(list(prompt_ids), device=device)
@@ -80,8 +86,9 @@ class Scores:
             self._no_repeat = NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram)
         self._min_new_tokens = settings.min_new_tokens or 0
         if self._min_new_tokens:
+            ends = list(processor.eos_ids if stop_ids is None else stop_ids)
             self._not_yet = MinNewTokensLengthLogitsProcessor(
-                len(prompt_ids), self._min_new_tokens, list(processor.eos_ids), device=str(device)
+                len(prompt_ids), self._min_new_tokens, ends, device=str(device)
             )
         self._warpers = LogitsProcessorList()
         if settings.sampling:

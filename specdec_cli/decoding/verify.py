@@ -91,6 +91,8 @@ class LocalVerifier:
         ties = near_ties(scores[: accepted + 1], self._tolerance)
         own_s = time.perf_counter() - started
         written = [*text, *draft.ids[:accepted], token]
+        if not self._stop_ids.isdisjoint(written[len(text) :]):
+            run_on = 0
         while len(written) - len(text) - accepted - 1 < run_on and written[-1] not in self._stop_ids:
             scores = self._scores(written, self.session.logits(written))
             written.append(chosen(scores[0], draws, sampling=settings.sampling))

@@ -1,4 +1,4 @@
-"""Measure the pair through the engine: `python -m specdec_cli.mini.sweep --data DIR`.
+"""Measure the pair through the decoding loop: `python -m specdec_cli.mini.sweep --data DIR`.
 
 Every setting captions the same dev clips, interleaved clip by clip after a warm-up, so that a slow moment of the
 machine hits all of them. The shipped k and threshold were chosen from its table; the model card quotes it.
@@ -23,16 +23,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from specdec_cli.captioner import Captioner, decoding_options
+from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config, load_config
 from specdec_cli.config.locate import PACKAGED_GATES
-from specdec_cli.decoding.build import build_engine
-from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.build import build_loop
 from specdec_cli.metrics import gap_closed
 from specdec_cli.mini.corpus import read_audio
 from specdec_cli.mini.labels import PROSODY, TRAINING_CORPORA, Row, dev_rows, read_rows
 from specdec_cli.mini.scoring import Scored, summarise
-from specdec_cli.models.family import PromptInputs
+from specdec_cli.models.processor import Prompt
 from specdec_cli.prompts import Language, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, Finished, GateName, Mode, Round
 
@@ -124,7 +123,7 @@ def settings(gates: Sequence[str], ks: Sequence[int | Literal["auto"]]) -> list[
     """The two baselines, lossless, and hybrid over gates and k.
 
     Args:
-        gates: `NAME:THRESHOLD`, with `:stop` behind it for drafting that stops at an unsure token.
+        gates: `NAME:THRESHOLD`, with `:stop` after it for drafting that stops at an unsure token.
         ks: tokens drafted per round.
 
     Raises:
@@ -164,11 +163,11 @@ def sweep(
         Label of the setting -> its figures.
     """
     tallies = {setting.label: Tally() for setting in over}
-    options = {setting.label: _options(captioner.config, setting) for setting in over}
+    variants = {setting.label: captioner.variant(_configured(captioner.config, setting)) for setting in over}
     for number, row in enumerate(track([*rows[:WARM_UP], *rows], description=f"{language}")):
-        edge, cloud = _inputs(captioner, data / row.file, language)
+        prompts = captioner.prompts(read_audio(data / row.file), prompt_for(language))
         for setting in over:
-            rounds, finished = _decode(captioner, options[setting.label], edge, cloud)
+            rounds, finished = _decode(variants[setting.label], *prompts)
             if number < WARM_UP:
                 continue
             text = captioner.decode(finished.token_ids)
@@ -189,24 +188,16 @@ def _gaps(edge: Tally, cloud: Tally, tally: Tally) -> dict[str, list[float] | No
     return found
 
 
-def _inputs(captioner: Captioner, path: Path, language: Language) -> tuple[PromptInputs, PromptInputs]:
-    edge, cloud = captioner.pair.loaded
-    features = edge.features(read_audio(path))
-    instruction = prompt_for(language)
-    return edge.build_prompt(instruction, features), cloud.build_prompt(instruction, features)
-
-
-def _options(config: Config, setting: Setting) -> DecodingOptions:
+def _configured(config: Config, setting: Setting) -> Config:
     decoding = config.decoding.model_copy(update={"mode": setting.mode, "k": setting.k})
     changed = {"name": setting.gate, "threshold": setting.threshold, "stop_drafting": setting.stop_drafting}
     gate = config.gate.model_copy(update={**changed, "file": PACKAGED_GATES[0] if setting.gate == "learned" else None})
-    return decoding_options(config.model_copy(update={"decoding": decoding, "gate": gate}))
+    return config.model_copy(update={"decoding": decoding, "gate": gate})
 
 
-def _decode(
-    captioner: Captioner, options: DecodingOptions, edge: PromptInputs, cloud: PromptInputs
-) -> tuple[list[Round], Finished]:
-    events = list(build_engine(captioner.pair, options, edge, cloud).run())
+def _decode(captioner: Captioner, edge: Prompt | None, cloud: Prompt | None) -> tuple[list[Round], Finished]:
+    loop = build_loop(captioner.pair, captioner.config, edge, cloud, classifier=captioner.classifier)
+    events = list(loop.run())
     finished = events[-1]
     assert isinstance(finished, Finished)
     return [event for event in events if isinstance(event, Round)], finished

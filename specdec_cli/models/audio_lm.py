@@ -126,14 +126,19 @@ class AudioLM:
 
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
-        inner = getattr(self.module, "model", None)
-        owner: Any = inner if hasattr(inner, "get_audio_features") else self.module
-        if not hasattr(owner, "get_audio_features"):
-            raise CheckpointError(
-                f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",
-                hint="Use a model of one of the families that `specdec doctor` lists.",
-            )
-        owner.get_audio_features = self._watched(owner.get_audio_features)
+        owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
+        for owner in owners:
+            if hasattr(owner, "get_audio_features"):
+                owner.get_audio_features = self._watched(owner.get_audio_features)
+                return
+        for owner in owners:
+            if (tower := getattr(owner, "audio_tower", None)) is not None:  # Qwen2-Audio has the tower alone
+                tower.forward = self._watched(tower.forward)
+                return
+        raise CheckpointError(
+            f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",
+            hint="Use a model of one of the families that `specdec doctor` lists.",
+        )
 
     def _watched(self, encode: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:

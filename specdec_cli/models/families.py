@@ -1,149 +1,42 @@
-"""What is particular about each family of audio language models; everything else in specdec works on ids and tensors.
+"""The families of audio language models that specdec is tested with.
 
-A family says how to load its processor and its class, which ids stand for audio, and how a clip becomes a prompt.
-`Family` itself is the generic way, through transformers' own processor and class: models of other types are tried
-that way, and pass or fail the self-test when they are loaded.
+`python -m specdec_cli.models.families` prints the table of the documentation.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+import base64
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
+import soundfile
 import torch
 import transformers
-from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.family import (
+    AudioProcessor,
+    Family,
+    Made,
+    Samples,
+    conversation,
+    rendered,
+    whisper_features,
+)
 
 if TYPE_CHECKING:
     from specdec_cli.models.processor import Processor
+LAWS: Final = "laws; prompts against transformers' processor"
+_PREFACE: Final = """# Model families
 
-Samples: TypeAlias = npt.NDArray[np.float32]
-Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
-"""Ids of a prompt, and the clip's tensors by the names of the module's forward."""
-
-_NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
-
-
-class Family:
-    """The generic way.
-
-    Attributes:
-        name: of the family, as `family` in a configuration names it.
-        model_types: values of `model_type` in config.json.
-        class_name: transformers' class; empty: by the auto class.
-        unused: prefixes of parameters that speech does not need.
-        parts_needed: sections of config.json without which transformers would build a model of default size.
-        needs: packages beyond specdec's own.
-        payload: what the tensors of a clip are: features of it, or the waveform itself.
-        joins: whether several clips can share a forward.
-        note: for the table in the documentation.
-    """
-
-    name: ClassVar[str] = "generic"
-    model_types: ClassVar[frozenset[str]] = frozenset()
-    class_name: ClassVar[str] = ""
-    unused: ClassVar[tuple[str, ...]] = ()
-    parts_needed: ClassVar[tuple[str, ...]] = ()
-    needs: ClassVar[tuple[str, ...]] = ()
-    payload: ClassVar[str] = "features"
-    joins: ClassVar[bool] = True
-    note: ClassVar[str] = "any other type that transformers' auto classes load"
-
-    def module_class(self) -> Any:
-        """transformers' class, or auto class."""
-        return getattr(transformers, self.class_name or "AutoModelForMultimodalLM")
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """transformers' processor out of a checkpoint."""
-        return transformers.AutoProcessor.from_pretrained(source, **common)
-
-    def prune(self, module: Any) -> None:
-        """Drops the parts that speech does not need."""
-
-    def placeholder(self, config: Any) -> int:
-        """The id that stands for one audio token."""
-        for name in _PLACEHOLDERS[:2]:
-            if isinstance(found := getattr(config, name, None), int):
-                return found
-        raise CheckpointError(
-            f"a model of type {config.model_type!r} names no audio_token_id",
-            hint="Use an audio language model, one that takes speech and writes text.",
-        )
-
-    def placeholders(self, config: Any) -> set[int]:
-        """Ids that stand for audio, image or video."""
-        found = (getattr(config, name, None) for name in _PLACEHOLDERS)
-        return {id_ for id_ in found if isinstance(id_, int)}
-
-    def extractor(self, parts: Any) -> Any:
-        """The feature extractor of a processor."""
-        for name in ("feature_extractor", "audio_processor"):
-            if (found := getattr(parts, name, None)) is not None:
-                return found
-        raise CheckpointError(
-            f"{type(parts).__name__} has no feature extractor", hint="Use a checkpoint of a model that takes audio."
-        )
-
-    def window_s(self, parts: Any) -> float:
-        """Longest recording, seconds."""
-        return float(getattr(self.extractor(parts), "chunk_length", None) or 30.0)
-
-    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
-        """A clip and an instruction as ids and tensors; see `Processor.prompt`."""
-        made = processor.parts(
-            text=[rendered(processor.parts, instruction, system)],
-            audio=[samples],
-            sampling_rate=processor.sampling_rate,
-            return_tensors="pt",
-        )
-        taken = inspect.signature(self.module_class().forward).parameters if self.class_name else made.keys()
-        tensors = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
-        return made["input_ids"][0].tolist(), tensors
-
-
-def rendered(parts: Any, instruction: str, system: str | None) -> str:
-    """The chat template with the audio before the instruction, as text with one placeholder."""
-    conversation: list[dict[str, Any]] = [
-        {"role": "user", "content": [{"type": "audio", "audio": ""}, {"type": "text", "text": instruction}]}
-    ]
-    if system is not None:
-        conversation.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
-    text: str = parts.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-    return text
-
-
-class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
-    """Feature extractor, tokenizer and chat template alone.
-
-    The processors of Qwen-Omni and Gemma 4 also want image and video processors, which need torchvision; speech does
-    not.
-    """
-
-    def __init__(self, feature_extractor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
-        super().__init__(feature_extractor, tokenizer, chat_template=chat_template)
-
-
-def whisper_features(extractor: Any, samples: Samples, sampling_rate: int) -> torch.Tensor:
-    """Log-mel features at a clip's own length: float32 [1, mel bins, ceil(n / hop)].
-
-    The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of trailing silence
-    give the same frames: the last ones cover the zeros that the padding would be, and silence changes no maximum.
-    At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
-    """
-    hop = int(extractor.hop_length)
-    frames = -(-len(samples) // hop)
-    padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
-    padded[: len(samples)] = samples
-    features: torch.Tensor = extractor(
-        padded, sampling_rate=sampling_rate, padding=False, truncation=False, return_tensors="pt"
-    ).input_features
-    return features[:, :, :frames].contiguous()
+Written by `python -m specdec_cli.models.families`. With `family: auto` a family is chosen by the checkpoint's
+`model_type`. Every checkpoint is tested when it is loaded for the first time: cached, rolled-back and joint passes must
+score as one pass without a cache does, or it is refused. "Laws" are tests that compare whole runs with transformers'
+`generate()` on tiny random models of the same classes. Published weights were not run.
+"""
 
 
 class QwenOmni(Family):
@@ -154,6 +47,7 @@ class QwenOmni(Family):
     class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
     parts_needed = ("text_config", "audio_config")
+    tested = f"{LAWS}; the published tokenizer"
     note = "25 audio tokens a second, 300 s; vision tower and talker are dropped"
 
     def processor(self, source: str, **common: Any) -> Any:
@@ -187,7 +81,17 @@ class Qwen3Omni(QwenOmni):
     model_types = frozenset({"qwen3_omni_moe", "qwen3_omni_moe_thinker"})
     class_name = "Qwen3OmniMoeThinkerForConditionalGeneration"
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
-    note = "12.5 audio tokens a second; the Captioner takes no instruction and writes English; Thinking is refused"
+    longest_s = 2400.0  # by the technical report; its processor cuts nothing
+    note = "13 audio tokens a second; the Captioner takes no instruction and writes English; Thinking is refused"
+
+    def refuse(self, label: str, config: Mapping[str, Any]) -> None:
+        """Refuses Thinking variants by their names: their template may be that of the others."""
+        names = (PurePath(label).name, PurePath(str(config.get("_name_or_path"))).name)
+        if any("thinking" in name.lower() for name in names):
+            raise CheckpointError(
+                f"{label} is a Thinking variant, which reasons before it answers",
+                hint="Use Qwen3-Omni-30B-A3B-Instruct or -Captioner: reasoning would be taken for the caption.",
+            )
 
     def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
         """Log-mel features [1, bins, frames]; this family's own processor pads nothing."""
@@ -211,6 +115,7 @@ class Qwen2Audio(Family):
     model_types = frozenset({"qwen2_audio"})
     class_name = "Qwen2AudioForConditionalGeneration"
     parts_needed = ("text_config", "audio_config")
+    tested = LAWS
     note = "whole windows of 30 s"
 
     def processor(self, source: str, **common: Any) -> Any:
@@ -218,7 +123,144 @@ class Qwen2Audio(Family):
         return transformers.Qwen2AudioProcessor.from_pretrained(source, **common)
 
 
-FAMILIES: Final[tuple[Family, ...]] = (QwenOmni(), Qwen2Audio(), Qwen3Omni())
+class AudioFlamingo3(Family):
+    """Audio Flamingo 3, which no auto class loads."""
+
+    name = "audio-flamingo-3"
+    model_types = frozenset({"audioflamingo3"})
+    class_name = "AudioFlamingo3ForConditionalGeneration"
+    parts_needed = ("text_config", "audio_config")
+    tested = LAWS
+    note = "windows of 30 s, 10 min; the published weights are for non-commercial use"
+
+    def processor(self, source: str, **common: Any) -> Any:
+        """transformers' own."""
+        return transformers.AudioFlamingo3Processor.from_pretrained(source, **common)
+
+    def window_s(self, parts: Any) -> float:
+        """Its processor would cut longer recordings in silence."""
+        return float(parts.max_audio_len)
+
+
+class Gemma4(Family):
+    """Gemma 4 E2B and E4B; the vision tower is dropped."""
+
+    name = "gemma4"
+    model_types = frozenset({"gemma4"})
+    class_name = "Gemma4ForConditionalGeneration"
+    unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
+    eager: ClassVar[tuple[str, ...]] = ("audio_config",)
+    parts_needed = ("text_config", "audio_config")
+    tested = f"{LAWS}; built without its image part"
+    note = "25 audio tokens a second, 30 s; clips of a batch step one by one (sliding windows)"
+
+    def processor(self, source: str, **common: Any) -> Any:
+        """The parts that need no torchvision."""
+        return AudioProcessor.from_pretrained(source, **common)
+
+    def prune(self, module: Any) -> None:
+        """Drops the vision tower."""
+        module.model.vision_tower = module.model.embed_vision = None
+
+    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
+        """Features and their mask; audio tokens stand between a begin and an end token."""
+        made = processor.parts.feature_extractor([samples], return_tensors="pt")
+        made["input_features_mask"] = made["input_features_mask"].bool()
+        tokenizer = processor.tokenizer
+        before, after = tokenizer.convert_tokens_to_ids([tokenizer.boa_token, tokenizer.eoa_token])
+        ids = processor.expanded(
+            rendered(processor.parts, instruction, system),
+            self.audio_tokens(made["input_features_mask"][0]),
+            [before],
+            [after],
+        )
+        return ids, self.tensors(made)
+
+    def audio_tokens(self, mask: torch.Tensor) -> int:
+        """Audio tokens of a clip with this mask [frames]: two strides of two."""
+        return int(mask[::4].sum())
+
+
+class Gemma4Unified(Gemma4):
+    """Gemma 4 12B, which has no encoder: frames of 640 samples are projected into the language model."""
+
+    name = "gemma4-unified"
+    model_types = frozenset({"gemma4_unified"})
+    class_name = "Gemma4UnifiedForConditionalGeneration"
+    unused = ("model.embed_vision.",)
+    eager = ()
+    payload = "waveform"
+    note = "25 audio tokens a second, 30 s; its features are the samples themselves, so a cloud needs leave for them"
+
+    def prune(self, module: Any) -> None:
+        """Drops the image embedder."""
+        module.model.embed_vision = None
+
+    def audio_tokens(self, mask: torch.Tensor) -> int:
+        """One per frame."""
+        return int(mask.sum())
+
+
+class Voxtral(Family):
+    """Voxtral Mini and Small, through transformers' processor over mistral-common."""
+
+    name = "voxtral"
+    model_types = frozenset({"voxtral"})
+    class_name = "VoxtralForConditionalGeneration"
+    parts_needed = ("text_config", "audio_config")
+    needs = ("mistral-common",)
+    takes_system = False  # mistral-common refuses one beside audio
+    tested = LAWS
+    note = "whole windows of 30 s, 375 audio tokens each; no Chinese; takes no system prompt"
+    longest_s = 2400.0  # by the model card; windows of 30 s follow each other
+
+    def processor(self, source: str, **common: Any) -> Any:
+        """transformers' own."""
+        return transformers.VoxtralProcessor.from_pretrained(source, **common)
+
+    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
+        """mistral-common builds the prompt, and wants the clip as a file."""
+        with io.BytesIO() as file:
+            soundfile.write(file, samples, processor.sampling_rate, format="WAV", subtype="FLOAT")
+            encoded = base64.b64encode(file.getvalue()).decode()
+        made = processor.parts.apply_chat_template(conversation(instruction, system, base64=encoded))
+        return made["input_ids"][0].tolist(), self.tensors(made)
+
+
+class GraniteSpeech(Family):
+    """Granite Speech, whose features need torchaudio."""
+
+    name = "granite-speech"
+    model_types = frozenset({"granite_speech"})
+    class_name = "GraniteSpeechForConditionalGeneration"
+    parts_needed = ("text_config", "encoder_config", "projector_config")
+    needs = ("torchaudio",)
+    tested = f"{LAWS}; features by a stand-in for torchaudio; no adapters"
+    note = "transcribes, and hardly describes; checkpoints with a LoRA adapter are refused"
+
+    def refuse(self, label: str, config: Mapping[str, Any]) -> None:
+        """Refuses adapters: `generate()` switches them on and off, which a forward does not."""
+        if config.get("has_lora_adapter"):
+            raise CheckpointError(
+                f"{label} has a LoRA adapter for audio, which specdec does not load",
+                hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
+            )
+
+    def processor(self, source: str, **common: Any) -> Any:
+        """transformers' own."""
+        return transformers.GraniteSpeechProcessor.from_pretrained(source, **common)
+
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    QwenOmni(),
+    Qwen2Audio(),
+    Qwen3Omni(),
+    Gemma4(),
+    Gemma4Unified(),
+    Voxtral(),
+    AudioFlamingo3(),
+    GraniteSpeech(),
+)
 """Every family by name; a model of another type is tried as `Family`."""
 
 
@@ -230,3 +272,25 @@ def family_named(name: str) -> Family:
 def family_of(model_type: str) -> Family:
     """The family of a `model_type`, or the generic way."""
     return next((family for family in FAMILIES if model_type in family.model_types), Family())
+
+
+def table() -> str:
+    """The families as a page of Markdown."""
+    columns = ("family", "model_type", "class in transformers", "needs", "tested", "notes")
+    rows = [
+        (
+            f"`{family.name}`" if family.model_types else "any other",
+            ", ".join(f"`{name}`" for name in sorted(family.model_types)) or "-",
+            f"`{family.class_name or 'AutoModelForMultimodalLM'}`",
+            ", ".join(f"`{name}`" for name in family.needs) or "-",
+            family.tested,
+            family.note,
+        )
+        for family in (*FAMILIES, Family())
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (columns, ("---",) * len(columns), *rows)]
+    return f"{_PREFACE}\n" + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

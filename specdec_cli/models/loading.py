@@ -15,11 +15,13 @@ from specdec_cli.models.checkpoint import (
     checkpoint_folder,
     loading_errors,
     require_complete,
+    require_packages,
     require_parts,
     weights_fingerprint,
 )
 from specdec_cli.models.device import resolve_device, resolve_dtype
-from specdec_cli.models.families import Family, family_named, family_of
+from specdec_cli.models.families import family_named, family_of
+from specdec_cli.models.family import Family
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.quantization import quantization_config
 from specdec_cli.models.selftest import self_test
@@ -67,7 +69,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         loaded: Any = family.module_class().from_pretrained(
             source,
             dtype=resolve_dtype(config.dtype, device, _stored_dtype(model_config)),
-            attn_implementation=config.attention,
+            attn_implementation={"": config.attention, **dict.fromkeys(family.eager, "eager")},
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
             quantization_config=quantization_config(config.quantization, device),
             use_safetensors=True,
@@ -120,6 +122,8 @@ def _identify(config: ModelConfig, source: str, common: dict[str, Any]) -> tuple
             hint="Leave `family` at auto, or point `model` at another checkpoint.",
         )
     require_parts(config.label, raw, family.parts_needed)
+    require_packages(config.label, family.needs)
+    family.refuse(config.label, raw)
     whole = AutoConfig.from_pretrained(source, **common)
     return family, getattr(whole, "thinker_config", whole)
 
@@ -131,7 +135,7 @@ def _processor(
     try:
         generation = GenerationConfig.from_pretrained(source, **common)
     except OSError:
-        generation = GenerationConfig()
+        generation = GenerationConfig.from_model_config(model_config)
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):
             raise CheckpointError(

@@ -20,7 +20,7 @@ from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
 
 if TYPE_CHECKING:
-    from specdec_cli.models.families import Family
+    from specdec_cli.models.family import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
@@ -66,6 +66,11 @@ class Processor:
         self.parts = parts
         self.config = config
         self.generation = generation
+        if not hasattr(parts, "tokenizer"):  # transformers gives the tokenizer itself of a model of text alone
+            raise CheckpointError(
+                f"{name} is a model of type {config.model_type!r}, which takes no audio",
+                hint="Use an audio language model, one that takes speech and writes text.",
+            )
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
@@ -78,7 +83,8 @@ class Processor:
                 f"{name} has {self.rows} token ids, but its tokenizer goes up to {highest}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.vocab_size = highest + 1
+        # mistral-common's table lacks pieces that are no text by themselves, the last ones perhaps
+        self.vocab_size = max(highest + 1, len(self.tokenizer))
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         extractor = family.extractor(parts)
@@ -100,12 +106,16 @@ class Processor:
 
         Raises:
             AudioContentError: not mono, or longer than the window.
-            CheckpointError: the template fails, or has no single place for the audio.
+            CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
         """
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
                 hint="Split the recording with --segment.",
+            )
+        if system is not None and not self.family.takes_system:
+            raise CheckpointError(
+                f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
             )
         try:
             ids, audio = self.family.prompt(self, samples, instruction, system)
@@ -153,7 +163,7 @@ class Processor:
         """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""
         digest = hashlib.sha256()
         for seconds in _TEST_SOUND_S:
-            for system in (None, "Test."):
+            for system in (None, "Test.") if self.family.takes_system else (None,):
                 made = self.prompt(test_sound(seconds, self.sampling_rate), "How?", system)
                 digest.update(repr(made.ids).encode())
                 for name, values in sorted(made.audio.items()):

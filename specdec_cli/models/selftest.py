@@ -2,7 +2,7 @@
 
 Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
 that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same weights, versions, device and number format.
+for the same weights, prompts, versions, device and number format.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import transformers
 
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import forward_together
@@ -69,8 +70,12 @@ def _test(model: AudioLM) -> bool:
     text = _text(model)
     with _named(model, "scores in one pass"):
         whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
-    if passes := _encoder_passes(model, prompt):
-        raise CheckpointError(f"{model.name} runs its audio encoder {passes} times for one prompt instead of once")
+    _require_no_reasoning(model, whole[0])
+    if (passes := _encoder_passes(model, prompt)) != 1:
+        raise CheckpointError(
+            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
+            hint="Use a model of one of the tested families.",
+        )
     with _named(model, "cached scores"):
         session = Session(model, prompt, 2 * _LENGTH)
         wrong = [text[-1], *text]
@@ -81,6 +86,15 @@ def _test(model: AudioLM) -> bool:
         rest = session.logits(text, _LENGTH - 2)
     _compare(model, torch.cat([*stepped, rest]), whole, "its cached scores")
     return model.joins and _joins(model, prompt, text, whole)
+
+
+def _require_no_reasoning(model: AudioLM, first: torch.Tensor) -> None:
+    """Refuses a model whose likeliest first token opens its reasoning; `first` are its scores [vocab]."""
+    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get(THINK):
+        raise CheckpointError(
+            f"{model.name} reasons before it answers: its text begins with {THINK}",
+            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
+        )
 
 
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor) -> bool:
@@ -102,10 +116,10 @@ def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Ten
 
 
 def _encoder_passes(model: AudioLM, prompt: Prompt) -> int:
-    """0 if a prompt runs the encoder once, else how often it did."""
+    """How often a prompt runs the encoder."""
     session = Session(model, prompt, 1)
     session.prefill()
-    return 0 if session.work.encoder_passes == 1 else session.work.encoder_passes
+    return session.work.encoder_passes
 
 
 def _compare(model: AudioLM, ours: torch.Tensor, whole: torch.Tensor, what: str) -> None:
@@ -175,7 +189,7 @@ class _Memory:
             "attention": model.module.config._attn_implementation,
             "compiled": model.compiled,
             "quantization": quantization,
-            "template": hashlib.sha256(str(model.processor.parts.chat_template).encode()).hexdigest(),
+            **model.processor.fingerprints(),
         }
         name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -1,4 +1,4 @@
-"""The frontier as a picture: how much of the quality gap is closed, against how often the cloud is asked.
+"""The frontier as a picture: how much of the quality gap is closed, against the share of blocks that are escalated.
 
 The SVG needs nothing else: it carries its own colours for light and dark, and stands alone or inside a page.
 """
@@ -31,7 +31,7 @@ class FrontierPoint(Protocol):
     Attributes:
         label: its name in the picture.
         gate: what it belongs to; settings of one gate share a sign, a colour and a line.
-        escalation_rate: share of blocks for which the cloud is asked, 0 to 1.
+        escalation_rate: share of blocks that are escalated, 0 to 1.
         gap_closed: share of the edge-cloud gap; None where it was not measured, which leaves the point out.
         confirmed: measured by real runs rather than estimated from recorded ones.
     """
@@ -157,7 +157,7 @@ def _axes(scale: _Scale) -> Iterable[str]:
     yield _line(_LEFT, _TOP, _LEFT, scale.bottom, "f-axis")
     yield _line(scale.x(0), scale.y(0), scale.x(scale.x_end), scale.y(scale.x_end), "f-axis", dash="5 5")
     middle = (_TOP + scale.bottom) / 2
-    yield _text((_LEFT + right) / 2, scale.bottom + 42, "blocks for which the cloud is asked, %", anchor="middle")
+    yield _text((_LEFT + right) / 2, scale.bottom + 42, "blocks escalated, %", anchor="middle")
     yield _text(18, middle, "gap between edge and cloud closed, %", anchor="middle", turn=-90)
 
 

@@ -20,6 +20,8 @@ from specdec_cli.report import figures, frontier, summary
 from specdec_cli.report.clips import clip_views
 from specdec_cli.report.sound import SoundReader
 from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.schema import SUGGESTED
+from specdec_cli.transcript.suggested import suggestions_in_words
 from specdec_cli.types import Mode
 
 _ASSETS: Final = files("specdec_cli.report") / "assets"
@@ -79,11 +81,18 @@ def render(
             script=Markup(script),
             frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
             comparison=comparison,
+            settings=_settings(comparison),
             tables=_tables(comparison),
             data=data,
             audio=[(number, clip.audio) for number, clip in enumerate(clips, 1) if clip.audio is not None],
         )
     )
+
+
+def _settings(comparison: Comparison) -> list[tuple[str, object]]:
+    """Name and value of every setting, and of what checkpoints add to those that were left open."""
+    own = {name: value for name, value in comparison.settings.items() if name != SUGGESTED}
+    return [*own.items(), *suggestions_in_words(comparison.settings.get(SUGGESTED))]
 
 
 def _tables(comparison: Comparison) -> dict[str, Any]:

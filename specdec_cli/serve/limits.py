@@ -1,4 +1,4 @@
-"""What a server does not let anybody do: come in without the token, say too much, or ask too often."""
+"""What a server refuses: requests without the token, too many of them, and bodies that are too large or too slow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,15 +25,17 @@ class Refusal(Exception):
         status: of HTTP.
         code: for the client's program.
         message: for a person; never quotes what was sent.
+
+    Attributes:
         request: digest of the body, where it was read.
     """
 
-    def __init__(self, status: int, code: Code, message: str, request: str = "") -> None:
+    def __init__(self, status: int, code: Code, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.code: Code = code
         self.message = message
-        self.request = request
+        self.request = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,16 @@ class ServeLimits:
         clip_s: longest clip, seconds; None: what the model takes.
         idle_s: seconds without a request after which a clip is forgotten.
         body_bytes: length of a request.
-        body_s: seconds that a request may take to arrive.
-        answer_s: seconds that it may wait for the model.
-        text_tokens: tokens behind a prompt.
+        bodies_bytes: of all requests that are being received or answered.
+        head_s, body_s: seconds that a request's head and body may take to arrive.
+        answer_s: seconds that a request may wait for the model.
+        text_tokens: tokens after a prompt.
         draft_tokens: tokens of a draft.
-        more_tokens: tokens that a verification may run on.
+        more_tokens: tokens that a verification may generate after its own token.
         requests_per_s: of one address, on average; twice as many at once.
         waiting: requests that wait for the model.
         connections: open at a time.
+        connections_per_address: of these, from one address.
     """
 
     sessions: int = 64
@@ -60,6 +65,8 @@ class ServeLimits:
     clip_s: float | None = None
     idle_s: float = 120.0
     body_bytes: int = 32 << 20
+    bodies_bytes: int = 256 << 20
+    head_s: float = 10.0
     body_s: float = 20.0
     answer_s: float = 60.0
     text_tokens: int = 1024
@@ -67,14 +74,15 @@ class ServeLimits:
     more_tokens: int = 64
     requests_per_s: float = 1000.0
     waiting: int = 256
-    connections: int = 1024
+    connections: int = 768
+    connections_per_address: int = 256
 
 
 class Doorkeeper:
     """Lets requests in, or raises Refusal.
 
     Args:
-        token: that every request must bear; None: none is asked for.
+        token: that every request must bear; None: none is needed.
         requests_per_s: of one address.
         clock: seconds, monotonic.
     """
@@ -85,7 +93,7 @@ class Doorkeeper:
         self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, as of when)
 
-    def admit(self, request: Request) -> None:
+    async def admit(self, request: Request) -> None:
         """Checks a request by its head alone.
 
         Raises:
@@ -110,22 +118,39 @@ class Doorkeeper:
             raise Refusal(429, "too_many_requests", f"more than {self._rate:g} requests a second")
 
 
-async def read_body(request: Request, limits: ServeLimits) -> bytes:
-    """The body of a request, never more of it than may be.
+class Bodies:
+    """Reads the bodies of requests within a budget of memory; used by the event loop's thread alone."""
 
-    Raises:
-        Refusal: too long, too slow, or broken off.
-    """
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced[:20]) > limits.body_bytes:
-        raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.body_s):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body_bytes:
-                    raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
-    except TimeoutError:
-        raise Refusal(408, "too_slow", f"the body did not arrive within {limits.body_s:g} s") from None
-    return bytes(body)
+    def __init__(self, limits: ServeLimits) -> None:
+        self._limits = limits
+        self._held = 0  # bytes
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """The body of a request, which counts towards the budget until the end of the block.
+
+        Raises:
+            Refusal: too long, too slow, or beyond the budget.
+        """
+        limits, parts, size = self._limits, list[bytes](), 0
+        announced = request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced[:20]) > limits.body_bytes:
+            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
+        try:
+            try:
+                async with asyncio.timeout(limits.body_s):
+                    async for part in request.stream():
+                        parts.append(part)
+                        size += len(part)
+                        self._held += len(part)
+                        if size > limits.body_bytes:
+                            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
+                        if self._held > limits.bodies_bytes:
+                            raise Refusal(503, "busy", "the server holds as many bodies of requests as it may")
+            except TimeoutError:
+                raise Refusal(408, "too_slow", f"the body did not arrive within {limits.body_s:g} s") from None
+            body = b"".join(parts)
+            parts.clear()
+            yield body
+        finally:
+            self._held -= size

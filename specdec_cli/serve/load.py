@@ -18,17 +18,14 @@ from statistics import median
 from typing import Annotated, Final
 
 import numpy as np
-import torch
 import typer
 
-from specdec_cli.captioner import load_model
-from specdec_cli.cloud.client import HttpCloud
-from specdec_cli.cloud.remote import RemoteVerifier
-from specdec_cli.config import load_config
+from specdec_cli.cloud.remote import HttpCloud, RemoteVerifier
+from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import CloudError
-from specdec_cli.models.family import PromptInputs
+from specdec_cli.models.loading import load_processor
+from specdec_cli.models.processor import Prompt
 
 _TEXT: Final = 60  # tokens of a text before the clip counts as done and another is opened
 _KNEE: Final = 0.9
@@ -53,17 +50,18 @@ class Bearing:
 
 
 def press(
-    link: HttpCloud, inputs: PromptInputs, words: Sequence[int], sessions: int, seconds: float, k: int
+    link: HttpCloud, prompt: Prompt, words: Sequence[int], sessions: int, seconds: float, k: int, config: Config
 ) -> Bearing:
     """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out.
 
     Args:
         link: to the server.
-        inputs: the clip's prompt.
+        prompt: the clip's.
         words: token ids that drafts are made of.
         sessions, seconds, k: clips in parallel, time, drafted tokens in a question.
+        config: settings whose length limit leaves room for the texts.
     """
-    askers = [_Asker(link, inputs, words, number, k) for number in range(sessions)]
+    askers = [_Asker(link, prompt, words, number, k, config) for number in range(sessions)]
     with ThreadPoolExecutor(sessions) as pool:
         list(pool.map(_Asker.hear, askers))
         started = time.perf_counter()
@@ -80,11 +78,14 @@ def press(
 class _Asker:
     """One clip after the other, and questions about each."""
 
-    def __init__(self, link: HttpCloud, inputs: PromptInputs, words: Sequence[int], number: int, k: int) -> None:
+    def __init__(
+        self, link: HttpCloud, prompt: Prompt, words: Sequence[int], number: int, k: int, config: Config
+    ) -> None:
         self.times_ms: list[float] = []
         self.failed = 0
         self._link = link
-        self._inputs = inputs
+        self._prompt = prompt
+        self._config = config
         self._words = words
         self._random = random.Random(number)
         self._k = k
@@ -99,6 +100,7 @@ class _Asker:
         """Asks until the clock says so; a clip whose text is long enough is replaced by another."""
         while time.perf_counter() < end:
             if len(self._text) >= _TEXT:
+                self._verifier.close()
                 self._text, self._verifier = (), self._open()
                 self._ask()
             started = time.perf_counter()
@@ -107,9 +109,9 @@ class _Asker:
 
     def _ask(self) -> bool:
         """One question; whether it was answered."""
-        draft = Draft(tuple(self._random.choices(self._words, k=self._k)), torch.empty(self._k, 0))
+        draft = Draft(tuple(self._random.choices(self._words, k=self._k)))
         try:
-            verdict = self._verifier.start(self._text, draft).result()
+            verdict = self._verifier.verify(self._text, draft)
         except CloudError:
             self.failed += 1
             return False
@@ -117,9 +119,8 @@ class _Asker:
         return True
 
     def _open(self) -> RemoteVerifier:
-        options, capacity = DecodingOptions(k=self._k), _TEXT + 2 * self._k + 2
         link = self._link
-        return link.verifier(self._inputs, options, capacity, link.vocab_size, torch.Generator(), link.eos_ids)
+        return link.verifier(self._prompt, self._config, link.vocab_size, link.processor.eos_ids)
 
 
 def knee(found: list[Bearing]) -> Bearing:
@@ -139,17 +140,18 @@ def main(
 ) -> None:
     """Press a verify server with more and more clips in parallel."""
     settings = {"cloud.url": url, "cloud.token_env": token_env, "cloud.timeout_s": 60.0}
+    settings |= {"decoding.k": k, "decoding.max_new_tokens": _TEXT + k + 1}
     resolved = load_config(config, flags={name: value for name, value in settings.items() if value is not None}).config
     assert resolved.cloud is not None
-    edge = load_model(resolved.edge, resolved.runtime.offline)
-    noise = np.random.default_rng(0).standard_normal(round(clip_s * edge.sampling_rate)).astype(np.float32)
-    inputs = edge.build_prompt(resolved.prompt.instruction, edge.features(0.05 * noise))
-    link = HttpCloud(resolved.cloud, edge)
-    words = [id_ for id_ in range(link.vocab_size) if id_ not in edge.placeholder_ids]
+    processor = load_processor(resolved.edge, offline=resolved.runtime.offline)
+    noise = np.random.default_rng(0).standard_normal(round(clip_s * processor.sampling_rate)).astype(np.float32)
+    prompt = processor.prompt(0.05 * noise, resolved.prompt.instruction)
+    link = HttpCloud(resolved.cloud, processor, own=False)
+    words = [id_ for id_ in range(link.vocab_size) if id_ not in processor.banned_ids]
     found = []
     typer.echo("clips  verifications/s  median ms  p95 ms  failed")
     for count in map(int, sessions.split(",")):
-        bearing = press(link, inputs, words, count, seconds, k)
+        bearing = press(link, prompt, words, count, seconds, k, resolved)
         found.append(bearing)
         figures = f"{bearing.per_s:>15.0f}  {bearing.median_ms:>9.1f}  {bearing.p95_ms:>6.1f}  {bearing.failed:>6}"
         typer.echo(f"{count:>5}  {figures}")

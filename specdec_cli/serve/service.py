@@ -1,61 +1,60 @@
-"""What a server does with a clip and with questions about it, whatever brings them."""
+"""What a server does with a clip and with questions about it. Calls block; many threads make them."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
+from time import perf_counter
+from typing import TypeVar
 
-import numpy as np
 import torch
 
 from specdec_cli import __version__
-from specdec_cli.cloud import fingerprint
+from specdec_cli.cloud.numbers import unpack_rows, unpack_tensors
 from specdec_cli.cloud.protocol import (
     PROTOCOL,
+    Answer,
     Clip,
     Info,
+    Judgement,
     Limits,
     MalformedError,
     Question,
-    Rules,
     Work,
+    digest,
     pack,
-    rows_bytes,
-    unpack_features,
-    unpack_rows,
+    unpack,
 )
-from specdec_cli.decoding.acceptance import Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.decoding.verify import SessionVerifier
-from specdec_cli.errors import DecodingError
-from specdec_cli.models.family import AudioFeatures, AudioLanguageModel, PromptInputs
-from specdec_cli.models.session import Session, Steps
-from specdec_cli.models.vocabulary import usable_vocab_size
-from specdec_cli.serve.feeder import Feeder
+from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.verify import LocalVerifier
+from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt, test_sound
+from specdec_cli.models.session import Session
+from specdec_cli.models.shared import MOST, Shared
+from specdec_cli.serve.clips import Clips, Held, Why
 from specdec_cli.serve.limits import Refusal, ServeLimits
-from specdec_cli.serve.logs import event
-from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.sessions import Held, Sessions, Why
+from specdec_cli.serve.observe import Metrics, event
 
-_TEST_SOUND_S = 1.0
+T = TypeVar("T")
 
 
 class SentDraft(Draft):
-    """A draft whose `scores` are the probabilities themselves: they came over the wire."""
+    """A draft whose `scores` are the probabilities themselves, as they came over the wire."""
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab]."""
+        assert self.scores is not None
         return self.scores
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the thread that uses it.
+    """A loaded model, the clips that it holds, and the threads that use it.
 
     Args:
         model: the cloud.
@@ -63,118 +62,194 @@ class Service:
         together: most clips in one forward.
     """
 
-    def __init__(self, model: AudioLanguageModel, limits: ServeLimits, *, together: int = 16) -> None:
+    def __init__(self, model: AudioLM, limits: ServeLimits, *, together: int = MOST) -> None:
         self.metrics = Metrics()
         self.limits = limits
+        self.clips = Clips(limits.sessions, limits.memory_bytes, limits.idle_s, self._forgot)
+        self.waiting = 0
         self._model = model
-        self._sound = model.features(np.zeros((round(_TEST_SOUND_S * model.sampling_rate),), dtype=np.float32))
-        self._position_bytes = self._rehearse()
-        self.sessions = Sessions(limits.sessions, limits.memory_bytes, limits.idle_s, self._forgot)
-        self._feeder = Feeder(together, self.metrics)
+        self._placeholders = model.processor.family.placeholders(model.processor.config)
+        self._position_bytes = _position_bytes(model)
+        threads = torch.get_num_threads()
+        self._shared = Shared(most=together, threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
+        # the number of PyTorch's threads counts for the thread that sets it alone
+        self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
+        self._lock = threading.Lock()
         self.info = self._describe()
 
-    def hear(self, id_: str, clip: Clip, numbers: memoryview) -> Held:
-        """Holds a clip, new or as it is if it came again.
+    def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
+        """Runs `work` in a thread of the pool; cancelling the future before it begins spares it.
+
+        Raises:
+            Refusal: too many wait already.
+        """
+        if self.waiting >= self.limits.waiting:
+            raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
+        self._count(+1)
+        future = self._pool.submit(work, *args)
+        future.add_done_callback(lambda _: self._count(-1))
+        return future
+
+    def open(self, id_: str, body: bytes, started: float) -> Answer:
+        """Holds a clip, new or as it is if it came again, and answers its question.
+
+        Args:
+            id_: of its session.
+            body: of the request: a `Clip`.
+            started: when the body was there, by `perf_counter`.
 
         Raises:
             MalformedError: it contradicts itself.
-            Refusal: it is made for another model, or goes beyond a limit.
+            Refusal: it is made for another model, or exceeds a limit.
+            SpecdecError: the model fails.
         """
+        clip, numbers = unpack(Clip, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        size = 2 * clip.bins * clip.frames
-        named = hashlib.sha256(pack(clip.model_copy(update={"question": None}), bytes(numbers[:size]))).hexdigest()
-        known = self.sessions.find(id_)
-        if known is not None and known.clip == named:
-            return known
-        self._require_bounds(clip)
-        values = unpack_features(numbers[:size], clip.bins, clip.frames)
-        inputs = PromptInputs(tuple(clip.prompt_ids), AudioFeatures(torch.from_numpy(values), clip.frames))
-        self._require_prompt(inputs)
-        options = _options(clip.rules)
-        try:
-            session = Session(self._model, inputs, clip.capacity, clip.vocab_size)
-        except DecodingError as error:
-            raise Refusal(413, "too_large", error.message) from None
-        processors = ScoreProcessors(options, inputs.ids, self._model.eos_ids, self._model.device)
-        generator = torch.Generator().manual_seed(options.seed)
-        verifier = SessionVerifier(session, processors, options, generator, clip.stop_ids)
-        taken = self._position_bytes * (len(inputs.ids) + clip.capacity) + values.nbytes
-        held = Held(id_, named, verifier, options, clip.capacity, clip.vocab_size, taken)
-        self.sessions.add(held)
-        return held
+        tensors, rest = unpack_tensors(clip.tensors, numbers)
+        sent = numbers[: len(numbers) - len(rest)]
+        name = hashlib.sha256(pack(clip.model_copy(update={"question": None}), bytes(sent))).hexdigest()
+        held = self.clips.find(id_)
+        if held is None or held.clip != name:
+            held = self._held(id_, name, clip, tensors)
+        return self._answer(held, clip.question, rest, digest(body), started)
 
-    def read(self, held: Held) -> Future[None]:
-        """Lets the model read a clip ahead of need."""
-        return self._submit(held, held.verifier.prefill)
-
-    def judge(self, held: Held, question: Question, numbers: memoryview) -> Future[Verdict]:
-        """Judges a draft.
-
-        Raises:
-            MalformedError: the question goes beyond what the clip was opened for, or contradicts itself.
-        """
-        draft = self._draft(held, question, numbers)
-        text = tuple(question.text)
-
-        def begin() -> Steps[Verdict]:
-            held.verifier.rollback(text)
-            return held.verifier.verify(text, draft, question.more)
-
-        return self._submit(held, begin)
-
-    def work(self, held: Held) -> Work:
-        """What the model has done for a clip."""
-        done = asdict(held.verifier.work)
-        del done["bytes_up"]
-        return Work(**done)
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for the model."""
-        return self._feeder.waiting
+    def verify(self, id_: str, body: bytes, started: float) -> Answer:
+        """Answers a question about a clip that is held; arguments and errors as for `open`."""
+        held = self.clips.find(id_)
+        if held is None:
+            raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
+        question, numbers = unpack(Question, body)
+        return self._answer(held, question, numbers, digest(body), started)
 
     def close(self) -> None:
-        """Finishes what is being computed, and forgets all clips."""
-        self._feeder.close()
-        self.sessions.clear()
+        """Ends after the forwards under way, and drops all clips."""
+        self._shared.close()
+        self._pool.shutdown(cancel_futures=True)
+        self.clips.clear()
 
-    def _submit(self, held: Held, begin: Callable[[], Steps[Any]]) -> Future[Any]:
-        if self._feeder.waiting >= self.limits.waiting:
-            raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
-        held.busy += 1
-        return self._feeder.submit(held, begin)
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self.waiting += change
 
-    def _rehearse(self) -> int:
-        """Runs the model once over silence: does it work, and how many bytes does a position take?"""
-        inputs = self._model.build_prompt("", self._sound)
-        session = Session(self._model, inputs, 1)
-        session.advance((), 1)
-        return -(-session.cache_bytes // (len(inputs.ids) + 1))
+    def _held(self, id_: str, name: str, clip: Clip, tensors: dict[str, torch.Tensor]) -> Held:
+        """Checks a clip and holds it."""
+        self._require_bounds(clip)
+        prompt = Prompt(tuple(clip.prompt_ids), tensors)
+        self._require_prompt(prompt, clip.samples)
+        model = self._model
+        try:
+            session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
+        except DecodingError as error:
+            raise Refusal(413, "too_large", error.message) from None
+        scores = Scores(clip.scoring, prompt.ids, model.processor, model.device)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
+        held = Held(
+            id_,
+            name,
+            LocalVerifier(session, scores, clip.acceptance, clip.stop_ids),
+            clip.capacity,
+            clip.vocab_size,
+            clip.sends_rows,
+            taken + sum(tensor.nbytes for tensor in tensors.values()),
+        )
+        self.clips.add(held)
+        return held
+
+    def _answer(self, held: Held, question: Question | None, rows: memoryview, name: str, started: float) -> Answer:
+        judgement, verifier = None, held.verifier
+        if question is None and len(rows):
+            raise MalformedError("there are more bytes than the tensors take")
+        draft = None if question is None else self._draft(held, question, rows)
+        with held.in_use():
+            before = verifier.work
+            if question is None or draft is None:
+                verifier.prefill()
+            else:
+                found = verifier.verify(question.text, draft, question.more)
+                judgement = Judgement(
+                    accepted=found.accepted, token=found.token, more=list(found.more), near_ties=found.near_ties
+                )
+                self.metrics.judged(len(draft.ids), found.accepted, 1 + len(found.more))
+            after = verifier.work
+        if after.encoder_passes > before.encoder_passes:  # made in this thread, so that `Shared` does not count it
+            ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
+            self.metrics.fed(1, ms / 1e3)
+        work = {key: value for key, value in asdict(after).items() if key in Work.model_fields}
+        cloud_ms = (perf_counter() - started) * 1e3
+        return Answer(request=name, judgement=judgement, work=Work(**work), cloud_ms=cloud_ms)
+
+    def _require_bounds(self, clip: Clip) -> None:
+        """Refuses a clip that is too long, or contradicts itself."""
+        seconds = clip.samples / self._model.processor.sampling_rate
+        if seconds > self.info.window_s:
+            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self.info.window_s:g} s")
+        if clip.capacity > self.limits.text_tokens:
+            raise Refusal(
+                413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {self.limits.text_tokens} may"
+            )
+        if clip.vocab_size > self.info.vocab_size:
+            raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
+        if clip.acceptance.rule in ("greedy", "sampling") and clip.sends_rows != clip.scoring.sampling:
+            raise MalformedError(f"the rule {clip.acceptance.rule} contradicts the temperature")
+
+    def _require_prompt(self, prompt: Prompt, samples: int) -> None:
+        """Refuses tensors and placeholders that are not those of a clip of that length."""
+        processor = self._model.processor
+        try:
+            expected = processor.prompt(test_sound(samples / processor.sampling_rate, processor.sampling_rate), "How?")
+        except SpecdecError:
+            raise MalformedError(f"no prompt can be made of {samples} samples") from None
+        if _shapes(prompt) != _shapes(expected):
+            raise MalformedError(f"the tensors are not those of a clip of {samples} samples")
+        if self._audio_run(prompt) != self._audio_run(expected):
+            raise MalformedError("the prompt does not hold the clip's audio in one piece, and once")
+        if max(prompt.ids) >= self.info.vocab_size:
+            raise MalformedError("the prompt holds ids that the model does not have")
+
+    def _audio_run(self, prompt: Prompt) -> tuple[int, ...]:
+        """The part of a prompt from its first to its last placeholder."""
+        at = [index for index, id_ in enumerate(prompt.ids) if id_ in self._placeholders]
+        return prompt.ids[at[0] : at[-1] + 1] if at else ()
+
+    def _draft(self, held: Held, question: Question, rows: memoryview) -> Draft:
+        """The block of a question.
+
+        Raises:
+            MalformedError: the question exceeds what the clip was opened for, or contradicts itself.
+        """
+        tokens, counts = (*question.text, *question.draft), question.rows or []
+        if len(question.draft) > self.limits.draft_tokens or len(tokens) + question.more > held.capacity:
+            raise MalformedError(f"{len(tokens)} tokens and {question.more} more do not fit into {held.capacity}")
+        if question.more > self.limits.more_tokens:
+            raise MalformedError(f"a verification may generate {self.limits.more_tokens} tokens more")
+        if any(id_ >= held.vocab_size or id_ in self._placeholders for id_ in tokens):
+            raise MalformedError("an id is out of range, or stands for audio")
+        wanted = len(question.draft) if held.sends_rows else 0
+        if len(counts) != wanted or len(rows) != 8 * sum(counts):
+            raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
+        if not wanted:
+            return Draft(tuple(question.draft))
+        return SentDraft(tuple(question.draft), unpack_rows(rows, counts, question.draft, held.vocab_size))
 
     def _describe(self) -> Info:
-        model, limits = self._model, self.limits
-        told = model.describe()
-        tokenizer, features = fingerprint.of_tokenizer(model), fingerprint.of_features(model)
-        prompt = fingerprint.of_prompts(model)
-        vocab_size = usable_vocab_size(model)
+        model, limits, processor = self._model, self.limits, self._model.processor
+        shown, prints = model.describe(), processor.fingerprints()
+        facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
         return Info(
             protocol=PROTOCOL,
             server=__version__,
-            model=told["name"],
-            dtype=told["dtype"],
-            device=told["device"],
+            model=shown["name"],
+            dtype=shown["dtype"],
+            device=shown["device"],
             weights=model.weights,
-            tokenizer=tokenizer,
-            features=features,
-            prompt=prompt,
-            identity=fingerprint.combined(
-                told["name"], told["dtype"], model.weights, tokenizer, features, prompt, vocab_size, model.eos_ids
-            ),
-            vocab_size=vocab_size,
-            eos_ids=list(model.eos_ids),
-            context=model.context,
-            window_s=min(model.window_s, limits.clip_s or model.window_s),
+            tokenizer=prints["tokenizer"],
+            prompts=prints["prompts"],
+            identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
+            vocab_size=processor.vocab_size,
+            eos_ids=list(processor.eos_ids),
+            context=processor.context,
+            window_s=min(processor.window_s, limits.clip_s or processor.window_s),
             limits=Limits(
                 body_bytes=limits.body_bytes,
                 text_tokens=limits.text_tokens,
@@ -183,60 +258,20 @@ class Service:
             ),
         )
 
-    def _require_bounds(self, clip: Clip) -> None:
-        """Refuses a clip that is too long, or for another extractor."""
-        bins, per_s = len(self._sound.values), self._sound.frames / _TEST_SOUND_S
-        if clip.bins != bins:
-            raise MalformedError(f"the features have {clip.bins} mel bins, and the model hears {bins}")
-        if clip.frames > self.info.window_s * per_s:
-            seconds = clip.frames / per_s
-            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self.info.window_s:g} s")
-        if clip.capacity > self.limits.text_tokens:
-            raise Refusal(
-                413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {self.limits.text_tokens} may"
-            )
-        if clip.vocab_size > self.info.vocab_size:
-            raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
-
-    def _require_prompt(self, inputs: PromptInputs) -> None:
-        """Refuses ids that the model does not have, and another number of placeholders than the clip has audio."""
-        placeholders = set(self._model.placeholder_ids)
-        expected = [id_ for id_ in self._model.build_prompt("", inputs.features).ids if id_ in placeholders]
-        if [id_ for id_ in inputs.ids if id_ in placeholders] != expected:
-            raise MalformedError(f"the prompt does not hold {len(expected)} placeholders for the clip's audio")
-        if max(inputs.ids) >= self.info.vocab_size:
-            raise MalformedError("the prompt holds ids that the model does not have")
-
-    def _draft(self, held: Held, question: Question, numbers: memoryview) -> Draft:
-        tokens = (*question.text, *question.draft)
-        if len(question.draft) > self.limits.draft_tokens or len(tokens) + 1 + question.more > held.capacity + 1:
-            raise MalformedError(f"{len(tokens)} tokens and {question.more} more do not fit into {held.capacity}")
-        if question.more > self.limits.more_tokens:
-            raise MalformedError(f"a verification may run on by {self.limits.more_tokens} tokens")
-        banned = set(self._model.placeholder_ids)
-        if any(id_ >= held.vocab_size or id_ in banned for id_ in tokens):
-            raise MalformedError("an id is out of range, or stands for audio")
-        wanted = len(question.draft) if held.options.rule == "sampling" else 0
-        counts = question.rows or []
-        if len(counts) != wanted or len(numbers) != rows_bytes(counts):
-            raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
-        if not wanted:
-            return Draft(tuple(question.draft), torch.empty(len(question.draft), 0))
-        return SentDraft(tuple(question.draft), torch.from_numpy(unpack_rows(numbers, counts, held.vocab_size)))
-
     def _forgot(self, why: Why) -> None:
         self.metrics.forgot(why)
         event("forgotten", logging.DEBUG, why=why)
 
 
-def _options(rules: Rules) -> DecodingOptions:
-    """The settings as the decoding code takes them.
+def _shapes(prompt: Prompt) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    return {name: (values.is_floating_point(), tuple(values.shape)) for name, values in prompt.audio.items()}
 
-    Raises:
-        MalformedError: they contradict each other.
-    """
-    try:
-        given = rules.model_dump(exclude={"rule"})
-        return DecodingOptions(**given, acceptance=rules.rule, mode="hybrid")
-    except DecodingError as error:
-        raise MalformedError(error.message) from None
+
+def _position_bytes(model: AudioLM) -> int:
+    """Runs the model once over a second of sound: does it work, and how many bytes does a position take?"""
+    processor = model.processor
+    session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
+    session.prefill()
+    assert session.cache is not None
+    taken: int = sum(layer.keys.nbytes + layer.values.nbytes for layer in session.cache.layers)
+    return -(-taken // session.length)

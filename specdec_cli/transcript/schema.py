@@ -77,8 +77,8 @@ class RoundRecord(_Part):
     candidates: list[list[tuple[int, float]]] | None = Field(
         default=None, description="likeliest tokens at each drafted one, best first: [id, probability]"
     )
-    escalated: bool = Field(description="whether the cloud was asked")
-    reason: Reason | None = Field(description="why it was")
+    escalated: bool = Field(description="whether the cloud verified it")
+    reason: Reason | None = Field(description="why it did")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
     committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
     committed_text: Text = Field(
@@ -115,7 +115,7 @@ class Totals(_Part):
 
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
-    escalations: int = Field(description="rounds in which the cloud was asked")
+    escalations: int = Field(description="rounds that the cloud verified")
     drafted: int = Field(description="drafted tokens of escalated blocks")
     accepted: int = Field(description="of these, accepted by the cloud")
     corrected: int = Field(description="rounds whose cloud token replaced a drafted one")
@@ -166,7 +166,7 @@ class Resources(_Part):
 class Uplink(_Part):
     """What left the device."""
 
-    payload: Literal["none", "features", "waveform"] = Field(description="none: no cloud elsewhere was asked")
+    payload: Literal["none", "features", "waveform"] = Field(description="none: nothing was sent")
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
@@ -237,16 +237,19 @@ def differing(
         but: names that do not count.
     """
     for name in dict.fromkeys((*here, *there)):
-        then, now = (_plain(name, values.get(name)) for values in (there, here))
-        if then != now and name not in but:
+        then, now = (_as_json(values.get(name)) for values in (there, here))
+        if _acting(name, then) != _acting(name, now) and name not in but:
             yield name, then, now
 
 
-def _plain(name: str, value: object) -> object:
-    """A value as JSON gives it back; one that does nothing as if it were left open."""
-    if name in _OFF and value == _OFF[name]:
-        return None
+def _as_json(value: object) -> object:
+    """A value as JSON gives it back."""
     return list(value) if isinstance(value, tuple) else value
+
+
+def _acting(name: str, value: object) -> object:
+    """A value; None for one that does nothing, as if it were left open."""
+    return None if name in _OFF and value == _OFF[name] else value
 
 
 def json_schema() -> dict[str, Any]:

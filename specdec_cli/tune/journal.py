@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.schema import Transcript, differing
 from specdec_cli.transcript.torn import TRANSCRIPT, mend
 from specdec_cli.transcript.writer import append_line
 from specdec_cli.tune.recording import Recording
@@ -35,7 +35,7 @@ class Journal:
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
         self.recordings: dict[str, Recording] = {}
         self._setup = json.loads(json.dumps(setup))
-        self._runs: dict[tuple[str, str], Transcript] = {}
+        self._runs: dict[str, list[Transcript]] = {}
         self._path = path
         if path is not None and path.exists():
             self._read(path)
@@ -52,16 +52,17 @@ class Journal:
 
     def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
         """The transcript of a clip under these settings, if there is one."""
-        return self._runs.get((sha256, _key(settings)))
+        runs = reversed(self._runs.get(sha256, []))
+        return next((run for run in runs if not any(differing(run.settings, settings))), None)
 
     def _take(self, line: Recording | Transcript) -> None:
         if isinstance(line, Recording):
-            if line.setup == self._setup:
+            if not any(differing(line.setup, self._setup)):
                 self.recordings[line.sha256] = line
         elif line.sha256 is not None and line.error is None:
             made_with = line.models.model_dump(), line.language, line.prompt
             if made_with == (self._setup["models"], self._setup["language"], self._setup["prompt"]):
-                self._runs[line.sha256, _key(line.settings)] = line
+                self._runs.setdefault(line.sha256, []).append(line)
 
     def _read(self, path: Path) -> None:
         mend(path, _is_whole, _BEGINNINGS)
@@ -96,7 +97,3 @@ def _is_whole(raw: bytes) -> bool:
     except ValueError:  # of pydantic's too
         return False
     return True
-
-
-def _key(settings: dict[str, object]) -> str:
-    return json.dumps(settings, sort_keys=True)

@@ -1,26 +1,28 @@
-"""Recording a clip: both texts, and both models' opinions along each."""
+"""Recording a clip: both texts, and both models' scores along each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
-from specdec_cli.audio import load_audio, segments
+from specdec_cli.audio import open_recording
 from specdec_cli.captioner import Captioner
+from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
 from specdec_cli.decoding.build import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.engine import Engine
 from specdec_cli.decoding.evidence import evidence_of
 from specdec_cli.decoding.gate import make_gate
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.processors import ScoreProcessors
-from specdec_cli.decoding.stopping import StopRules
-from specdec_cli.decoding.verify import SessionVerifier
+from specdec_cli.decoding.length import FixedLength, capacity, most_drafted
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.stop import StopRules
+from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, ConfigError
-from specdec_cli.models.family import AudioLanguageModel, PromptInputs
-from specdec_cli.models.session import Session, run_alone
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
+from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.tune.recording import DIGITS, Recording, Track
 
 
@@ -31,22 +33,22 @@ class Recorder:
         captioner: with both models, in hybrid mode.
 
     Raises:
-        ConfigError: a temperature above 0, under which there is no one text to record; or a cloud behind a link.
+        ConfigError: a temperature above 0, under which there is no one text to record; or a cloud elsewhere.
     """
 
     def __init__(self, captioner: Captioner) -> None:
-        if captioner.options.sampling:
+        config = captioner.config
+        if config.decoding.sampling:
             raise ConfigError(
-                f"tuning compares texts, and at temperature {captioner.options.temperature:g} there is no one text",
+                f"tuning compares texts, and at temperature {config.decoding.temperature:g} there is no one text",
                 hint="Use temperature 0; the gate that comes out serves sampling too.",
             )
-        if captioner.pair.link is not None:
+        if captioner.pair.remote is not None:
             raise ConfigError(
-                f"tuning reads the cloud's scores, and {captioner.pair.link.name} tells its verdicts only",
+                f"tuning needs the cloud's scores, and {captioner.pair.remote.name} returns verdicts only",
                 hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
             )
         self._captioner = captioner
-        self._options = replace(captioner.options, mode="lossless", gate="entropy", threshold=None, classifier=None)
         self.setup = setup_of(captioner)
 
     def record(self, path: str) -> Recording:
@@ -56,13 +58,12 @@ class Recorder:
             AudioError: the clip cannot be captioned as a whole.
         """
         captioner = self._captioner
-        recording = load_audio(path, captioner.sampling_rate)
-        cuts = segments(recording, captioner.window_s, None)
-        if cuts[0].silent:
+        recording = open_recording(path, captioner.sampling_rate, window_s=captioner.window_s)
+        (cut,) = recording.pieces()
+        if cut.silent:
             raise AudioContentError(f"{path} is silent: a caption would be invented")
-        edge, cloud = record_tracks(
-            captioner.pair, self._options, *captioner.inputs(cuts[0].samples, captioner.setup.prompt)
-        )
+        prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
+        edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts)
         return Recording(
             file=path,
             sha256=recording.sha256,
@@ -79,6 +80,7 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
     """What a recording depends on, beside the clip: models, prompt, and the settings that shape a greedy text."""
     decoding = captioner.config.decoding
     names = ("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period")
+    suggested = captioner.setup.settings.get(SUGGESTED)
     return {
         "models": captioner.setup.models.model_dump(),
         "language": captioner.config.prompt.language,
@@ -86,54 +88,51 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
         "system": captioner.config.prompt.system,
         "stop_strings": list(decoding.stop_strings),
         **{name: getattr(decoding, name) for name in names},
+        **({SUGGESTED: suggested} if suggested else {}),
     }
 
 
 def record_tracks(
-    pair: Pair, options: DecodingOptions, edge_inputs: PromptInputs | None, cloud_inputs: PromptInputs | None
+    pair: Pair, config: Config, edge_prompt: Prompt | None, cloud_prompt: Prompt | None
 ) -> tuple[Track, Track]:
-    """The edge's and the cloud's text of a clip, each with both models' opinions.
+    """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
-    Each model hears the clip once: the cloud's text is decoded losslessly, and what the other model says along a text
-    is one more pass over it.
+    Each model encodes the clip once: the cloud's text is decoded losslessly, and the other model's scores along a text
+    are one more pass over it.
 
     Args:
         pair: both models.
-        options: greedy, in mode `lossless`.
-        edge_inputs, cloud_inputs: the clip's prompts.
+        config: greedy; its mode, gate and acceptance rule do not count.
+        edge_prompt, cloud_prompt: the clip's prompts.
     """
-    edge, cloud = _Side(pair, pair.edge, options, edge_inputs), _Side(pair, pair.loaded_cloud, options, cloud_inputs)
-    generator = torch.Generator().manual_seed(options.seed)
-    stop_ids = stop_ids_of(pair, options)
-    stopping = StopRules(options, stop_ids, pair.writer.text)
-    drafter = Drafter(edge.session, edge.processors, stop_ids, generator, sampling=False)
-    verifier = SessionVerifier(cloud.session, cloud.processors, options, generator, stop_ids)
-    engine = Engine(drafter, verifier, make_gate("always"), stopping, options)
-    for _ in engine.run():
+    settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
+    edge = _Side(pair, pair.edge, settings, edge_prompt)
+    cloud = _Side(pair, pair.loaded_cloud, settings, cloud_prompt)
+    stop_ids = stop_ids_of(pair, config.model_copy(update={"decoding": settings}))
+    stop = StopRules(settings, stop_ids, pair.writer.text)
+    drafter = Drafter(edge.session, edge.scores, stop_ids, torch.Generator())
+    verifier = LocalVerifier(cloud.session, cloud.scores, AcceptanceConfig(), stop_ids)
+    loop = Loop(drafter, verifier, make_gate("always"), stop, settings, FixedLength(most_drafted(settings)))
+    for _ in loop.run():
         pass
-    cloud_text = engine.text
-    edge.session.rollback(())
-    drafted = run_alone(drafter.propose((), options.max_new_tokens)).ids
-    stop = stopping.first_stop(drafted, 0)
-    edge_text = drafted if stop is None else drafted[: stop[0]]
-    return _track(edge_text, edge, cloud), _track(cloud_text, edge, cloud)
+    drafted = drafter.propose((), settings.max_new_tokens, make_gate("never").open(0)).ids
+    end = stop.first_stop(drafted, 0)
+    edge_text = drafted if end is None else drafted[: end[0]]
+    return _track(edge_text, edge, cloud), _track(loop.text, edge, cloud)
 
 
 class _Side:
     """One model with the clip."""
 
-    def __init__(
-        self, pair: Pair, model: AudioLanguageModel | None, options: DecodingOptions, inputs: PromptInputs | None
-    ) -> None:
-        if model is None or inputs is None:
+    def __init__(self, pair: Pair, model: AudioLM | None, settings: DecodingConfig, prompt: Prompt | None) -> None:
+        if model is None or prompt is None:
             raise ConfigError("tuning needs an edge and a cloud model", hint="Configure both, in mode hybrid.")
-        self.session = Session(model, inputs, options.capacity, pair.vocab_size)
-        self.processors = ScoreProcessors(options, inputs.ids, model.eos_ids, model.device)
+        self.session = Session(model, prompt, capacity(settings), pair.vocab_size)
+        self.scores = Scores(settings, prompt.ids, model.processor, model.device)
 
     def scores_along(self, text: Sequence[int]) -> torch.Tensor:
         """[n, vocab] processed scores of each of the n tokens of `text`, by one pass."""
-        self.session.rollback(())
-        return self.processors(text[:-1], self.session.advance(text[:-1], len(text)))
+        return self.scores(text[:-1], self.session.logits(text[:-1], len(text)))
 
 
 def _track(text: Sequence[int], edge: _Side, cloud: _Side) -> Track:

@@ -1,9 +1,9 @@
 """Replaying a recording under any gate and k, without the models.
 
 Exact while the run stands on one of the two recorded texts. It leaves them where the edge is left alone with a token
-that the cloud would have changed, and is asked about later: from there the replay keeps the text that it is on and
-takes the other token in place of the recorded one, as if what follows did not depend on it. That is why settings near
-the frontier are confirmed by real runs.
+that the cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on
+and takes the other token in place of the recorded one, as if what follows did not depend on it. That is why settings
+near the frontier are confirmed by real runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Replayed:
     Attributes:
         ids: the text.
         rounds: blocks.
-        escalations: blocks that the cloud was asked about.
+        escalations: blocks that were escalated.
         exact: whether the run never left the recorded texts.
     """
 

@@ -36,7 +36,7 @@ def test_made_up_weights_step_and_are_the_same_again() -> None:
     for _ in range(2):
         model = build(SHAPES["tiny"], dtype="float32", device=CPU)
         clip = full_size._clip(model)
-        scores.append(Session(model, clip.edge, 4).advance((), 1))
+        scores.append(Session(model, clip.edge, 4).logits((), 1))
     assert scores[0].shape == (1, SHAPES["tiny"].vocabulary)
     assert scores[0][scores[0].isfinite()].std() > 0
     assert torch.equal(*scores)
@@ -72,7 +72,7 @@ def test_two_shapes_are_an_edge_and_a_cloud() -> None:
 def test_int8_is_the_projects_own_and_smaller() -> None:
     whole, small = (build(SHAPES["tiny"], dtype=dtype, device=CPU) for dtype in ("bfloat16", "int8"))
     assert step_bytes(small) < step_bytes(whole)
-    assert Session(small, full_size._clip(small).edge, 4).advance((), 1).isfinite().any()
+    assert Session(small, full_size._clip(small).edge, 4).logits((), 1).isfinite().any()
 
 
 @pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")

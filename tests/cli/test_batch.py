@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,6 +89,17 @@ def test_captions_are_those_of_the_single_command(
     assert "failed" not in outcome.err
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two records are equal; figures of scores up to what kernels of other shapes round otherwise."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 5e-4
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return bool(one == other)
+
+
 UNTIMED = {"timing": True, "resources": True, "rounds": {"__all__": {"draft_ms", "verify_ms"}}}
 """What a transcript holds of the clock and of the process."""
 
@@ -107,7 +119,7 @@ def test_transcripts_are_those_of_the_single_command(
     assert any(round_.escalated for line in alone.values() for round_ in line.rounds)
     for name, line in together.items():
         assert line.labels
-        assert line.model_dump(exclude=UNTIMED) == alone[name].model_dump(exclude=UNTIMED), name
+        assert alike(line.model_dump(exclude=UNTIMED), alone[name].model_dump(exclude=UNTIMED)), name
 
 
 def test_labels_are_all_there_or_not_at_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -11,9 +12,14 @@ import pytest
 
 from specdec_cli import doctor as doctor_module
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import model_source
+from specdec_cli.config import Config, model_source
+from specdec_cli.decoding.build import Pair
+from specdec_cli.errors import CloudError
+from specdec_cli.models import families
+from specdec_cli.models.families import QwenOmni
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
+from tests.mini_pair import mini_pair
 
 LOAD = Captioner.load
 
@@ -50,6 +56,10 @@ def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
     for name in ("python", "torch", "memory", "gpu", "libsndfile", "ffmpeg", "configuration", "edge", "cloud"):
         assert found[name][0] in ("ok", "warn")
     assert "tokens for 1 s" in found["caption"][1]
+    for role in ("edge", "cloud"):
+        assert found[role][1].endswith("· self-test passed")
+    assert found["families"][1].startswith("qwen2.5-omni, qwen2-audio, qwen3-omni")
+    assert "librosa" in found
     assert outcome.err == "loading PyTorch and the models ...\n"
 
 
@@ -64,6 +74,39 @@ def test_one_model_is_checked_where_the_mode_needs_one(really_loading: Specdec) 
     found = rows(really_loading("doctor", "--set", "decoding.mode=edge"))
     assert "edge" in found
     assert "cloud" not in found
+
+
+def test_a_self_test_that_is_switched_off_is_told(really_loading: Specdec) -> None:
+    found = rows(really_loading("doctor", "--set", "decoding.mode=edge", "--set", "runtime.self_test=false"))
+    assert found["edge"][1].endswith("· self-test switched off")
+
+
+def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere:
+        payload = "features"
+        window_s = 30.0
+        vocab_size = 100_000
+        name = "http://127.0.0.1:9"
+
+        def __init__(self) -> None:
+            self.processor = mini_pair().loaded[1].processor
+
+        def describe(self) -> dict[str, str]:
+            return {"name": self.name, "dtype": "float32", "device": "cpu"}
+
+        def probe(self) -> str:
+            raise CloudError(f"{self.name} does not answer")
+
+    def load(config: Config, **_: object) -> Captioner:
+        return Captioner(config, Pair.of(mini_pair().edge, Elsewhere()), 0.1)
+
+    monkeypatch.setattr(Captioner, "load", load)
+    outcome = specdec("doctor", "--set", "decoding.mode=edge")
+    assert "does not answer" in failing(outcome)["link"]
+    monkeypatch.setattr(Elsewhere, "probe", lambda _: "specdec 0.1.0, round trip 2 ms")
+    found = rows(specdec("doctor", "--set", "decoding.mode=edge"))
+    assert found["link"] == ("ok", "specdec 0.1.0, round trip 2 ms")
+    assert "self-test" not in found["cloud"][1]
 
 
 def test_a_missing_model_fails(really_loading: Specdec, tmp_path: Path) -> None:
@@ -150,6 +193,33 @@ def test_a_library_that_breaks_while_models_load_fails(specdec: Specdec, monkeyp
 
     monkeypatch.setattr(Captioner, "load", load)
     assert "libcudart" in failing(specdec("doctor"))["models"]
+
+
+def with_package(monkeypatch: pytest.MonkeyPatch, name: str, *, present: bool) -> None:
+    """Lets the import machinery find a package, or not."""
+    known = importlib.util.find_spec
+    spec = importlib.util.find_spec("json") if present else None
+    monkeypatch.setattr(doctor_module, "find_spec", lambda asked: spec if asked == name else known(asked))
+
+
+def test_a_torchvision_that_does_not_fit_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_package(monkeypatch, "torchvision", present=True)
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # an import of it raises
+    assert "uninstall it" in failing(specdec("doctor", "--quick"))["torchvision"]
+
+
+def test_a_package_that_the_family_needs_is_named(
+    specdec: Specdec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Wanting(QwenOmni):
+        needs = ("mistral-common",)
+
+    monkeypatch.setattr(families, "FAMILIES", (Wanting(),))
+    with_package(monkeypatch, "mistral_common", present=False)
+    failed = failing(specdec("doctor", "--quick"))
+    assert failed == {"mistral-common": "not installed, and qwen2.5-omni needs it: pip install mistral-common"}
+    with_package(monkeypatch, "mistral_common", present=True)
+    assert failing(specdec("doctor", "--quick", "--set", f"edge.model={tmp_path}")) == {}
 
 
 def test_without_pyav_the_rest_still_works(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:

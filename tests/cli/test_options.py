@@ -35,10 +35,18 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--repetition-penalty", "1.2"], "decoding.repetition_penalty", 1.2),
     (["--no-repeat-ngram", "3"], "decoding.no_repeat_ngram", 3),
     (["--draft-ahead", "on"], "decoding.draft_ahead", "on"),
-    (["--run-on", "auto"], "decoding.run_on", "auto"),
     (["--run-on", "4"], "decoding.run_on", 4),
-    (["--set", "link.rtt_ms=20"], "link.rtt_ms", 20.0),
-    (["--set", "simulate.edge_step_ms=4.5"], "simulate.edge_step_ms", 4.5),
+    (["--set", "edge.compile=default"], "edge.compile", "default"),
+    (
+        ["--mode", "edge", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
+        "cloud.model",
+        "package:mini/cloud",
+    ),
+    (
+        ["--mode", "cloud", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
+        "edge.model",
+        "package:mini/edge",
+    ),
     (["--require-cloud"], "decoding.require_cloud", True),
     (["--language", "en"], "prompt.language", "en"),
     (["-l", "en"], "prompt.language", "en"),
@@ -94,6 +102,25 @@ def test_every_flag_is_tried_and_sets_what_exists() -> None:
     tried = {argument.partition("=")[0] for argument in tried}
     assert set(FLAG_NAMES.values()) <= tried
     assert set(FLAG_NAMES) <= set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (["--run-on", "auto"], "0 to 64"),
+        (["--set", "edge.compile=off"], "null"),
+        (["--set", "cloud.compile=reduce-overhead"], "default"),
+        (["--set", "link.rtt_ms=20"], "specdec_cli.serve.relay"),
+        (["--set", "simulate.edge_step_ms=4.5"], "specdec_cli.serve.relay"),
+    ],
+)
+def test_what_0_1_took_is_refused_with_what_to_give_instead(
+    specdec: Specdec, recordings: list[str], arguments: list[str], instead: str
+) -> None:
+    outcome = specdec("caption", *arguments, recordings[0])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert arguments[1].partition("=")[0] in outcome.err or arguments[0] in outcome.err
+    assert instead in outcome.err.partition("hint:")[2]
 
 
 def test_flags_may_stand_behind_the_files(specdec: Specdec, recordings: list[str]) -> None:

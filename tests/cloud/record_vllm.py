@@ -8,10 +8,10 @@ from pathlib import Path
 
 from specdec_cli.cloud.vllm import VllmCloud
 from specdec_cli.cloud.vllm_wire import GENERATE
+from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, cloud, configured
 from tests.cloud.vllm_double import Recorder, answering, recorded_cases
 from tests.cloud.vllm_server import NAME, serving
-from tests.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         with serving(checkpoint, folder / "log.txt") as url:
             recorder = Recorder(url)
             with answering(recorder.respond) as proxy:
-                link = VllmCloud(configured(proxy), cloud())
+                link = VllmCloud(configured(proxy), cloud().processor, own=False)
                 for case in recorded_cases():
                     print(case.run(link)[1].token_ids)
                 print(link.probe())

@@ -1,4 +1,4 @@
-"""A verify server in a thread of this process, and links to it."""
+"""A verify server in a thread of this process, and clients of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import uvicorn
 
-from specdec_cli.cloud.client import HttpCloud
+from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
-from specdec_cli.models.family import AudioLanguageModel
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.run import Place, listen, server
+from specdec_cli.serve.listen import Place, bind
+from specdec_cli.serve.run import server
 from specdec_cli.serve.service import Service
 
 WAIT_S = 30
@@ -37,7 +38,7 @@ class ServerThread:
 
     def __init__(
         self,
-        model: AudioLanguageModel,
+        model: AudioLM,
         *,
         token: str | None = None,
         port: int = 0,
@@ -45,10 +46,12 @@ class ServerThread:
         **limits: Any,
     ) -> None:
         limits.setdefault("requests_per_s", 1e6)
-        service = Service(model, ServeLimits(**limits), together=together)
+        bounds = ServeLimits(**limits)
+        service = Service(model, bounds, together=together)
         place = Place("127.0.0.1", port)
         self._server: uvicorn.Server = server(service, place, token)
-        self._socket = listen(place)
+        self._socket = bind(place, bounds)
+        self._socket.listen(100)
         self.served = Served(service, self._socket.getsockname()[1])
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
@@ -62,7 +65,7 @@ class ServerThread:
 
 
 @contextmanager
-def serving(model: AudioLanguageModel, **settings: Any) -> Iterator[Served]:
+def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
     """The model behind HTTP on a free port of this machine."""
     thread = ServerThread(model, **settings)
     try:
@@ -72,9 +75,9 @@ def serving(model: AudioLanguageModel, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def linked(url: str, edge: AudioLanguageModel, **settings: Any) -> Iterator[HttpCloud]:
-    """A link to a server."""
-    cloud = HttpCloud(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge)
+def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[HttpCloud]:
+    """A client of a server, with the edge's processor."""
+    cloud = HttpCloud(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:
         yield cloud
     finally:

@@ -10,12 +10,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from specdec_cli.decoding.build import Pair, build_engine
 from specdec_cli.errors import CloudError
 from tests.cloud.faulty import KINDS, Fault, FaultyProxy
 from tests.cloud.serving import ServerThread, linked
 from tests.laws.cases import Case, cloud, collect, make_case
-from tests.laws.test_wire_law import rounded
+from tests.laws.reference import assert_rounds
+from tests.laws.test_wire_law import as_sent, far_loop
+from tests.laws.tolerance import LawBroken
 
 CAPTIONS = 200
 TIMEOUT_S = 1.5
@@ -37,7 +38,7 @@ class Site:
         old.stop()
 
     def forget(self) -> None:
-        self.server.served.service.sessions.clear()
+        self.server.served.service.clips.clear()
 
     def close(self) -> None:
         self.proxy.close()
@@ -77,25 +78,23 @@ def test_every_caption_is_right_or_degraded(site: Site) -> None:
         for number in range(CAPTIONS):
             rng = random.Random(number)
             kind = KINDS[number % len(KINDS)]
-            case = case_with(80_000 + number, SEED, mode="lossless", k=3)
-            key = id(case.pair.edge)
+            case = case_with(80_000 + number, SEED, mode="lossless", temperature=0.0, k=3)
+            key = id(case.edge)
             if key not in links:
                 site.proxy.arm(Fault("slow", "up", 1 << 60))
                 links[key] = stack.enter_context(
-                    linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=TIMEOUT_S, retry_s=0.0)
+                    linked(f"http://127.0.0.1:{site.proxy.port}", case.edge, timeout_s=TIMEOUT_S, retry_s=0.0)
                 )
-            site.proxy.arm(fault_at(rng, kind, site, 2 * case.cloud_inputs.features.values.numel()))
-            expected = collect(
-                build_engine(case.pair, case.options, case.edge_inputs, rounded(case.cloud_inputs)).run()
-            )[1]
+            site.proxy.arm(fault_at(rng, kind, site, 2 * case.cloud_prompt.audio["input_features"].numel()))
             started = time.monotonic()
-            pair = Pair(case.pair.edge, links[key], case.pair.vocab_size)
-            end = collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1]
+            rounds, end = collect(far_loop(case, links[key]).run())
             elapsed = time.monotonic() - started
-            right = end.token_ids == expected.token_ids
             outcomes[f"{kind}: {'degraded' if end.degraded else 'right'}"] += site.proxy.fired
-            if not right and end.degraded is None:
-                wrong.append(f"caption {number} ({kind}) is wrong and does not say so")
+            if end.degraded is None:
+                try:
+                    assert_rounds(as_sent(case), rounds, end)
+                except LawBroken as error:
+                    wrong.append(f"caption {number} ({kind}) is wrong and does not say so: {error}")
             if elapsed > TIMEOUT_S + SLACK_S:
                 wrong.append(f"caption {number} ({kind}) took {elapsed:.1f} s")
     assert wrong == []
@@ -106,28 +105,25 @@ def test_every_caption_is_right_or_degraded(site: Site) -> None:
 
 
 def test_the_next_clips_do_not_wait_again(site: Site) -> None:
-    case = case_with(81_000, SEED, mode="lossless")
+    case = case_with(81_000, SEED, mode="lossless", temperature=0.0)
     url = f"http://127.0.0.1:{site.proxy.port}"
-    with linked(url, case.pair.edge, timeout_s=0.5, retry_s=60.0) as link:
+    with linked(url, case.edge, timeout_s=0.5, retry_s=60.0) as link:
         site.proxy.arm(Fault("hung", "up", 0))
-        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
         times = []
         for _ in range(6):
             started = time.monotonic()
-            engine = build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs)
-            assert collect(engine.run())[1].degraded is not None
+            assert collect(far_loop(case, link).run())[1].degraded is not None
             times.append(time.monotonic() - started)
     assert times[0] >= 0.5
     assert min(times[1:]) < 0.5  # no deadline in it
 
 
 def test_it_is_asked_again_when_the_time_has_come(site: Site) -> None:
-    case = case_with(82_000, SEED, mode="lossless")
-    with linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=1.0, retry_s=0.3) as link:
-        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+    case = case_with(82_000, SEED, mode="lossless", temperature=0.0)
+    with linked(f"http://127.0.0.1:{site.proxy.port}", case.edge, timeout_s=1.0, retry_s=0.3) as link:
 
         def degraded() -> str | None:
-            return collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1].degraded
+            return collect(far_loop(case, link).run())[1].degraded
 
         site.proxy.arm(Fault("refused", "up", 0))
         assert degraded() is not None
@@ -137,9 +133,8 @@ def test_it_is_asked_again_when_the_time_has_come(site: Site) -> None:
 
 
 def test_a_cloud_that_is_required_fails_the_clip(site: Site) -> None:
-    case = case_with(83_000, SEED, mode="lossless", require_cloud=True)
-    with linked(f"http://127.0.0.1:{site.proxy.port}", case.pair.edge, timeout_s=0.5) as link:
-        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
+    case = case_with(83_000, SEED, mode="lossless", temperature=0.0, require_cloud=True)
+    with linked(f"http://127.0.0.1:{site.proxy.port}", case.edge, timeout_s=0.5) as link:
         site.proxy.arm(Fault("hung", "down", 0))
         with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"):
-            collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())
+            collect(far_loop(case, link).run())

@@ -6,7 +6,8 @@ import http.client
 import json
 import threading
 import time
-from concurrent.futures import Future, wait
+import uuid
+from concurrent.futures import wait
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,15 @@ import pytest
 import torch
 
 from specdec_cli.cloud.breaker import Breaker
-from specdec_cli.cloud.protocol import (
-    MalformedError,
-    Question,
-    pack,
-    pack_features,
-    pack_rows,
-    unpack,
-    unpack_features,
-    unpack_rows,
-)
+from specdec_cli.cloud.numbers import pack_rows, pack_tensors, unpack_rows, unpack_tensors
+from specdec_cli.cloud.protocol import MAX_JSON_BYTES, Answer, Clip, MalformedError, Question, pack, unpack
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import DecodingError
-from specdec_cli.models.family import AudioLanguageModel
-from specdec_cli.models.session import Pass, Session, Steps
-from specdec_cli.serve.feeder import Feeder
+from specdec_cli.models.session import Session
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.service import Service
 from tests.cloud.serving import ServerThread, linked, serving
-from tests.laws.cases import cloud, inputs, make_case
+from tests.laws.cases import Case, cloud, make_case
 
 
 class Clock:
@@ -71,15 +64,29 @@ def test_a_call_that_says_nothing_leaves_the_breaker_as_it_was() -> None:
 
 
 def test_what_is_packed_comes_out() -> None:
-    values = np.random.default_rng(0).standard_normal((16, 33)).astype(np.float32)
-    found = unpack_features(memoryview(pack_features(values)), 16, 33)
-    assert np.array_equal(found, values.astype(np.float16).astype(np.float32))
-    rows = torch.randn(3, 50, generator=torch.Generator().manual_seed(0)).softmax(-1).numpy()
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        "input_features": torch.randn(1, 16, 33, generator=generator),
+        "feature_attention_mask": torch.ones(1, 33, dtype=torch.long),
+        "offsets": torch.tensor([[-70_000, 3]]),
+        "large": torch.tensor([1 << 40]),
+        "flags": torch.tensor([[True, False, True]]),
+    }
+    infos, data = pack_tensors(tensors)
+    assert [info.dtype for info in infos] == ["float16", "uint8", "int32", "int64", "bool"]
+    assert len(data) == sum(info.bytes for info in infos)
+    found, rest = unpack_tensors(infos, memoryview(data + b"rest"))
+    assert bytes(rest) == b"rest"
+    tensors["input_features"] = tensors["input_features"].to(torch.float16).float()
+    for name, values in tensors.items():
+        assert found[name].dtype == values.dtype
+        assert torch.equal(found[name], values)
+    rows = torch.randn(3, 50, generator=generator).softmax(-1)
     rows[1] = 0
-    rows[1, [3, 7]] = (0.25, 0.75)
+    rows[1, [3, 7]] = torch.tensor((0.25, 0.75))
     counts, data = pack_rows(rows)
     assert counts == [50, 2, 50]
-    assert np.array_equal(unpack_rows(memoryview(data), counts, 50), rows)
+    assert torch.equal(unpack_rows(memoryview(data), counts, [0, 7, 1], 50), rows)
     question = Question(text=[1], draft=[2, 3], more=4, rows=counts)
     again, numbers = unpack(Question, pack(question, data))
     assert (again, bytes(numbers)) == (question, data)
@@ -89,11 +96,42 @@ def test_what_is_packed_comes_out() -> None:
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
     data = np.array([1, 2], "<u4").tobytes() + np.array(change, "<f4").tobytes()
     with pytest.raises(MalformedError):
-        unpack_rows(memoryview(data), [2], 10)
+        unpack_rows(memoryview(data), [2], [1], 10)
     good = np.array([1, 2], "<u4").tobytes() + np.array([0.5, 0.5], "<f4").tobytes()
-    assert unpack_rows(memoryview(good), [2], 10)[0, 1] == 0.5
+    assert unpack_rows(memoryview(good), [2], [1], 10)[0, 1] == 0.5
     with pytest.raises(MalformedError):
-        unpack_rows(memoryview(good), [2], 2)
+        unpack_rows(memoryview(good), [2], [1], 2)
+
+
+def test_a_distribution_that_cannot_have_given_its_token_is_refused() -> None:
+    data = np.array([1, 2], "<u4").tobytes() + np.array([0.5, 0.5], "<f4").tobytes()
+    with pytest.raises(MalformedError, match="no chance"):
+        unpack_rows(memoryview(data), [2], [3], 10)
+
+
+def test_the_json_of_a_body_is_bounded() -> None:
+    for length in (MAX_JSON_BYTES + 1, 0xFFFFFFFF):
+        with pytest.raises(MalformedError, match="may have"):
+            unpack(Question, length.to_bytes(4, "little") + b"{")
+
+
+def a_body(service: Service, case: Case, question: Question | None) -> bytes:
+    """A clip with a question, as a client sends it."""
+    infos, numbers = pack_tensors(case.cloud_prompt.audio)
+    assert case.cloud_prompt.waveform is not None
+    clip = Clip(
+        identity=service.info.identity,
+        prompt_ids=list(case.cloud_prompt.ids),
+        samples=len(case.cloud_prompt.waveform),
+        tensors=infos,
+        capacity=30,
+        vocab_size=case.pair.vocab_size,
+        stop_ids=list(case.cloud.processor.eos_ids),
+        scoring=case.config.decoding.scoring(),
+        acceptance=case.config.acceptance,
+        question=question,
+    )
+    return pack(clip, numbers)
 
 
 class Counted:
@@ -116,104 +154,85 @@ class Counted:
         return len(self.groups) >= forwards
 
 
-def _scores(session: Session, text: tuple[int, ...]) -> Any:
-    def begin() -> Steps[torch.Tensor]:
-        session.rollback(text)
-        wanted: Pass = session.ask(text, 1)
-        return (yield wanted)
-
-    return begin
-
-
-def test_sessions_that_wait_share_a_forward_and_score_as_alone() -> None:
-    model = cloud(1)
-    prompts = [inputs(("cloud", 1), clip, 0) for clip in range(6)]
-    apart = [Session(model, prompt, 20) for prompt in prompts]
-    for session in apart:
-        session.prefill()
-    alone = [session.advance((5, 6), 1) for session in apart]
-    sessions = [Session(model, prompt, 20) for prompt in prompts]
-    watcher = Counted()
-    watcher.gate.set()
-    feeder = Feeder(4, watcher)
-    wait([feeder.submit(session, session_prefill(session)) for session in sessions], timeout=60)
-    watcher.gate.clear()
-    first = feeder.submit("x", _scores(Session(model, prompts[0], 20), (1,)))
-    assert watcher.reached(len(sessions) + 1)  # the model's thread is held up with it
-    assert feeder.waiting == 1
-    found: list[Future[torch.Tensor]] = [feeder.submit(s, _scores(s, (5, 6))) for s in sessions]
-    watcher.gate.set()
-    wait([first, *found], timeout=60)
-    feeder.close()
-    for scores, expected in zip(found, alone, strict=True):
-        assert torch.equal(scores.result(), expected)
-    assert watcher.groups[-2:] == [4, 2]
+def test_questions_that_wait_share_a_forward_and_are_answered_as_alone() -> None:
+    case = make_case(91_100, mode="lossless", temperature=0.0)
+    service = Service(case.cloud, ServeLimits(), together=4)
+    question = Question(text=[5], draft=[6, 7])
+    alone = service.open(uuid.uuid4().hex, a_body(service, case, question), 0.0).judgement
+    names = [uuid.uuid4().hex for _ in range(6)]
+    for name in names:
+        service.open(name, a_body(service, case, None), 0.0)
+    watched = Counted()
+    service.metrics.fed = watched.fed  # type: ignore[method-assign]
+    first = service.submit(service.verify, names[0], pack(Question(text=[], draft=[9])), 0.0)
+    assert watched.reached(1)  # the model's thread is held up behind it
+    found = [service.submit(service.verify, name, pack(question), 0.0) for name in names]
+    until = time.monotonic() + 20
+    while service._shared.waiting < 7 and time.monotonic() < until:  # one is still counted as under way
+        time.sleep(0.01)
+    assert service.waiting == len(names)
+    watched.gate.set()
+    done, late = wait([first, *found], timeout=60)
+    assert not late
+    service.close()
+    assert len(done) == 7
+    for future in found:
+        answer: Answer = future.result()
+        assert answer.judgement == alone
+    assert watched.groups == [1, 4, 2]
 
 
-def session_prefill(session: Session) -> Any:
-    def begin() -> Steps[None]:
-        wanted = session.ask_prefill()
-        assert wanted is not None
-        yield wanted
+def test_a_culprit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(91_200, mode="lossless", temperature=0.0)
+    service = Service(case.cloud, ServeLimits())
+    good, bad = uuid.uuid4().hex, uuid.uuid4().hex
+    for name in (good, bad):
+        service.open(name, a_body(service, case, None), 0.0)
+    culprit = service.clips.find(bad)
+    assert culprit is not None
+    scored = Session.scored
 
-    return begin
+    def failing(session: Session, *arguments: Any) -> torch.Tensor:
+        if session is culprit.verifier.session:
+            raise DecodingError("the scores are not finite")
+        return scored(session, *arguments)
 
-
-def test_a_culprit_fails_alone() -> None:
-    model = cloud(1)
-    prompt = inputs(("cloud", 1), 0, 0)
-    watcher = Counted()
-    watcher.gate.set()
-    feeder = Feeder(8, watcher)
-    good, small = Session(model, prompt, 20), Session(model, prompt, 1)
-    bad = feeder.submit(small, _scores(small, (1, 2, 3, 4)))
-    fine = feeder.submit(good, _scores(good, (1, 2, 3, 4)))
-    with pytest.raises(DecodingError):
-        bad.result(60)
-    assert fine.result(60).shape[0] == 1
-    feeder.close()
-    with pytest.raises(DecodingError, match="shutting down"):
-        feeder.submit(good, _scores(good, (1,)))
+    monkeypatch.setattr(Session, "scored", failing)
+    question = pack(Question(text=[1, 2], draft=[3]))
+    futures = [service.submit(service.verify, name, question, 0.0) for name in (bad, good)]
+    with pytest.raises(DecodingError, match="not finite"):
+        futures[0].result(60)
+    assert futures[1].result(60).judgement is not None
+    service.close()
 
 
-def test_what_waits_is_finished_before_the_end() -> None:
-    model = cloud(1)
-    assert isinstance(model, AudioLanguageModel)
-    watcher = Counted()
-    feeder = Feeder(8, watcher)
-    session = Session(model, inputs(("cloud", 1), 1, 0), 20)
-    futures = [feeder.submit(session, _scores(session, (1,) * n)) for n in range(1, 6)]
-    watcher.gate.set()
-    feeder.close()
-    assert all(future.done() and future.exception() is None for future in futures)
-
-
-def test_what_is_being_answered_is_answered_before_the_server_ends() -> None:
-    case = make_case(91_000, mode="lossless")
-    assert isinstance(case.pair.cloud, AudioLanguageModel)
-    assert case.pair.edge is not None
-    thread = ServerThread(case.pair.cloud)
+def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(91_000, mode="lossless", temperature=0.0)
+    thread = ServerThread(case.cloud)
     reached, go_on = threading.Event(), threading.Event()
+    logits = Session.logits
 
-    def fed(clips: int, seconds: float) -> None:
+    def held_up(session: Session, *arguments: Any) -> torch.Tensor:
         reached.set()
         go_on.wait(20)
+        return logits(session, *arguments)
 
-    thread.served.service.metrics.fed = fed  # type: ignore[method-assign]
-    with linked(thread.served.url, case.pair.edge) as link:
-        verifier = link.verifier(
-            case.cloud_inputs, case.options, 30, case.pair.vocab_size, torch.Generator(), link.eos_ids
-        )
-        verdict = verifier.start((), Draft((5, 6), torch.empty(2, 0)))
+    found = []
+    with linked(thread.served.url, case.edge) as link:
+        verifier = link.verifier(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        monkeypatch.setattr(Session, "logits", held_up)
+        asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
+        asking.start()
         assert reached.wait(60)
         ending = threading.Thread(target=thread.stop)
         ending.start()
         threading.Event().wait(0.3)
-        assert not verdict.done()
+        assert not found
         go_on.set()
-        assert verdict.result(60).link is not None
+        asking.join(60)
         ending.join(60)
     assert not ending.is_alive()
+    assert found[0].network_ms is not None
 
 
 def test_the_server_describes_itself() -> None:

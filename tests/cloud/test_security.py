@@ -15,13 +15,13 @@ from typing import Any
 
 import psutil
 import pytest
+from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.models.family import AudioLanguageModel
 
 from specdec_cli.cloud.protocol import Clip, Info, Problem, Question, pack, pack_features, parse
 from specdec_cli.cloud.remote import rules_of
 from specdec_cli.decoding.build import Pair, build_engine
-from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.family import AudioLanguageModel
 from specdec_cli.serve.run import Place, listen
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import Case, collect, make_case

@@ -16,14 +16,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.cloud.vllm import VllmCloud
-from specdec_cli.cloud.vllm_verifier import VllmVerifier
-from specdec_cli.cloud.vllm_wire import GENERATE, MODELS, TOKENIZE
-from specdec_cli.cloud.waveform import data_url
+from specdec_cli.cloud.vllm import VllmCloud, VllmVerifier
+from specdec_cli.cloud.vllm_wire import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
-from specdec_cli.models.session import run_alone
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome
 from tests.cloud.vllm_double import Answer, Replay, Respond, answering, recorded_cases
 from tests.tiny import tiny_clip
@@ -34,7 +30,7 @@ Change = Callable[[dict[str, Any]], object]
 @contextmanager
 def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
     with answering(respond) as url:
-        link = VllmCloud(configured(url, **{"timeout_s": 5.0, **settings}), cloud())
+        link = VllmCloud(configured(url, **{"timeout_s": 5.0, **settings}), edge("same").processor, own=False)
         try:
             yield link
         finally:
@@ -42,15 +38,13 @@ def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
 
 
 def _verifier(case: VllmCase, link: VllmCloud) -> VllmVerifier:
-    drafter, waveform = edge(case.kind), clip(case.clip)
-    inputs = drafter.build_prompt(case.instruction, drafter.features(waveform))
-    return link.verifier(replace(inputs, waveform=waveform), case.options, 20, 266, None, link.eos_ids)  # type: ignore[arg-type]
+    prompt = link.processor.prompt(clip(case.clip), case.instruction)
+    return link.verifier(prompt, case.config, 266, link.processor.eos_ids)
 
 
 def _first_draft(case: VllmCase) -> Draft:
     """The block that the recording has an answer about."""
-    ids = case.run()[0][0].draft_ids
-    return Draft(ids, None)  # type: ignore[arg-type]
+    return Draft(case.run()[0][0].draft_ids)
 
 
 # --- what is right ---
@@ -62,6 +56,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once() -> None:
         for number, case in enumerate(recorded_cases()):
             rounds, finished = case.run(link)
             assert outcome(rounds, finished) == outcome(*case.run())
+            assert any(round_.near_ties is not None for round_ in rounds if round_.escalated)
             assert finished.cloud is not None
             assert finished.cloud.forwards == sum(round_.escalated for round_ in rounds)
             assert finished.cloud.bytes_up > len(data_url(clip(case.clip), 16000))
@@ -86,7 +81,7 @@ def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same() -> None:
 
 def test_nothing_is_sent_before_it_is_needed() -> None:
     replay, case = Replay(), recorded_cases()[0]
-    quiet = replace(case, options=replace(case.options, mode="hybrid", gate="never"))
+    quiet = case.but(mode="hybrid", gate="never")
     with _linked(replay.respond) as link:
         before = len(replay.asked)
         _, finished = quiet.run(link)
@@ -225,10 +220,10 @@ def test_nonsense_is_never_believed(change: Change, said: str) -> None:
 
     with _linked(altered, retry_s=0.0) as link:
         with pytest.raises(CloudError, match=said):
-            run_alone(_verifier(case, link).verify((), _first_draft(case)))
+            _verifier(case, link).verify((), _first_draft(case))
         _, finished = case.run(link)
         assert finished.degraded is not None
-        assert finished.token_ids == replace(case, options=replace(case.options, mode="edge")).run()[1].token_ids
+        assert finished.token_ids == case.but(mode="edge").run()[1].token_ids
 
 
 def test_a_server_that_hangs_costs_its_time_limit_once() -> None:
@@ -243,11 +238,11 @@ def test_a_server_that_hangs_costs_its_time_limit_once() -> None:
         verifier, draft = _verifier(case, link), _first_draft(case)
         started = time.monotonic()
         with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"):
-            run_alone(verifier.verify((), draft))
+            verifier.verify((), draft)
         assert time.monotonic() - started < 2
         started = time.monotonic()
         with pytest.raises(CloudError, match="was not asked again"):
-            run_alone(verifier.verify((), draft))
+            verifier.verify((), draft)
         assert time.monotonic() - started < 0.3
 
 
@@ -281,7 +276,7 @@ def test_a_refusal_is_not_repeated() -> None:
         before = len(replay.asked)
         for clips in (1, 2):  # what is wrong with one says nothing about the next
             with pytest.raises(CloudError, match=r"answers status 400: too long\[31m for me"):
-                run_alone(_verifier(case, link).verify((), _first_draft(case)))
+                _verifier(case, link).verify((), _first_draft(case))
             assert len(replay.asked) == before + clips
 
 
@@ -323,28 +318,68 @@ def test_another_tokenizer_is_refused() -> None:
 def test_recordings_are_not_sent_without_leave() -> None:
     forbidden = configured("http://127.0.0.1:9").model_copy(update={"allow_audio_upload": False})
     with pytest.raises(ConfigError, match="allow_audio_upload"):
-        VllmCloud(forbidden, cloud())
+        VllmCloud(forbidden, cloud().processor, own=False)
 
 
-@pytest.mark.parametrize("settings", [{"temperature": 0.7}, {"repetition_penalty": 1.3}, {"acceptance": "typical"}])
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.7}, {"repetition_penalty": 1.3}, {"acceptance": "typical", "mode": "hybrid"}]
+)
 def test_settings_that_it_cannot_serve_are_refused(settings: dict[str, Any]) -> None:
     case = recorded_cases()[0]
-    asked = replace(case, options=DecodingOptions(mode="hybrid", **settings))
+    asked = case.but(**settings)
     with _linked(Replay().respond) as link, pytest.raises(DecodingError, match="the likeliest tokens only, and"):
         _verifier(asked, link)
 
 
-def test_a_clip_beyond_the_servers_context_is_refused() -> None:
-    models = (200, b'{"data": [{"id": "tiny", "max_model_len": 60}]}')
-    with (
-        _linked(_instead(MODELS, models)) as link,
-        pytest.raises(DecodingError, match="takes 60 tokens, but the prompt"),
-    ):
-        _verifier(recorded_cases()[0], link)
+@pytest.mark.parametrize("most", ["60", "1"])
+def test_a_clip_beyond_the_servers_context_is_degraded(most: str) -> None:
+    models = (200, f'{{"data": [{{"id": "tiny", "max_model_len": {most}}}]}}'.encode())
+    case = recorded_cases()[0]
+    with _linked(_instead(MODELS, models), retry_s=0.0) as link:
+        with pytest.raises(CloudError, match=f"takes {most} tokens, but the prompt"):
+            _verifier(case, link).verify((), _first_draft(case))
+        assert case.run(link)[1].degraded is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"data": [{"id": "tiny", "max_model_len": 1e999}]}',
+        b'{"data": [{"id": "tiny", "max_model_len": -1}]}',
+        b'{"data": [{"id": "tiny", "max_model_len": 4294967296000}]}',
+        b'{"data": ' + b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"error": ' * 50_000,
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_what_no_server_says_is_typed(body: bytes, status: int) -> None:
+    """Numbers that no integer holds, and brackets deeper than any parser goes."""
+    case = recorded_cases()[0]
+    if status == 400:
+        with pytest.raises(ConfigError, match="status 400: no reason given"), _linked(_instead(MODELS, (400, body))):
+            pass
+        return
+    with _linked(_instead(MODELS, (status, body)), retry_s=0.0) as link:
+        assert link.trouble is not None
+        assert case.run(link)[1].degraded is not None
 
 
 def test_without_the_waveform_there_is_nothing_to_send() -> None:
-    drafter = edge("same")
-    inputs = drafter.build_prompt("x", drafter.features(clip(1)))
-    with _linked(Replay().respond) as link, pytest.raises(DecodingError, match="wants the recording itself"):
-        link.verifier(inputs, DecodingOptions(mode="lossless"), 20, 266, None, link.eos_ids)  # type: ignore[arg-type]
+    case = recorded_cases()[0]
+    with _linked(Replay().respond) as link:
+        prompt = replace(link.processor.prompt(clip(1), "x"), waveform=None)
+        with pytest.raises(DecodingError, match="takes the recording itself"):
+            link.verifier(prompt, case.config, 266, link.processor.eos_ids)
+
+
+def test_a_processor_of_its_own_makes_the_prompts() -> None:
+    """The cloud's, padded otherwise than the edge's; a refusal names it."""
+    replay, case = Replay(), recorded_cases()[0]
+    with answering(replay.respond) as url:
+        link = VllmCloud(configured(url, timeout_s=5.0), cloud().processor, own=True)
+        assert outcome(*case.run(link)) == outcome(*case.run())
+        link.close()
+    answer = (200, json.dumps({"tokens": [1, 2, 3]}).encode())
+    with answering(_instead(TOKENIZE, answer)) as url, pytest.raises(TokenizerMismatchError, match=r"cloud\.processor"):
+        VllmCloud(configured(url), cloud().processor, own=True)

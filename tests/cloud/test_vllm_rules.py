@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm_rules import Judged, VllmRules, unserved
-from specdec_cli.cloud.vllm_wire import MOST_CANDIDATES, Question, Reply, read_reply
-from specdec_cli.decoding.acceptance import judge
+from specdec_cli.cloud.vllm_rules import TIE, Judged, VllmRules, unserved
+from specdec_cli.cloud.vllm_wire import MOST_CANDIDATES, Question, Scored, read_answer
+from specdec_cli.config import AcceptanceConfig
+from specdec_cli.decoding.accept import judge
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.options import DecodingOptions
+from tests.cloud.vllm_cases import cloud
+from tests.tiny import settings as configured
 
 VOCAB, PADDED = 60, 70  # ids that may be said, and rows that the server scores
 PROMPT = 7
+GREEDY = AcceptanceConfig()
 
 
 def _told(logprobs: torch.Tensor, asked: int | None, candidates: int) -> dict[str, dict[str, float]]:
@@ -26,7 +29,7 @@ def _told(logprobs: torch.Tensor, asked: int | None, candidates: int) -> dict[st
     return {str(id_): {"logprob": float(logprobs[id_]), "rank": order.index(id_) + 1} for id_ in ids}
 
 
-def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Reply:
+def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Scored:
     """What a server answers that gives `logits` [m + 1, rows] to a draft and what follows it."""
     rows = logits.log_softmax(dim=-1)
     question = Question((*[0] * PROMPT, *draft), PROMPT + len(draft), len(draft), 1, candidates)
@@ -39,7 +42,7 @@ def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Rep
         + [_told(row, id_, candidates) for row, id_ in zip(rows, draft, strict=False)],
         "choices": [{"token_ids": [int(first)], "logprobs": {"content": [{**scored[0], "top_logprobs": scored}]}}],
     }
-    return read_reply(json.dumps(answer).encode(), question)
+    return read_answer(json.dumps(answer).encode(), question)
 
 
 def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Judged | None:
@@ -59,29 +62,30 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -
     accepted = set()
     for number in range(1000):
         banned = tuple(rng.sample(range(VOCAB), rng.randint(0, 3)))
-        options = DecodingOptions(mode="hybrid", acceptance=rule, rank=rng.randint(1, 6))
+        rules = AcceptanceConfig(rule=rule, rank=rng.randint(1, 6))
         logits = 2 * torch.randn(rng.randint(1, 6), PADDED, generator=generator)
         forbidden = [*banned, *range(VOCAB, PADDED)]
         logits[:, forbidden] += pull
         masked = logits.index_fill(1, torch.tensor(forbidden), -torch.inf)[:, :VOCAB]
         likely = masked.topk(1 + rng.choice((0, 0, 3, 20)), dim=-1).indices
         draft = tuple(rng.choice(row) for row in likely[:-1].tolist())
-        wanted = judge(Draft(draft, masked[:-1]), masked, options, generator)
-        found = _mine(VllmRules(options, banned, VOCAB), logits, draft)
+        wanted = judge(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False)
+        found = _mine(VllmRules(rules, frozenset(banned), VOCAB), logits, draft)
         assert found is not None, number
-        assert (found.accepted, *found.tokens) == (wanted.accepted, wanted.token), number
+        assert (found.accepted, *found.tokens) == wanted, number
+        best = masked[: found.accepted + 1].topk(2).values
+        assert found.near_ties in (None, int((best[:, 0] - best[:, 1] <= TIE).sum())), number
         accepted.add(found.accepted)
     assert accepted == set(range(6))
 
 
 def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
-    options = DecodingOptions(mode="lossless")
     logits = torch.zeros(2, PADDED)
     logits[0, [11, 5, 40]] = 4.0
     logits[1, [9, 30]] = 4.0
-    found = _mine(VllmRules(options, (), VOCAB), logits, (5,))
+    found = _mine(VllmRules(GREEDY, frozenset(), VOCAB), logits, (5,))
     assert found is not None
-    assert (found.accepted, found.tokens) == (1, (9,))
+    assert (found.accepted, found.tokens, found.near_ties) == (1, (9,), 2)
 
 
 def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> None:
@@ -94,26 +98,26 @@ def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> 
         "usage": {"prompt_tokens": 2},
         "choices": [{"token_ids": [3, VOCAB + 2, 5], "logprobs": {"content": content}}],
     }
-    reply = read_reply(json.dumps(answer).encode(), Question((0, 0), 2, 0, 3, 2))
-    found = VllmRules(DecodingOptions(mode="lossless"), (), VOCAB).judge((), reply)
-    assert found == Judged(0, (3, 8))
+    reply = read_answer(json.dumps(answer).encode(), Question((0, 0), 2, 0, 3, 2))
+    found = VllmRules(GREEDY, frozenset(), VOCAB).judge((), reply)
+    assert found == Judged(0, (3, 8), 0)
 
 
 def test_where_no_candidate_may_be_said_nothing_is_judged() -> None:
     logits = torch.zeros(1, PADDED)
     logits[0, VOCAB:] = 5.0
-    rules = VllmRules(DecodingOptions(mode="lossless"), (), VOCAB)
+    rules = VllmRules(GREEDY, frozenset(), VOCAB)
     assert rules.judge((), _reply(logits, (), 2)) is None
     assert rules.judge((), _reply(logits, (), 11)) is not None
 
 
 def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     logits = torch.arange(PADDED, 0, -1.0).repeat(2, 1)  # the likeliest is id 0, and so on
-    banned = tuple(range(5, 15))
-    rules = VllmRules(DecodingOptions(mode="hybrid", acceptance="rank", rank=12), banned, VOCAB)
+    banned = frozenset(range(5, 15))
+    rules = VllmRules(AcceptanceConfig(rule="rank", rank=12), banned, VOCAB)
     assert rules.judge((21,), _reply(logits, (21,), MOST_CANDIDATES)) is None  # 12th among those that may be said
-    assert _mine(rules, logits, (21,)) == Judged(0, (0,))
-    assert _mine(rules, logits, (19,)) == Judged(1, (0,))
+    assert _mine(rules, logits, (21,)) == Judged(0, (0,), 0)
+    assert _mine(rules, logits, (19,)) == Judged(1, (0,), 0)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +133,28 @@ def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     ],
 )
 def test_settings_that_need_more_than_a_server_tells_are_named(settings: dict[str, Any], said: str) -> None:
-    why = unserved(DecodingOptions(mode="hybrid", **settings))
+    why = unserved(configured(mode="hybrid", **settings), cloud().processor)
     assert why is not None
     assert why.startswith(said)
 
 
 def test_greedy_and_rank_are_served() -> None:
-    assert unserved(DecodingOptions(mode="hybrid")) is None
-    assert unserved(DecodingOptions(mode="hybrid", acceptance="rank", rank=16)) is None
+    assert unserved(configured(mode="hybrid"), cloud().processor) is None
+    assert unserved(configured(mode="hybrid", acceptance="rank", rank=16), cloud().processor) is None
+
+
+def test_what_the_checkpoint_suggests_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud().processor.generation, "repetition_penalty", 1.1)
+    why = unserved(configured(mode="hybrid"), cloud().processor)
+    assert why == "repetition_penalty 1.1, as the checkpoint suggests, changes the scores of all tokens"
+    assert unserved(configured(mode="hybrid", repetition_penalty=1.0), cloud().processor) is None
+
+
+def test_a_near_tie_needs_two_tokens_to_be_known() -> None:
+    logits = torch.zeros(1, PADDED)
+    logits[0, [3, 4]] = torch.tensor([5.0, 5.0 - TIE / 2])
+    rules = VllmRules(GREEDY, frozenset(), VOCAB)
+    assert rules.judge((), _reply(logits, (), 2)) == Judged(0, (3,), 1)
+    assert rules.judge((), _reply(logits, (), 1)) == Judged(0, (3,), None)
+    logits[0, 4] = 5.0 - 2 * TIE
+    assert rules.judge((), _reply(logits, (), 2)) == Judged(0, (3,), 0)

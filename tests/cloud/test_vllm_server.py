@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from specdec_cli.cloud.vllm import VllmCloud
+from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, case, cloud, configured, outcome
 from tests.cloud.vllm_server import serving
-from tests.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 
 pytestmark = pytest.mark.vllm
 
@@ -28,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def link(url: str) -> Iterator[VllmCloud]:
     """The connection to it."""
-    connected = VllmCloud(configured(url), cloud())
+    connected = VllmCloud(configured(url), cloud().processor, own=False)
     assert connected.trouble is None
     yield connected
     connected.close()

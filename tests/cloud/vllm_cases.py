@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.cloud.link import CloudLink
-from specdec_cli.config import CloudConfig
-from specdec_cli.decoding.build import Pair, build_engine
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.qwen2_audio import Qwen2Audio
+from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.config import CloudConfig, Config
+from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.types import Finished, Round
-from tests.laws.cases import INSTRUCTIONS, collect, drawn_options
-from tests.tiny import tiny_clip
-from tests.tiny_qwen2_audio import near_audio_model, tiny_audio_model
+from tests.cloud.tiny_qwen2_audio import near_audio_model, tiny_audio_model
+from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
+from tests.tiny import collect, settings, tiny_clip
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
 KINDS = ("same", "near", "far", "unrelated")
 
 
 @cache
-def cloud() -> Qwen2Audio:
+def cloud() -> AudioLM:
     """The model that the server runs."""
     return tiny_audio_model(**CLOUD)
 
 
 @cache
-def edge(kind: str) -> Qwen2Audio:
+def edge(kind: str) -> AudioLM:
     """A drafter, padded differently."""
     if kind == "unrelated":
         return tiny_audio_model(77, layers=1, vocab_size=304)
@@ -52,33 +52,43 @@ def configured(url: str, **settings: Any) -> CloudConfig:
 
 @dataclass(frozen=True)
 class VllmCase:
-    """One edge, one clip, one set of options."""
+    """One edge, one clip, some settings by name."""
 
     kind: str
     clip: int
     instruction: str
-    options: DecodingOptions
+    given: dict[str, Any]
 
-    def run(self, link: CloudLink | None = None) -> tuple[list[Round], Finished]:
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        return settings(**self.given)
+
+    def but(self, **changed: Any) -> VllmCase:
+        """The same case with other settings."""
+        return replace(self, given={**self.given, **changed})
+
+    def run(self, link: VllmCloud | None = None) -> tuple[list[Round], Finished]:
         """Decodes the clip with the cloud behind `link`, or in this process."""
-        drafter, waveform = edge(self.kind), clip(self.clip)
-        inputs = drafter.build_prompt(self.instruction, drafter.features(waveform))
-        heard = replace(inputs, waveform=waveform)
-        if link is None:
-            heard = cloud().build_prompt(self.instruction, cloud().features(waveform))
+        drafter = edge(self.kind)
         pair = Pair.of(drafter, link or cloud())
-        return collect(build_engine(pair, self.options, inputs, heard).run())
+        mine, theirs = (
+            processor.prompt(clip(self.clip), self.instruction)
+            for processor in (drafter.processor, (link or cloud()).processor)
+        )
+        classifier = Classifier(learned_weights(random.Random(self.clip)), 0.6, "")
+        return collect(build_loop(pair, self.config, mine, theirs, classifier=classifier).run())
 
 
 def case(number: int, **fixed: Any) -> VllmCase:
-    """Case `number`; `fixed` overrides drawn options."""
+    """Case `number`; `fixed` overrides drawn settings."""
     rng = random.Random(number)
     served: dict[str, Any] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     served["mode"] = rng.choice(("lossless", "hybrid"))
     if served["mode"] == "hybrid" and rng.random() < 0.4:
         served |= {"acceptance": "rank", "rank": rng.randint(1, 6)}
-    options, _ = drawn_options(rng, **{**served, **fixed})
-    return VllmCase(rng.choice(KINDS), rng.randrange(10), rng.choice(INSTRUCTIONS), options)
+    given, _ = drawn_settings(rng, **{**served, **fixed})
+    return VllmCase(rng.choice(KINDS), rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def outcome(rounds: list[Round], finished: Finished) -> tuple[Any, ...]:

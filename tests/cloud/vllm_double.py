@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.cloud.vllm_cases import VllmCase, case
+from tests.cloud.vllm_cases import VllmCase
 
 ANSWERS = Path(__file__).with_name("vllm_answers.json.gz")
 
@@ -27,10 +27,22 @@ Respond = Callable[[str, str, bytes, dict[str, str]], Answer]
 
 def recorded_cases() -> list[VllmCase]:
     """What the recording has the answers for."""
-    short: dict[str, Any] = {"max_new_tokens": 8, "k": 3, "loop_period": 0, "gate": "always"}
+    common: dict[str, Any] = {
+        "max_new_tokens": 8,
+        "k": 3,
+        "loop_period": 0,
+        "gate": "always",
+        "repetition_penalty": 1.0,
+        "no_repeat_ngram": 0,
+        "min_new_tokens": 0,
+    }
+    rank: dict[str, Any] = {"mode": "hybrid", "acceptance": "rank", "rank": 3, "stop_drafting": True}
     return [
-        *(case(number, mode="lossless", acceptance=None, **short) for number in (1, 2, 3)),
-        *(case(number, mode="hybrid", acceptance="rank", rank=3, **short) for number in (4, 5)),
+        *(
+            VllmCase("far", clip, instruction, common | {"mode": "lossless"})
+            for clip, instruction in ((4, "tone? abab abab"), (1, "tone? abab abab"), (2, "描述声音"))
+        ),
+        *(VllmCase("near", clip, "x", common | rank) for clip in (1, 2)),
     ]
 
 

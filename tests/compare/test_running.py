@@ -151,21 +151,31 @@ def test_other_modes_and_failures_under_other_settings_do_not_count(tmp_path: Pa
 def test_captions_of_another_device_are_not_mixed_in(tmp_path: Path) -> None:
     run = made("a", "edge")
     journal = Journal(tmp_path / "t.jsonl", [run])
-    journal.require_models({"edge": run.models})
+    journal.require_models({"edge": run})
     here = type(run.models).model_validate({"edge": EDGE | {"device": "cuda:0"}, "cloud": None})
     with pytest.raises(ConfigError, match=r'edge\.device was "cpu" and is "cuda:0"'):
-        journal.require_models({"edge": here})
+        journal.require_models({"edge": run.model_copy(update={"models": here})})
+
+
+def test_captions_of_a_checkpoint_that_suggests_otherwise_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    journal = Journal(tmp_path / "t.jsonl", [run])
+    penalised = made("a", "edge", settings={"suggested": {"edge": {"repetition_penalty": 1.1}}})
+    with pytest.raises(ConfigError, match=r"suggested was null and is \{.edge.: \{.repetition_penalty.: 1.1\}\}"):
+        journal.require_models({"edge": penalised})
+    Journal(tmp_path / "t.jsonl", [penalised]).require_models({"edge": penalised})
 
 
 def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path: Path) -> None:
     run = made("a", "edge")
     trained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:1"}, "cloud": None})
     retrained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:2"}, "cloud": None})
-    journal = Journal(tmp_path / "t.jsonl", [run.model_copy(update={"models": trained})])
-    journal.require_models({"edge": trained})
-    journal.require_models({"edge": run.models})  # of weights that nobody knows
+    first, again = (run.model_copy(update={"models": models}) for models in (trained, retrained))
+    journal = Journal(tmp_path / "t.jsonl", [first])
+    journal.require_models({"edge": first})
+    journal.require_models({"edge": run})  # of unknown weights
     with pytest.raises(ConfigError, match=r'made otherwise: edge\.weights was "sha256:1" and is "sha256:2"'):
-        journal.require_models({"edge": retrained})
+        journal.require_models({"edge": again})
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.99])

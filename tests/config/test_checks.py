@@ -23,8 +23,6 @@ CLASHES = [
     ({"decoding__top_k": 9}, "top_k is 9", "temperature is 0.0"),
     ({"decoding__mode": "edge", "gate__name": "entropy"}, "gate.name is entropy", "decoding.mode is edge"),
     ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank is 3", "decoding.mode is edge"),
-    ({"decoding__mode": "edge", "cloud__dtype": "float16"}, "cloud.dtype is float16", "decoding.mode is edge"),
-    ({"decoding__mode": "cloud", "edge__dtype": "float16"}, "edge.dtype is float16", "decoding.mode is cloud"),
     ({"decoding__mode": "cloud", "decoding__cloud_prefill": "early"}, "cloud_prefill is early", "mode is cloud"),
     ({"acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is null"),
     ({"acceptance__rule": "prob", "acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is prob"),
@@ -47,6 +45,20 @@ def test_both_values_are_named(refusal: Refusal, flags: dict[str, object], first
     assert first in error.message
     assert second in error.message
     assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags"),
+    [
+        ("edge", {"cloud.model": "package:mini/cloud", "cloud.dtype": "float16"}),
+        ("cloud", {"edge.model": "package:mini/edge", "edge.dtype": "float16"}),
+    ],
+)
+def test_the_model_that_a_mode_does_not_use_may_be_named(mode: str, flags: dict[str, object]) -> None:
+    config = load_config("mini", flags={"decoding.mode": mode, **flags}, environ={}).config
+    assert config.edge.dtype == flags.get("edge.dtype", "float32")
+    assert config.cloud is not None
+    assert config.cloud.dtype == flags.get("cloud.dtype", "float32")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_later_address_keeps_the_model_of_a_vllm_and_a_later_model_its_address
 
 def test_the_shipped_file_waits_for_leave() -> None:
     with pytest.raises(
-        ConfigError, match=r"which wants the recordings, but cloud.allow_audio_upload is false"
+        ConfigError, match=r"which takes the recordings, but cloud.allow_audio_upload is false"
     ) as error:
         load_config("qwen2.5-omni-vllm", environ={})
     assert "Recordings would leave this machine" in str(error.value.hint)

@@ -68,7 +68,7 @@ def test_why_the_cloud_was_asked() -> None:
     assert "cloud: entropy 1.64" in output
     assert "cloud: loop" in output
     assert "1/5" in output
-    assert "the cloud was asked in 4 of 10 rounds (40%)" in output
+    assert "the cloud verified 4 of 10 rounds (40%)" in output
     assert "accepted 7 of 20 drafted tokens (35%) · 3 corrections · 1 bonus" in output
     assert "20.8 tokens/s" in output
 
@@ -91,8 +91,44 @@ def test_an_end_that_is_not_eos_is_told() -> None:
 
 def test_a_link_gets_its_column_once_it_is_known() -> None:
     lines = shown(ZH, 120).lines
-    assert sum("link" in line for line in lines) == 1
+    assert [" ".join(line.split()[:2]) for line in lines if "link" in line] == ["# block", "link 1"]
+    assert any("1 exchange" in line and "on the link" in line for line in lines)
     assert any("18 ms" in line for line in lines)
+
+
+def test_near_ties_are_counted_in_the_totals() -> None:
+    def tied(*counts: int) -> Clip:
+        left = list(counts)
+        events = [
+            (dataclasses.replace(event, near_ties=left.pop(0)), text)
+            if isinstance(event, Round) and event.escalated and left
+            else (event, text)
+            for event, text in EN.events
+        ]
+        return Clip(EN.started, tuple(events))
+
+    assert "near tie" not in shown(EN, 100).output
+    assert "near tie" not in shown(tied(0, 0), 100).output
+    assert "1 near tie:" in shown(tied(0, 1), 100).output
+    assert "2 near ties: best scores that the cloud's number format cannot tell apart" in shown(tied(1, 1), 100).output
+
+
+def test_what_a_checkpoint_suggests_is_shown_and_nothing_that_is_null() -> None:
+    penalty = {"repetition_penalty": 1.1}
+    open_ = {"repetition_penalty": None, "no_repeat_ngram": None, "min_new_tokens": None}
+
+    def settings(suggested: dict[str, object]) -> str:
+        clip = dataclasses.replace(EN, started=started("a.wav", "en", **open_, suggested=suggested))
+        return " ".join(shown(clip, 160).output.split())
+
+    assert "repetition_penalty 1.1 (suggested by the edge's checkpoint)" in settings({"edge": penalty})
+    assert settings({"edge": penalty, "cloud": penalty}).count("1.1 (suggested by both checkpoints)") == 1
+    both = settings({"edge": penalty, "cloud": {"suppressed": 3}})
+    assert "repetition_penalty 1.1 (suggested by the edge's checkpoint)" in both
+    assert "suppressed 3 tokens (suggested by the cloud's checkpoint)" in both
+    for none in (settings({}), both):
+        assert "None" not in none
+        assert "null" not in none
 
 
 def test_models_and_settings_are_told_once() -> None:

@@ -41,7 +41,7 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
     assert "\x1b[?25l" in screen.output
     assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
     assert "drafting" in screen.output
-    assert "drafting" not in screen.output[screen.output.rindex("the cloud was asked") :]
+    assert "drafting" not in screen.output[screen.output.rindex("the cloud verified") :]
     # The finished caption is printed after the region is gone.
     assert EN.caption[:40] in screen.output[screen.output.rindex("\x1b[?25h") :]
 

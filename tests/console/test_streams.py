@@ -61,7 +61,7 @@ def test_into_pipes_stdout_is_the_caption_alone() -> None:
     out, err = piped("zh", "en", "--fail")
     assert out == f"{ZH.caption}\n{EN.caption}\n"
     assert "\x1b" not in err
-    assert "the cloud was asked in 3 of 7 rounds" in err
+    assert "the cloud verified 3 of 7 rounds" in err
     assert "error: no such file: nowhere.wav\nhint: Check the path.\n" in err
     assert err.endswith("2 captioned, 1 failed\n")
 

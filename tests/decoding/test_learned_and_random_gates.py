@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.build import gate_generator
-from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.evidence import evidence_of
-from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.gate import Gate, Judge, make_gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.options import DecodingOptions
 from specdec_cli.errors import ConfigError, DecodingError
-from specdec_cli.models.family import AudioFeatures, PromptInputs
+from specdec_cli.models.processor import Prompt
 from tests.laws.cases import collect, make_case
-from tests.table import certain, spelled, table_engine
+from tests.table import certain, spelled, table_loop
+from tests.tiny import settings
 
 # Two drafted tokens: 2 with p = 0.7 (then 1: 0.2, 0: 0.1), and 0 with p = 0.5 where 1 was as likely.
 ROWS = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.5, 0.0, 0.0]]).log()
@@ -31,6 +29,13 @@ def _classifier(combination: str = "any", **weights: float) -> Classifier:
         features=tuple(named), weights=tuple(named.values()), bias=-1.0, slope=2.0, offset=0.5, combination=combination
     )
     return Classifier(fitted, 0.4, "")
+
+
+def _judged(gate: Gate) -> Judge:
+    """The gate's judgement of the two tokens."""
+    judge = gate.open(0)
+    judge.add_all(ROWS, IDS)
+    return judge
 
 
 def _chance(logit: float) -> float:
@@ -76,13 +81,12 @@ def test_every_feature_is_what_its_name_says(feature: str, values: tuple[float |
 
 
 def test_a_block_is_as_doubtful_as_any_of_its_tokens_together() -> None:
-    draft = Draft(IDS, ROWS)
     one, two = _chance(0.3), _chance(0.0)
-    together = make_gate("learned", classifier=_classifier(doubt__2=1.0)).open(0).decide(draft)
-    assert together.score == pytest.approx((one, 1 - (1 - one) * (1 - two)))
-    largest = make_gate("learned", classifier=_classifier("largest", doubt__2=1.0)).open(0).decide(draft)
-    assert largest.score == pytest.approx((one, max(one, two)))
-    assert (together.escalate, together.reason) == (together.score[-1] >= 0.4, "learned")
+    together = _judged(make_gate("learned", classifier=_classifier(doubt__2=1.0)))
+    assert together.scores == pytest.approx([one, 1 - (1 - one) * (1 - two)])
+    largest = _judged(make_gate("learned", classifier=_classifier("largest", doubt__2=1.0)))
+    assert largest.scores == pytest.approx([one, max(one, two)])
+    assert (together.escalates, together.reason) == (together.scores[-1] >= 0.4, "learned")
 
 
 def test_its_own_threshold_holds_unless_another_is_given() -> None:
@@ -104,17 +108,18 @@ def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
     gate = make_gate("random", 0.3, generator=torch.Generator().manual_seed(0))
-    decisions = [gate.open(0).decide(Draft(IDS, ROWS)) for _ in range(2000)]
-    assert sum(decision.escalate for decision in decisions) / 2000 == pytest.approx(0.3, abs=0.04)
-    assert all(decision.escalate == (decision.score[0] < 0.3) for decision in decisions)
+    judged = [_judged(gate) for _ in range(2000)]
+    assert sum(judge.escalates for judge in judged) / 2000 == pytest.approx(0.3, abs=0.04)
+    assert all(judge.escalates == (judge.scores[0] < 0.3) for judge in judged)
+    assert all(len(set(judge.scores)) == 1 for judge in judged), "one draw a block"
     ends = [(make_gate("random", end, generator=torch.Generator()), end == 1.0) for end in (0.0, 1.0)]
-    assert all(gate.open(0).decide(Draft(IDS, ROWS)).escalate is always for gate, always in ends for _ in range(50))
+    assert all(_judged(gate).escalates is always for gate, always in ends for _ in range(50))
 
 
 def test_its_draws_depend_on_the_seed_and_on_the_clip_and_on_nothing_else() -> None:
     def draws(seed: int, clip: float, threshold: float = 0.5) -> float:
-        options = DecodingOptions(gate="random", threshold=threshold, seed=seed)
-        generator = gate_generator(options, PromptInputs((0,), AudioFeatures(torch.full((2, 3), clip), 3)))
+        config = settings(gate="random", threshold=threshold, seed=seed)
+        generator = gate_generator(config, Prompt((0,), {"input_features": torch.full((2, 3), clip)}))
         assert generator is not None
         return float(torch.rand((), generator=generator))
 
@@ -126,8 +131,8 @@ def test_asking_at_random_draws_no_token_differently() -> None:
     """With nothing escalated, a sampled text is the one that it would have been under any other gate."""
     for number in range(75_000, 75_010):
         case = make_case(number, mode="hybrid", temperature=1.0, loop_period=0, gate="never", acceptance=None)
-        asked = replace(case, options=replace(case.options, gate="random", threshold=0.0))
-        assert case.run()[1].token_ids == asked.run()[1].token_ids
+        drawn = case.but(gate="random", threshold=0.0)
+        assert case.run()[1].token_ids == drawn.run()[1].token_ids
 
 
 def test_a_draft_stops_at_the_first_unsure_token_and_goes_to_the_cloud_at_once() -> None:
@@ -135,10 +140,10 @@ def test_a_draft_stops_at_the_first_unsure_token_and_goes_to_the_cloud_at_once()
     edge.table[4] = torch.tensor([0.0, 0, 0, 0, 0, 0.2, 0, 0])  # behind "c" it hardly knows
     cloud = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""}, size=8)
     for k, lengths in ((8, (4, 1)), (2, (2, 2, 1))):
-        engine = table_engine(edge, cloud, gate="entropy", threshold=1.0, k=k, stop_drafting=True, max_new_tokens=9)
-        rounds, finished = collect(engine.run())
+        loop = table_loop(edge, cloud, gate="entropy", threshold=1.0, k=k, stop_drafting=True, max_new_tokens=9)
+        rounds, finished = collect(loop.run())
         assert spelled(edge, finished.token_ids) == "abcde"
         assert tuple(len(round_.draft_ids) for round_ in rounds) == lengths
         (asked,) = [round_ for round_ in rounds if round_.escalated]
         assert asked.score[-1] >= 1.0 > max((0.0, *asked.score[:-1]))
-        assert asked.committed_ids[-1] == cloud.tokenizer.get_vocab()["e"]
+        assert asked.committed_ids[-1] == cloud.processor.tokenizer.get_vocab()["e"]

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from specdec_cli.decoding.loops import ends_in_loop, loop_end
+from specdec_cli.decoding.stop import LoopRule
 from tests.laws.cases import collect, make_case
-from tests.table import certain, spelled, table_engine
+from tests.table import certain, spelled, table_loop
+
+
+def ends_in_loop(ids: Sequence[int], period: int, repeats: int) -> bool:
+    """Whether the whole text ends in a loop."""
+    return LoopRule(period, repeats).end(ids, len(ids) - 1) is not None
+
+
+def loop_end(ids: Sequence[int], start: int, period: int, repeats: int) -> int | None:
+    """The shortest looping prefix beyond `start`."""
+    return LoopRule(period, repeats).end(ids, start)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +69,7 @@ def test_the_edge_alone_breaks_out_by_sampling() -> None:
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=3.0)
     ends = set()
     for seed in range(20):
-        rounds, finished = collect(table_engine(edge, None, k=4, seed=seed, max_new_tokens=40).run())
+        rounds, finished = collect(table_loop(edge, None, k=4, seed=seed, max_new_tokens=40).run())
         ends.add(finished.finish_reason)
         assert not any(round_.escalated for round_ in rounds)
         assert loop_end(finished.token_ids[:-1], 0, 8, 3) is None, "only the last token may complete a loop"
@@ -67,7 +78,7 @@ def test_the_edge_alone_breaks_out_by_sampling() -> None:
 
 def test_a_loop_that_survives_the_break_ends_the_clip() -> None:
     stubborn = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
-    _, finished = collect(table_engine(stubborn, None, k=4).run())
+    _, finished = collect(table_loop(stubborn, None, k=4).run())
     assert finished.finish_reason == "loop"
     assert spelled(stubborn, finished.token_ids) == "ababab"
 
@@ -76,7 +87,7 @@ def test_a_loop_forces_one_escalation_and_only_one() -> None:
     """The cloud loops as well: it is asked once, then the edge tries to break out, then the clip ends."""
     looping = {"^": "a", "a": "b", "b": "a"}
     edge, sure = certain(looping, margin=60.0), certain(looping, margin=60.0)
-    rounds, finished = collect(table_engine(edge, sure, mode="hybrid", gate="never", k=4).run())
+    rounds, finished = collect(table_loop(edge, sure, mode="hybrid", gate="never", k=4).run())
     assert [round_.reason for round_ in rounds if round_.escalated] == ["loop"]
     assert finished.finish_reason == "loop"
 
@@ -85,7 +96,7 @@ def test_the_edge_breaks_a_loop_that_the_cloud_confirmed() -> None:
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=2.0)
     sure = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
     reasons = {
-        collect(table_engine(edge, sure, mode="hybrid", gate="never", k=4, seed=seed).run())[1].finish_reason
+        collect(table_loop(edge, sure, mode="hybrid", gate="never", k=4, seed=seed).run())[1].finish_reason
         for seed in range(20)
     }
     assert "eos" in reasons
@@ -95,15 +106,15 @@ def test_the_edge_breaks_a_loop_that_the_cloud_confirmed() -> None:
 def test_the_clouds_own_text_is_never_bent(mode: str) -> None:
     looping = certain({"^": "a", "a": "b", "b": "a"}, margin=3.0)
     for k in range(1, 9):
-        engine = table_engine(certain({"^": "a"}), looping, mode="lossless", k=k)
-        _, finished = collect(engine.run())
+        loop = table_loop(certain({"^": "a"}), looping, mode="lossless", k=k)
+        _, finished = collect(loop.run())
         assert spelled(looping, finished.token_ids) == "ababab"
         assert finished.finish_reason == "loop"
 
 
 def test_detection_can_be_turned_off() -> None:
     looping = certain({"^": "a", "a": "a"})
-    _, finished = collect(table_engine(looping, None, loop_period=0, max_new_tokens=20).run())
+    _, finished = collect(table_loop(looping, None, loop_period=0, max_new_tokens=20).run())
     assert finished.finish_reason == "max_tokens"
     assert len(finished.token_ids) == 20
 

@@ -12,21 +12,28 @@ from transformers import (
     RepetitionPenaltyLogitsProcessor,
 )
 
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.processors import ScoreProcessors
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.scores import Scores
+from tests.table import random_table
 
 CPU = torch.device("cpu")
 
 
-def _library(options: DecodingOptions, prompt: list[int], eos: list[int]) -> LogitsProcessorList:
+def _library(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> LogitsProcessorList:
     found = LogitsProcessorList()
-    if options.repetition_penalty != 1.0:
-        found.append(RepetitionPenaltyLogitsProcessor(options.repetition_penalty))
-    if options.no_repeat_ngram:
-        found.append(NoRepeatNGramLogitsProcessor(options.no_repeat_ngram))
-    if options.min_new_tokens:
-        found.append(MinNewTokensLengthLogitsProcessor(len(prompt), options.min_new_tokens, eos))
+    if scoring.repetition_penalty != 1.0:
+        found.append(RepetitionPenaltyLogitsProcessor(scoring.repetition_penalty))
+    if scoring.no_repeat_ngram:
+        found.append(NoRepeatNGramLogitsProcessor(scoring.no_repeat_ngram))
+    if scoring.min_new_tokens:
+        found.append(MinNewTokensLengthLogitsProcessor(len(prompt), scoring.min_new_tokens, eos))
     return found
+
+
+def _scores(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> Scores:
+    processor = random_table(0).processor
+    processor.eos_ids = tuple(eos)
+    return Scores(scoring, prompt, processor, CPU)
 
 
 def test_a_block_gets_the_scores_of_its_rows() -> None:
@@ -36,9 +43,7 @@ def test_a_block_gets_the_scores_of_its_rows() -> None:
         prompt = [rng.randrange(vocab) for _ in range(rng.randint(1, 12))]
         text = [rng.randrange(vocab) for _ in range(rng.randint(0, 14))]
         rows = rng.randint(1, len(text) + 1)
-        options = DecodingOptions(
-            mode="edge",
-            max_new_tokens=40,
+        scoring = ScoringConfig(
             min_new_tokens=rng.choice((0, 1, len(text) or 1, 9, 30)),
             repetition_penalty=rng.choice((1.0, 1.3, 0.7)),
             no_repeat_ngram=rng.choice((0, 1, 2, 3, 5, 20)),
@@ -46,13 +51,13 @@ def test_a_block_gets_the_scores_of_its_rows() -> None:
         eos = [0, 2]
         logits = torch.randn(rows, vocab, generator=torch.Generator().manual_seed(number)) * 4
         logits[:, rng.randrange(vocab)] = -torch.inf
-        library = _library(options, prompt, eos)
+        library = _library(scoring, prompt, eos)
         wanted = logits.clone()
         for row in range(rows):
             history = torch.tensor([prompt + text[: len(text) - rows + 1 + row]])
             wanted[row] = library(history, logits[row : row + 1].clone())[0]
         given = logits.clone()
-        found = ScoreProcessors(options, prompt, eos, CPU)(text, given)
+        found = _scores(scoring, prompt, eos)(text, given)
         assert torch.equal(found, wanted), number
         assert torch.equal(given, logits), "the raw logits are the session's"
         active += not torch.equal(found, logits)
@@ -61,4 +66,4 @@ def test_a_block_gets_the_scores_of_its_rows() -> None:
 
 def test_without_settings_the_scores_are_the_logits() -> None:
     logits = torch.randn(3, 5)
-    assert ScoreProcessors(DecodingOptions(mode="edge"), [0], [1], CPU)([1, 2, 3], logits) is logits
+    assert _scores(ScoringConfig(), [0], [1])([1, 2, 3], logits) is logits

@@ -1,55 +1,51 @@
-"""How many tokens the cloud is asked to run on for."""
+"""How many tokens the cloud generates after its own one."""
 
 from __future__ import annotations
 
-import random
+import pytest
 
-from specdec_cli.decoding.run_on import MOST, RunOn
+from tests.laws.cases import collect, make_case
+from tests.table import certain, spelled, table_loop
 
-
-def measured(edge_ms: float, cloud_ms: float) -> RunOn:
-    """What `auto` knows after one exchange."""
-    run_on = RunOn("auto")
-    run_on.drafted(5, 5 * edge_ms)
-    run_on.verified(3, 4 * cloud_ms)
-    return run_on
+CHAIN = {"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": "f", "f": ""}
 
 
-def test_a_number_is_a_number_as_long_as_it_fits() -> None:
-    assert RunOn(3).tokens(committed=0, of_cloud=0, room=20) == 3
-    assert RunOn(3).tokens(committed=50, of_cloud=50, room=2) == 2
-    assert RunOn(3).tokens(committed=50, of_cloud=50, room=-1) == 0
+@pytest.mark.parametrize(("run_on", "first"), [(0, "a"), (1, "ab"), (3, "abcd"), (64, "abcdef")])
+def test_a_correction_is_followed_by_as_many_tokens(run_on: int, first: str) -> None:
+    edge, sure = certain({"^": "d", **dict.fromkeys("abcdef", "d")}), certain(CHAIN)
+    rounds, finished = collect(table_loop(edge, sure, mode="lossless", k=2, run_on=run_on).run())
+    assert spelled(edge, rounds[0].committed_ids) == first
+    assert rounds[0].source[0] == "corrected"
+    assert set(rounds[0].source[1:]) <= {"cloud"}
+    assert spelled(edge, finished.token_ids) == "abcdef"
+    assert finished.finish_reason == "eos"
 
 
-def test_auto_asks_for_nothing_before_it_has_measured() -> None:
-    assert RunOn("auto").tokens(committed=40, of_cloud=0, room=40) == 0
+def test_nothing_is_generated_beyond_the_budget() -> None:
+    edge, sure = certain({"^": "d"}), certain(CHAIN)
+    for budget in range(1, 7):
+        _, finished = collect(
+            table_loop(edge, sure, mode="lossless", k=2, run_on=64, max_new_tokens=budget, loop_period=0).run()
+        )
+        assert spelled(edge, finished.token_ids) == "abcdef"[:budget]
+        assert finished.cloud is not None
+        assert finished.cloud.fed_tokens <= budget + 2, "what cannot be committed is not generated"
 
 
-def test_auto_asks_for_nothing_where_the_edge_is_as_fast() -> None:
-    assert measured(4.0, 4.0).tokens(committed=40, of_cloud=0, room=40) == 0
-    assert measured(4.0, 9.0).tokens(committed=40, of_cloud=0, room=40) == 0
-    assert measured(48.0, 4.0).tokens(committed=40, of_cloud=0, room=40) == MOST
+def test_nothing_is_generated_after_an_accepted_end() -> None:
+    edge, sure = certain(CHAIN), certain(CHAIN)
+    rounds, finished = collect(table_loop(edge, sure, mode="lossless", k=8, run_on=5).run())
+    assert spelled(edge, finished.token_ids) == "abcdef"
+    assert len(rounds) == 1
+    assert finished.cloud is not None
+    assert finished.cloud.forwards == 1
 
 
-def test_medians_forget_a_single_slow_step() -> None:
-    run_on = measured(48.0, 4.0)
-    for _ in range(4):
-        run_on.verified(0, 4.0)
-    run_on.verified(0, 900.0)
-    assert run_on.tokens(committed=40, of_cloud=0, room=40) == MOST
-
-
-def test_auto_leaves_the_cloud_at_most_half_of_the_text() -> None:
-    rng = random.Random(0)
-    asked = 0
-    for _ in range(200):
-        run_on, committed, of_cloud = measured(48.0, 4.0), 0, 0
-        while committed < 128:
-            kept = rng.randint(1, 5)
-            committed += kept
-            if rng.random() < 0.5:
-                more = run_on.tokens(committed, of_cloud, 128 - committed)
-                committed, of_cloud = committed + 1 + more, of_cloud + 1 + more
-                asked += more
-                assert not more or 2 * of_cloud <= committed
-    assert asked > 1000
+def test_each_token_takes_one_more_forward() -> None:
+    plain, more = (make_case(95_000, mode="lossless", k=2, run_on=n, loop_period=0, max_new_tokens=16) for n in (0, 3))
+    (rounds, _), (longer, end) = plain.run(), more.run()
+    assert len(longer) < len(rounds)
+    assert end.cloud is not None
+    written = sum(round_.source.count("cloud") for round_ in longer[:-1])
+    # the last block may be accepted further than the budget foresaw, and its run-on be cut
+    assert len(longer) + written <= end.cloud.forwards <= len(longer) + written + 3

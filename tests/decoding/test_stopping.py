@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import StoppingCriteriaList, StopStringCriteria
 
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.decoding.stopping import StopRules, count_sentences
+from specdec_cli.decoding.stop import StopRules, count_sentences
 from tests.laws.cases import collect, make_case
-from tests.table import certain, spelled, table_engine
+from tests.table import certain, spelled, table_loop
+from tests.tiny import settings
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_sentences_in_both_scripts(text: str, sentences: int) -> None:
 def test_n_sentences_end_the_text_at_the_same_token_for_every_k() -> None:
     words = {1: "。", 2: "快", 3: "慢", 4: "！"}
     ids = [2, 3, 1, 3, 2, 4, 2, 1]
-    rules = StopRules(DecodingOptions(sentences=2), [0], lambda got: "".join(words[i] for i in got))
+    rules = StopRules(settings(sentences=2).decoding, [0], lambda got: "".join(words[i] for i in got))
     for block in range(1, 9):
         text: list[int] = []
         stop = None
@@ -52,8 +52,7 @@ def test_n_sentences_end_the_text_at_the_same_token_for_every_k() -> None:
 def test_stop_strings_end_where_transformers_would_end() -> None:
     for number in range(93_000, 93_040):
         case = make_case(number, mode="edge", loop_period=0, min_new_tokens=0, max_new_tokens=18)
-        assert case.pair.edge is not None
-        tokenizer = case.pair.edge.tokenizer
+        tokenizer = case.edge.processor.tokenizer
         whole = case.run()[1].token_ids
         letters = [p for p in (tokenizer.decode([t]) for t in whole if t < 256) if p.isascii() and p.isprintable()]
         letters = [p for p in letters if p.strip()]
@@ -73,7 +72,7 @@ def test_stop_strings_end_where_transformers_would_end() -> None:
 
 def test_eos_wins_over_the_budget_and_ends_a_draft() -> None:
     edge = certain({"^": "a", "a": "b", "b": ""})
-    rounds, finished = collect(table_engine(edge, None, k=8, max_new_tokens=3).run())
+    rounds, finished = collect(table_loop(edge, None, k=8, max_new_tokens=3).run())
     assert finished.finish_reason == "eos"
     assert len(rounds[0].draft_ids) == 3
 
@@ -82,8 +81,8 @@ def test_the_budget_is_never_exceeded() -> None:
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "a"})
     for budget in range(1, 12):
         for k in range(1, 9):
-            engine = table_engine(edge, edge, mode="lossless", k=k, max_new_tokens=budget, loop_period=0)
-            _, finished = collect(engine.run())
+            loop = table_loop(edge, edge, mode="lossless", k=k, max_new_tokens=budget, loop_period=0)
+            _, finished = collect(loop.run())
             assert len(finished.token_ids) == budget
             assert finished.finish_reason == "max_tokens"
 
@@ -91,7 +90,7 @@ def test_the_budget_is_never_exceeded() -> None:
 def test_min_new_tokens_makes_eos_impossible_before() -> None:
     edge = certain({"^": "a", "a": ""}, margin=2.0)
     for minimum in (1, 3, 6):
-        _, finished = collect(table_engine(edge, None, min_new_tokens=minimum, k=3, loop_period=0).run())
+        _, finished = collect(table_loop(edge, None, min_new_tokens=minimum, k=3, loop_period=0).run())
         assert len(finished.token_ids) > minimum
         assert finished.token_ids[-1] == 1
 
@@ -99,6 +98,19 @@ def test_min_new_tokens_makes_eos_impossible_before() -> None:
 def test_a_bonus_behind_eos_is_not_committed() -> None:
     both = {"^": "a", "a": ""}
     edge, sure = certain(both), certain({**both})
-    _, finished = collect(table_engine(edge, sure, mode="lossless", k=5).run())
+    _, finished = collect(table_loop(edge, sure, mode="lossless", k=5).run())
     assert spelled(edge, finished.token_ids) == "a"
     assert finished.token_ids == (2, 1)
+
+
+@pytest.mark.parametrize("gate", ["never", "always"])
+def test_neither_models_end_comes_before_min_new_tokens(gate: str) -> None:
+    """In hybrid mode the ids of either model end a text, so that none of them may come early."""
+    chain = {"^": "a", "a": "d", "d": "b", "b": ""}
+    edge, cloud = certain(chain, margin=2.0), certain(chain, margin=2.0)
+    cloud.processor.eos_ids = (1, edge.processor.tokenizer.get_vocab()["d"])
+    for minimum in (0, 3, 5):
+        loop = table_loop(edge, cloud, gate=gate, min_new_tokens=minimum, k=3, loop_period=0)
+        _, finished = collect(loop.run())
+        assert finished.finish_reason == "eos"
+        assert len(finished.token_ids) > minimum

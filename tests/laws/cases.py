@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,46 +11,69 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import DENSE, SPARSE_KINDS, Classifier
-from specdec_cli.decoding.loops import ends_in_loop
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.family import PromptInputs
-from specdec_cli.models.qwen import QwenAudioModel
-from specdec_cli.models.qwen_omni import QwenOmniThinker
-from specdec_cli.types import Event, Finished, Round
-from tests.tiny import near_model, tiny_clip, tiny_model
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.stop import LoopRule
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.shared import Shared
+from specdec_cli.types import Finished, Round
+from tests.tiny import collect, near_model, settings, tiny_clip, tiny_model
 
-CHUNK = 50  # cases per test, so that a failure names a small range
+__all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "learned_weights", "make_case", "prompt"]
+
 INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
+GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One pair, one clip, one set of options; `weights` are those of the options' classifier."""
+    """One pair, one clip, some settings by name; `weights` are those of the learned gate."""
 
     number: int
     pair: Pair
-    edge_inputs: PromptInputs
-    cloud_inputs: PromptInputs
-    options: DecodingOptions
+    edge_prompt: Prompt
+    cloud_prompt: Prompt
+    given: dict[str, Any]
     weights: LearnedWeights
 
-    def run(self) -> tuple[list[Round], Finished]:
-        """Decodes the clip with the engine."""
-        return collect(build_engine(self.pair, self.options, self.edge_inputs, self.cloud_inputs).run())
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        return settings(**self.given)
 
+    @property
+    def edge(self) -> AudioLM:
+        """The drafting model."""
+        assert self.pair.edge is not None
+        return self.pair.edge
 
-def collect(events: Iterator[Event]) -> tuple[list[Round], Finished]:
-    """The rounds and the end of a finished run."""
-    seen = list(events)
-    finished = seen[-1]
-    assert isinstance(finished, Finished)
-    return [event for event in seen if isinstance(event, Round)], finished
+    @property
+    def cloud(self) -> AudioLM:
+        """The verifying model."""
+        assert self.pair.loaded_cloud is not None
+        return self.pair.loaded_cloud
+
+    def but(self, **changed: Any) -> Case:
+        """The same case with other settings."""
+        return replace(self, given={**self.given, **changed})
+
+    def loop(self, shared: Shared | None = None) -> Loop:
+        """A fresh loop over the clip."""
+        classifier = Classifier(self.weights, 0.6, "")
+        return build_loop(
+            self.pair, self.config, self.edge_prompt, self.cloud_prompt, classifier=classifier, shared=shared
+        )
+
+    def run(self, shared: Shared | None = None) -> tuple[list[Round], Finished]:
+        """Decodes the clip."""
+        return collect(self.loop(shared).run())
 
 
 @cache
-def cloud(seed: int) -> QwenOmniThinker:
+def cloud(seed: int) -> AudioLM:
     """One of the verifying models: depths 1 to 3, three vocabulary paddings, some with many eos ids."""
     model = tiny_model(
         100 + seed,
@@ -61,12 +83,12 @@ def cloud(seed: int) -> QwenOmniThinker:
         scale=(0.15, 0.3, 0.5)[(seed // 3) % 3],
     )
     if seed % 2:
-        model.eos_ids = tuple(sorted({256, *range(seed % 5, 256, 23)}))
+        model.processor.eos_ids = tuple(sorted({256, *range(seed % 5, 256, 23)}))
     return model
 
 
 @cache
-def edge(cloud_seed: int, kind: str) -> QwenOmniThinker:
+def edge(cloud_seed: int, kind: str) -> AudioLM:
     """A drafter for `cloud(cloud_seed)`: its own weights, nearly those, or others; always padded differently."""
     target = cloud(cloud_seed)
     padded = (304, 272, 288)[cloud_seed % 3]
@@ -74,38 +96,37 @@ def edge(cloud_seed: int, kind: str) -> QwenOmniThinker:
         model = tiny_model(500 + cloud_seed, f"edge-{cloud_seed}", vocab_size=padded, layers=1)
     else:
         model = near_model(target, 900 + cloud_seed, {"same": 0.0, "near": 0.05, "far": 0.3}[kind], padded)
-    model.eos_ids = target.eos_ids
+    model.processor.eos_ids = target.processor.eos_ids
     return model
 
 
 @cache
-def inputs(model_key: tuple[Any, ...], clip: int, instruction: int) -> PromptInputs:
+def prompt(model_key: tuple[Any, ...], clip: int, instruction: int) -> Prompt:
     """The prompt of a clip for a model named by ("cloud", seed) or ("edge", seed, kind)."""
     model = cloud(model_key[1]) if model_key[0] == "cloud" else edge(model_key[1], model_key[2])
-    features = model.features(tiny_clip(clip, 0.3 + 0.25 * (clip % 4)))
-    return model.build_prompt(INSTRUCTIONS[instruction], features)
+    return model.processor.prompt(tiny_clip(clip, 0.3 + 0.25 * (clip % 4)), INSTRUCTIONS[instruction])
 
 
 def make_case(number: int, **fixed: Any) -> Case:
-    """Case `number`; `fixed` overrides drawn options."""
+    """Case `number`; `fixed` overrides drawn settings."""
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     clip, instruction = rng.randrange(8), rng.randrange(len(INSTRUCTIONS))
-    options, weights = drawn_options(rng, **fixed)
+    given, weights = drawn_settings(rng, **fixed)
     return Case(
         number,
         Pair.of(edge(seed, kind), cloud(seed)),
-        inputs(("edge", seed, kind), clip, instruction),
-        inputs(("cloud", seed), clip, instruction),
-        options,
+        prompt(("edge", seed, kind), clip, instruction),
+        prompt(("cloud", seed), clip, instruction),
+        given,
         weights,
     )
 
 
-def drawn_options(rng: random.Random, **fixed: Any) -> tuple[DecodingOptions, LearnedWeights]:
-    """Random settings, `fixed` ones as they are, and the weights of their classifier."""
+def drawn_settings(rng: random.Random, **fixed: Any) -> tuple[dict[str, Any], LearnedWeights]:
+    """Random settings by name, `fixed` ones as they are, and the weights of their classifier."""
     max_new_tokens = rng.randint(4, 18)
-    options: dict[str, Any] = {
+    given: dict[str, Any] = {
         "k": rng.randint(1, 8),
         "max_new_tokens": max_new_tokens,
         "min_new_tokens": min(rng.choice((0, 0, 0, 3, 9)), max_new_tokens),
@@ -116,17 +137,53 @@ def drawn_options(rng: random.Random, **fixed: Any) -> tuple[DecodingOptions, Le
         "loop_repeats": rng.choice((2, 3)),
         "seed": rng.randrange(1000),
     }
-    options["threshold"] = {
+    given["threshold"] = threshold(rng, given["gate"])
+    given["stop_drafting"] = rng.random() < 0.5
+    weights = learned_weights(rng)
+    if "gate" in fixed and "threshold" not in fixed:
+        given["threshold"] = threshold(rng, fixed["gate"])
+    return {**given, **fixed}, weights
+
+
+def threshold(rng: random.Random, gate: str) -> float | None:
+    """One at which a gate escalates some blocks and keeps others; None for a gate that has none."""
+    drawn = {
         "entropy": rng.uniform(0.5, 5.0),
         "margin": rng.uniform(0.02, 0.5),
         "logprob": rng.uniform(-4.0, -0.3),
         "learned": rng.uniform(0.3, 0.9),
         "random": rng.uniform(0.1, 0.9),
-    }[options["gate"]]
-    options["stop_drafting"] = rng.random() < 0.5
-    weights = learned_weights(rng)
-    options["classifier"] = Classifier(weights, 0.6, "")
-    return DecodingOptions(**{**options, **fixed}), weights
+    }
+    return drawn.get(gate)
+
+
+def mixed(rng: random.Random) -> dict[str, Any]:
+    """Everything that `make_case` does not draw: modes, rules, sampling, stop rules, loops, lengths, threads."""
+    mode = rng.choice(("hybrid", "hybrid", "hybrid", "lossless", "edge", "cloud"))
+    temperature = rng.choice((0.0, 0.0, 0.7, 1.2))
+    rule = None
+    if mode == "hybrid":
+        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical"))
+    drawn: dict[str, Any] = {
+        "mode": mode,
+        "acceptance": rule,
+        "temperature": temperature,
+        "top_k": rng.choice((None, 12)),
+        "top_p": rng.choice((None, 0.9)),
+        "cloud_prefill": rng.choice(("lazy", "lazy", "early", "overlap")),
+        "draft_ahead": rng.choice(("auto", "on")),
+        "run_on": rng.choice((0, 0, 1, 3)),
+        "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
+        "sentences": rng.choice((None, None, 1)),
+    }
+    if rng.random() < 0.2:
+        drawn["gate"] = rng.choice(("always", "never"))
+    if rng.random() < 0.25:  # inclined to loop
+        drawn |= {"loop_period": 8, "loop_repeats": 2, "repetition_penalty": 0.6, "no_repeat_ngram": 0}
+        drawn |= {"max_new_tokens": 18, "stop_strings": (), "sentences": None}
+    if rng.random() < 0.2:
+        drawn |= {"k": "auto", "cost_ratio": rng.choice((0.05, 0.2, 0.8, 2.0))}
+    return drawn
 
 
 def learned_weights(rng: random.Random) -> LearnedWeights:
@@ -144,54 +201,45 @@ def learned_weights(rng: random.Random) -> LearnedWeights:
 
 
 class _EndsInLoop(StoppingCriteria):
-    def __init__(self, prompt: int, options: DecodingOptions) -> None:
-        self._prompt, self._options = prompt, options
+    def __init__(self, length: int, decoding: DecodingConfig) -> None:
+        self._length = length
+        self._rule = LoopRule(decoding.loop_period, decoding.loop_repeats)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
-        text = input_ids[0, self._prompt :].tolist()
-        return torch.tensor([ends_in_loop(text, self._options.loop_period, self._options.loop_repeats)])
+        text = input_ids[0, self._length :].tolist()
+        return torch.tensor([self._rule.end(text, len(text) - 1) is not None])
 
 
-def generate(
-    model: QwenAudioModel,
-    prompt: PromptInputs,
-    vocab_size: int,
-    options: DecodingOptions,
-    heard: dict[str, torch.Tensor] | None = None,
-) -> list[int]:
-    """transformers' own answer for the same settings: the truth that the edge and cloud laws are measured against.
-
-    `heard` is what transformers' processor makes of the clip, for a model that wants it padded to its window.
-    """
-    length = len(prompt.ids)
-    heard = heard or {
-        "input_features": prompt.features.values[None],
-        "feature_attention_mask": torch.ones(1, prompt.features.frames, dtype=torch.long),
-    }
+def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig) -> list[int]:
+    """transformers' own answer for the same settings: the truth that the edge and cloud laws are measured against."""
+    length = len(clip.ids)
     stops = StoppingCriteriaList()
-    if options.loop_period:
-        stops.append(_EndsInLoop(length, options))
-    sampling: dict[str, Any] = {"do_sample": False}
-    if options.sampling:
-        sampling = {
+    if decoding.loop_period:
+        stops.append(_EndsInLoop(length, decoding))
+    given: dict[str, Any] = {"do_sample": False}
+    if decoding.sampling:
+        given = {
             "do_sample": True,
-            "temperature": options.temperature,
-            "top_k": options.top_k or 0,
-            "top_p": options.top_p or 1.0,
+            "temperature": decoding.temperature,
+            "top_k": decoding.top_k or 0,
+            "top_p": decoding.top_p or 1.0,
         }
+    if decoding.min_new_tokens is not None:
+        given["min_new_tokens"] = decoding.min_new_tokens
+    if decoding.repetition_penalty is not None:
+        given["repetition_penalty"] = decoding.repetition_penalty
+    if decoding.no_repeat_ngram is not None:
+        given["no_repeat_ngram_size"] = decoding.no_repeat_ngram
     output = model.module.generate(
-        input_ids=torch.tensor([prompt.ids]),
+        input_ids=torch.tensor([clip.ids]),
         attention_mask=torch.ones(1, length, dtype=torch.long),
-        **heard,
-        max_new_tokens=options.max_new_tokens,
-        min_new_tokens=options.min_new_tokens,
-        repetition_penalty=options.repetition_penalty,
-        no_repeat_ngram_size=options.no_repeat_ngram,
-        eos_token_id=list(model.eos_ids),
+        **clip.audio,
+        max_new_tokens=decoding.max_new_tokens,
+        eos_token_id=list(model.processor.eos_ids),
         pad_token_id=257,
-        suppress_tokens=[*model.placeholder_ids, *range(vocab_size, model.vocab_size)],
+        suppress_tokens=[*model.processor.banned_ids, *range(vocab_size, model.processor.rows)],
         stopping_criteria=stops,
-        **sampling,
+        **given,
     )
     tokens: list[int] = output[0, length:].tolist()
     return tokens

@@ -1,12 +1,18 @@
 """The algorithm once more, as plainly as it can be written: no cache, no sessions, everything from scratch.
 
-Every distribution comes from a full forward of the whole thinker over prompt and text, through transformers' own
-entry point with an attention mask. It is slow and shares no decoding code with the product.
+Every score comes from a forward of the whole module over prompt and text, through its own entry point with an
+attention mask. Nothing of `specdec_cli.decoding` is used but the seeds of its draws and the count of sentences.
+
+Of every decision the reference also knows whether it was a close call: whether scores that differ by what rounding
+explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from transformers import (
@@ -18,216 +24,448 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import gate_generator
-from specdec_cli.decoding.options import DecodingOptions
+from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
-from specdec_cli.models.family import PromptInputs
-from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
 from tests.laws.cases import Case
-from tests.laws.lengths import Lengths
+from tests.laws.lengths import ALONE, Lengths
+from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
 THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
-
-OF_TOKENS = ("entropy", "margin", "logprob", "learned")
-
-
-def scores_after(
-    model: QwenOmniThinker, prompt: PromptInputs, text: list[int], vocab_size: int, options: DecodingOptions
-) -> torch.Tensor:
-    """Processed scores [vocab] of the token behind prompt + text."""
-    ids = torch.tensor([[*prompt.ids, *text]])
-    with torch.no_grad():
-        output = model.module(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            input_features=prompt.features.values[None],
-            feature_attention_mask=torch.ones(1, prompt.features.frames, dtype=torch.long),
-            use_cache=False,
-        )
-    scores = output.logits[:, -1, :vocab_size].float()
-    for banned in model.placeholder_ids:
-        if banned < vocab_size:
-            scores[:, banned] = -math.inf
-    if options.repetition_penalty != 1.0:
-        scores = RepetitionPenaltyLogitsProcessor(options.repetition_penalty)(ids, scores)
-    if options.no_repeat_ngram:
-        scores = NoRepeatNGramLogitsProcessor(options.no_repeat_ngram)(ids, scores)
-    if options.min_new_tokens:
-        eos = list(model.eos_ids)
-        scores = MinNewTokensLengthLogitsProcessor(len(prompt.ids), options.min_new_tokens, eos)(ids, scores)
-    if options.temperature > 0:
-        scores = TemperatureLogitsWarper(options.temperature)(ids, scores)
-        if options.top_k:
-            scores = TopKLogitsWarper(options.top_k)(ids, scores)
-        if options.top_p and options.top_p < 1:
-            scores = TopPLogitsWarper(options.top_p)(ids, scores)
-    return scores[0]
+TOKEN_GATES = ("entropy", "margin", "logprob", "learned")
 
 
-def reference_text(case: Case) -> tuple[list[int], int]:
-    """(token ids, number of escalated blocks) of a hybrid run without caches."""
-    options, vocab = case.options, case.pair.vocab_size
-    edge, cloud = case.pair.edge, case.pair.cloud
-    assert edge is not None
-    assert cloud is not None
-    generator = torch.Generator().manual_seed(options.seed)
-    of_gate = gate_generator(options, case.edge_inputs)
-    stop_ids = {*edge.eos_ids, *cloud.eos_ids}
-    lengths = None
-    if options.k == "auto":
-        assert options.cost_ratio is not None
-        lengths = Lengths(options.cost_ratio, always=options.gate == "always")
-    text: list[int] = []
-    escalations = 0
-    while True:
-        most = options.k if lengths is None else lengths.most()
-        size = min(most, options.max_new_tokens - len(text))
-        drawn = None if of_gate is None else float(torch.rand((), generator=of_gate, dtype=torch.float64))
-        draft, rows = [], []
-        while len(draft) < size and not (draft and draft[-1] in stop_ids):
-            row = scores_after(edge, case.edge_inputs, text + draft, vocab, options)
-            rows.append(row)
-            draft.append(_choose(row, options, generator))
-            unsure = drawn < _threshold(options) if drawn is not None else _unsure(case, text, draft, rows)
-            if unsure and options.stop_drafting and options.gate in OF_TOKENS:
-                break
-            if unsure and lengths is not None and lengths.enough(_probabilities(draft, rows)):
-                break
-        if unsure:
-            escalations += 1
-            draws = draws_at(options.seed, len(text))
-            new = _verified(case, text, draft, rows, draws)
-            if lengths is not None:
-                lengths.verified(_probabilities(draft, rows), len(new) - 1)
-            new += _run_on(case, [*text, *new], draws)
+class Oracle:
+    """Cache-free scores of one clip on one model."""
+
+    def __init__(self, model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig) -> None:
+        self._model, self._clip, self._vocab_size, self._decoding = model, clip, vocab_size, decoding
+        self._logits: dict[tuple[int, ...], torch.Tensor] = {}
+        self._rows: dict[tuple[int, ...], torch.Tensor] = {}
+        generation = model.processor.generation
+        self._penalty = _first(decoding.repetition_penalty, generation.repetition_penalty, 1.0)
+        self._no_repeat = int(_first(decoding.no_repeat_ngram, generation.no_repeat_ngram_size, 0))
+        self._least = int(_first(decoding.min_new_tokens, generation.min_new_tokens, 0))
+
+    def read(self, text: Sequence[int]) -> None:
+        """One forward over prompt and text, which gives the logits after every prefix of the text."""
+        ids = torch.tensor([[*self._clip.ids, *text]])
+        mask = torch.ones_like(ids)
+        with torch.no_grad():
+            output = self._model.module(input_ids=ids, attention_mask=mask, **self._clip.audio, use_cache=False)
+        logits = output.logits[0, len(self._clip.ids) - 1 :].float()
+        for length, row in enumerate(logits):
+            self._logits.setdefault(tuple(text[:length]), row)
+
+    def __call__(self, text: Sequence[int]) -> torch.Tensor:
+        """Processed scores [vocab] after `text`."""
+        prefix = tuple(text)
+        if prefix not in self._rows:
+            if prefix not in self._logits:
+                self.read(prefix)
+            self._rows[prefix] = self._processed(prefix, self._logits[prefix])
+        return self._rows[prefix]
+
+    def fuzzy(self, text: Sequence[int]) -> bool:
+        """Whether rounding may decide which tokens top-k or top-p leave in the row after `text`."""
+        decoding = self._decoding
+        if decoding.temperature == 0 or not (decoding.top_k or decoding.top_p):
+            return False
+        self(text)
+        whole = self._processed(tuple(text), self._logits[tuple(text)], warped=False) / decoding.temperature
+        off, ordered = allowed(whole), whole.sort(descending=True).values
+        cut = min(decoding.top_k or len(ordered), len(ordered))
+        if cut < len(ordered) and float(ordered[cut - 1] - ordered[cut]) <= off:
+            return True
+        kept = ordered[:cut].softmax(-1).cumsum(-1)
+        return bool(decoding.top_p) and bool(((kept - float(decoding.top_p or 1)).abs() <= off).any())
+
+    def _processed(self, text: tuple[int, ...], logits: torch.Tensor, *, warped: bool = True) -> torch.Tensor:
+        decoding = self._decoding
+        scores = logits[None, : self._vocab_size].clone()
+        for banned in self._model.processor.banned_ids:
+            if banned < self._vocab_size:
+                scores[:, banned] = -math.inf
+        ids = torch.tensor([[*self._clip.ids, *text]])
+        if self._penalty != 1.0:
+            scores = RepetitionPenaltyLogitsProcessor(float(self._penalty))(ids, scores)
+        if self._no_repeat:
+            scores = NoRepeatNGramLogitsProcessor(self._no_repeat)(ids, scores)
+        if self._least:
+            eos = list(self._model.processor.eos_ids)
+            scores = MinNewTokensLengthLogitsProcessor(len(self._clip.ids), self._least, eos)(ids, scores)
+        if decoding.temperature > 0 and warped:
+            scores = TemperatureLogitsWarper(decoding.temperature)(ids, scores)
+            if decoding.top_k:
+                scores = TopKLogitsWarper(decoding.top_k)(ids, scores)
+            if decoding.top_p and decoding.top_p < 1:
+                scores = TopPLogitsWarper(decoding.top_p)(ids, scores)
+        return scores[0]
+
+
+def edge_oracle(case: Case) -> Oracle:
+    """Cache-free scores of the drafting model."""
+    return Oracle(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding)
+
+
+def cloud_oracle(case: Case) -> Oracle:
+    """Cache-free scores of the verifying model."""
+    return Oracle(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding)
+
+
+@dataclass
+class Expected:
+    """A round of the reference; `close` names its close calls, and `rows` are those of the drafted tokens."""
+
+    draft_ids: list[int] = field(default_factory=list)
+    rows: list[torch.Tensor] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    reason: Reason | None = None
+    accepted: int = 0
+    committed: list[int] = field(default_factory=list)
+    source: list[Source] = field(default_factory=list)
+    finish: FinishReason | None = None
+    close: list[str] = field(default_factory=list)
+
+
+class Reference:
+    """One clip in any mode, round by round. A cloud that fails is not part of it."""
+
+    def __init__(self, case: Case) -> None:
+        self._case, self._config = case, case.config
+        self._decoding = decoding = self._config.decoding
+        self.text: list[int] = []
+        self._cloud = cloud_oracle(case)
+        self._drafter = self._cloud if decoding.mode == "cloud" else edge_oracle(case)
+        self._verifies = decoding.mode in ("hybrid", "lossless")
+        self._gate = {"hybrid": self._config.gate.name, "lossless": "always"}.get(decoding.mode, "never")
+        self._generator = torch.Generator().manual_seed(decoding.seed)
+        self._of_gate = gate_generator(self._config, case.edge_prompt)
+        own = case.edge if decoding.mode == "edge" else case.cloud
+        self._stop_ids = set(own.processor.eos_ids)
+        if decoding.mode == "hybrid":
+            self._stop_ids |= set(case.edge.processor.eos_ids)
+        self._lengths: Lengths | None = None
+        if decoding.k == "auto" and self._verifies:
+            assert decoding.cost_ratio is not None, "measured costs depend on the clock"
+            self._lengths = Lengths(
+                decoding.cost_ratio, always=self._gate == "always", alone=decoding.mode == "lossless"
+            )
+        self._loop_was_verified = False
+        self._now = Expected()
+
+    def round(self, hint: Sequence[int] = ()) -> Expected:
+        """The next round.
+
+        Args:
+            hint: what the product drafted in it: one forward over all of it saves one for every token.
+        """
+        self._now = now = Expected()
+        self._drafter.read([*self.text, *hint])
+        self._draft()
+        new: list[int] = list(now.draft_ids)
+        now.accepted = len(new)
+        now.source = ["cloud" if self._decoding.mode == "cloud" else "edge"] * len(new)
+        verified = self._verifies and (now.reason is not None or not now.draft_ids)
+        if verified:
+            new = self._verify()
         else:
-            new = draft
-            if lengths is not None:
-                lengths.kept(len(draft))
-        for token in new:
-            text.append(token)
-            if token in stop_ids or len(text) >= options.max_new_tokens:
-                return text, escalations
+            now.reason = None  # nobody was asked
+        if self._lengths is not None:
+            if verified:
+                self._lengths.verified(self._probabilities(), now.accepted)
+            else:
+                self._lengths.kept(len(now.draft_ids))
+        self._commit(new, verified)
+        return now
+
+    # --- drafting ---
+
+    def _draft(self) -> None:
+        now, decoding = self._now, self._decoding
+        if self._lengths is not None:
+            most, unclear = self._lengths.most()
+            self._call("length", unclear)
+        else:
+            most = ALONE if decoding.k == "auto" else decoding.k
+        size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
+        self._block(size)
+        if self._loop_end([*self.text, *now.draft_ids], len(self.text)) is None:
+            return
+        if decoding.mode in ("hybrid", "edge") and (self._loop_was_verified or not self._verifies):
+            now.draft_ids, now.rows, now.scores, now.reason = [], [], [], None
+            self._block(size, way_out=True)
+            now.reason = None
+        elif self._gate != "always":
+            now.reason = "loop"
+
+    def _block(self, size: int, *, way_out: bool = False) -> None:
+        now, gate = self._now, self._gate
+        stops = self._config.gate.stop_drafting and gate in TOKEN_GATES
+        drawn = None
+        if self._of_gate is not None:
+            drawn = float(torch.rand((), generator=self._of_gate, dtype=torch.float64))
+        while len(now.draft_ids) < size and not (now.draft_ids and now.draft_ids[-1] in self._stop_ids):
+            before = [*self.text, *now.draft_ids]
+            row = self._drafter(before)
+            self._call("top-k or top-p of a draft", self._drafter.fuzzy(before))
+            if way_out:
+                floor = row.topk(min(self._decoding.loop_top_k, len(row))).values[-1]
+                below = row[row < floor]
+                self._call("way out", len(below) > 0 and float(floor - below.max()) <= allowed(row))
+                row = row.masked_fill(row < floor, -math.inf)
+            now.rows.append(row)
+            now.draft_ids.append(self._choose(row, "draft", self._generator, draws=way_out))
+            self._judge(drawn)
+            if stops and now.reason is not None:
+                break
+            if self._lengths is not None and not way_out and (now.reason is not None or gate == "always"):
+                enough, unclear = self._lengths.enough(self._probabilities())
+                self._call("enough", unclear)
+                if enough:
+                    break
+        if gate == "always":
+            now.reason = "always"
+
+    def _judge(self, drawn: float | None) -> None:
+        """The gate on the token that was drafted last."""
+        now, gate, row, token = self._now, self._gate, self._now.rows[-1], self._now.draft_ids[-1]
+        entropy, margin, logprob = figures(row, token)
+        score = {"margin": margin, "logprob": logprob}.get(gate, entropy)
+        off = {"margin": 1, "logprob": 2, "learned": 20}.get(gate, 2 * max(1.0, entropy)) * allowed(row) + 1e-5
+        if drawn is not None:
+            score, off = drawn, 0.0
+        elif gate == "learned":
+            score = self._learned()
+        now.scores.append(score)
+        if gate in ("always", "never"):
+            return
+        given = self._config.gate.threshold
+        threshold = THRESHOLDS[gate] if given is None else given
+        self._call(gate, off > 0 and abs(score - threshold) <= off)
+        if gate == "random":
+            unsure = score < threshold
+        else:
+            unsure = score <= threshold if gate in ("margin", "logprob") else score >= threshold
+        if unsure:
+            now.reason = gate  # type: ignore[assignment]
+
+    def _learned(self) -> float:
+        """The learned gate's figure, feature by feature as its table says."""
+        now, weights = self._now, self._case.weights
+        chances = []
+        for t, (row, token) in enumerate(zip(now.rows, now.draft_ids, strict=True)):
+            probabilities = row.double().softmax(-1).tolist()
+            best = sorted(range(len(probabilities)), key=lambda id_: -probabilities[id_])[:4]
+            gaps = (float(row[a] - row[b]) for a, b in pairwise(best))
+            self._call("candidates", any(gap <= allowed(row) for gap in gaps))
+            best = best[:3]
+            first, second, third = (probabilities[id_] for id_ in best)
+            own = probabilities[token]
+            entropy = [figures(each, 0)[0] for each in now.rows[: t + 1]]
+            values = {
+                "entropy": entropy[t],
+                "log_entropy": _log(entropy[t]),
+                "margin": first - second,
+                "logprob": _log(own),
+                "odds": _log(second / first),
+                "third": third,
+                "place": math.log(1 + len(self.text) + t),
+                "in_block": t,
+                "before": max(entropy[:t], default=0.0),
+                f"id={token}": 1.0,
+                f"doubt={token}": 1.0 - own,
+            }
+            if second > 0:
+                values[f"second={best[1]}"] = 1.0
+            values |= {f"p={id_}": probabilities[id_] for id_ in best if id_ != token}
+            named = zip(weights.features, weights.weights, strict=True)
+            logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
+            chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))
+        return max(chances) if weights.combination == "largest" else 1 - math.prod(1 - p for p in chances)
+
+    def _probabilities(self) -> list[float]:
+        return [float(row.softmax(-1)[id_]) for id_, row in zip(self._now.draft_ids, self._now.rows, strict=True)]
+
+    # --- verifying ---
+
+    def _verify(self) -> list[int]:
+        now, draft = self._now, self._now.draft_ids
+        draws = draws_at(self._decoding.seed, len(self.text))
+        self._cloud.read([*self.text, *draft])
+        now.accepted, token = self._accept(draws)
+        new = [*draft[: now.accepted], token]
+        own: Source = "bonus" if now.accepted == len(draft) else "corrected"
+        now.source = ["accepted"] * now.accepted + [own if draft else "cloud"]
+        most = self._decoding.run_on if draft else ALONE - 1
+        most = min(most, self._decoding.max_new_tokens - len(self.text) - 1)
+        while len(new) - now.accepted - 1 < most and new[-1] not in self._stop_ids:
+            new.append(self._own([*self.text, *new], draws))
+            now.source.append("cloud")
+        return new
+
+    def _accept(self, draws: torch.Generator) -> tuple[int, int]:
+        """(accepted, the cloud's own token)."""
+        draft, rule = self._now.draft_ids, self._config.acceptance_rule
+        for at, token in enumerate(draft):
+            before = [*self.text, *draft[:at]]
+            row = self._cloud(before)
+            self._call("top-k or top-p of a verification", self._cloud.fuzzy(before))
+            if rule == "sampling":
+                p, q = row.softmax(-1), self._now.rows[at].softmax(-1)
+                u, own = float(torch.rand((), generator=draws)), float(p[token])
+                off = 2 * (allowed(row) + allowed(self._now.rows[at]))
+                self._call("acceptance", abs(u * float(q[token]) - own) <= off * max(own, u * float(q[token])))
+                if u < own / float(q[token]):
+                    continue
+                return at, self._drawn((p - q).clamp(min=0), p + q, off, "correction", draws)
+            if not self._passes(token, row):
+                return at, self._own(before, draws)
+        return len(draft), self._own([*self.text, *draft], draws)
+
+    def _passes(self, token: int, row: torch.Tensor) -> bool:
+        rules, rule, off = self._config.acceptance, self._config.acceptance_rule, allowed(row)
+        if rule == "greedy":
+            best = row.topk(2).values
+            self._call("acceptance", float(best[0] - best[1]) <= off)
+            return token == int(row.argmax())
+        if rule == "rank":
+            others = torch.cat((row[:token], row[token + 1 :]))
+            surely, perhaps = int((others > row[token] + off).sum()), int((others >= row[token] - off).sum())
+            self._call("acceptance", (surely < rules.rank) != (perhaps < rules.rank))
+            return int((others > row[token]).sum()) < rules.rank and bool(row[token].isfinite())
+        p, entropy = float(row.softmax(-1)[token]), figures(row, token)[0]
+        if rule == "prob":
+            self._call("acceptance", abs(p - rules.prob) <= off)
+            return p >= rules.prob
+        floor = min(rules.typical_epsilon, rules.typical_delta * math.exp(-entropy))
+        self._call("acceptance", abs(p - floor) <= 3 * off * max(1.0, entropy))
+        return p > floor
+
+    def _own(self, text: Sequence[int], draws: torch.Generator) -> int:
+        self._call("top-k or top-p of the cloud's own token", self._cloud.fuzzy(text))
+        return self._choose(self._cloud(text), "the cloud's own token", draws)
+
+    # --- choosing and committing ---
+
+    def _choose(self, row: torch.Tensor, what: str, generator: torch.Generator, *, draws: bool = False) -> int:
+        if draws or self._decoding.temperature > 0:
+            p = row.softmax(-1)
+            return self._drawn(p, p, 2 * allowed(row), what, generator)
+        best = row.topk(2).values
+        self._call(what, float(best[0] - best[1]) <= allowed(row))
+        return int(row.argmax())
+
+    def _drawn(
+        self, weights: torch.Tensor, mass: torch.Tensor, off: float, what: str, generator: torch.Generator
+    ) -> int:
+        """One token; `mass` times `off` is how far each weight may be from what it is."""
+        again = torch.Generator()
+        again.set_state(generator.get_state())
+        token = int(torch.multinomial(weights, 1, generator=generator))
+        # torch draws by a race: exponential variables over the weights
+        clock = torch.empty_like(weights).exponential_(1, generator=again)
+        assert token == int((weights / clock).argmax()), "torch draws in another way than it did"
+        uncertain = mass * off
+        slowest = (weights - uncertain)[token] / clock[token]
+        fastest = ((weights + uncertain) / clock).index_fill(0, torch.tensor(token), 0.0).max()
+        self._call(what, bool(fastest >= slowest))
+        return token
+
+    def _call(self, what: str, is_close: bool) -> None:
+        if is_close:
+            self._now.close.append(what)
+
+    def _commit(self, new: Sequence[int], verified: bool) -> None:
+        now, start = self._now, len(self.text)
+        text = [*self.text, *new]
+        end, now.finish = len(text), None
+        for length in range(start + 1, len(text) + 1):
+            now.finish = self._ends(text[:length])
+            if now.finish is not None:
+                end = length
+                break
+        looped = self._loop_end(text[:end], start)
+        if looped is None or (now.finish is not None and looped == end):
+            self._loop_was_verified = False
+        elif self._decoding.mode in ("hybrid", "edge") and verified and not self._loop_was_verified:
+            self._loop_was_verified = True
+        else:
+            end, now.finish = looped, "loop"
+        self.text = text[:end]
+        now.committed = self.text[start:]
+        now.source = now.source[: end - start]
+
+    def _ends(self, text: Sequence[int]) -> FinishReason | None:
+        decoding = self._decoding
+        if text[-1] in self._stop_ids:
+            return "eos"
+        written = self._case.pair.writer.text(text)
+        if any(stop in written for stop in decoding.stop_strings):
+            return "stop_string"
+        if decoding.sentences is not None and count_sentences(written) >= decoding.sentences:
+            return "sentences"
+        return "max_tokens" if len(text) >= decoding.max_new_tokens else None
+
+    def _loop_end(self, text: Sequence[int], start: int) -> int | None:
+        """The shortest prefix longer than `start` that ends in a run repeated often enough."""
+        period, repeats = self._decoding.loop_period, self._decoding.loop_repeats
+        for end in range(start + 1, len(text) + 1):
+            for unit in range(1, period + 1):
+                times = max(repeats, 4) if unit == 1 else repeats
+                tail = list(text[max(end - unit * times, 0) : end])
+                if len(tail) == unit * times and tail == tail[:unit] * times:
+                    return end
+        return None
 
 
-def _probabilities(draft: list[int], rows: list[torch.Tensor]) -> list[float]:
-    return [float(torch.softmax(row, -1)[token]) for token, row in zip(draft, rows, strict=True)]
+def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> str | None:
+    """Compares a run with the reference, round by round.
+
+    Returns:
+        None, or the close calls with which the two part.
+
+    Raises:
+        LawBroken: they part without a close call, or a recorded figure is off.
+    """
+    reference = Reference(case)
+    finish: FinishReason | None = None
+    for ours in rounds:
+        name = f"case {case.number}, round {ours.index}"
+        if finish is not None:
+            raise LawBroken(f"{name}: the text was to end before")
+        wanted = reference.round(ours.draft_ids)
+        decided = (list(ours.draft_ids), ours.reason, ours.accepted, list(ours.committed_ids), list(ours.source))
+        expected = (wanted.draft_ids, wanted.reason, wanted.accepted, wanted.committed, wanted.source)
+        if decided != expected:
+            if wanted.close:
+                return f"{name}: {', '.join(sorted(set(wanted.close)))}"
+            raise LawBroken(f"{name}: {decided} instead of {expected}, and no call was close")
+        if not any(call.startswith(("top-k", "way out")) for call in wanted.close):
+            _assert_figures(case, ours, wanted, name)
+        finish = wanted.finish
+    if (tuple(reference.text), finish) != (finished.token_ids, finished.finish_reason):
+        raise LawBroken(f"case {case.number}: ends with {finished.finish_reason}, to end with {finish}")
+    return None
 
 
-def _choose(row: torch.Tensor, options: DecodingOptions, generator: torch.Generator) -> int:
-    if options.temperature > 0:
-        return int(torch.multinomial(torch.softmax(row, -1), 1, generator=generator))
-    return int(torch.argmax(row))
+def _assert_figures(case: Case, ours: Round, wanted: Expected, name: str) -> None:
+    recorded = zip(ours.entropy, ours.margin, ours.logprob, strict=True)
+    for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
+        assert_figures(row, token, found, name)
+    for row, score, expected in zip(wanted.rows, ours.score, wanted.scores, strict=True):
+        most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
+        if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
+            raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")
 
 
-def _threshold(options: DecodingOptions) -> float:
-    return THRESHOLDS.get(options.gate, 0.0) if options.threshold is None else options.threshold
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
 
 
-def _unsure(case: Case, text: list[int], draft: list[int], rows: list[torch.Tensor]) -> bool:
-    options = case.options
-    threshold = _threshold(options)
-    if options.gate == "always":
-        return True
-    if options.gate == "learned":
-        chances = [_chance(case, text, draft, rows, t) for t in range(len(draft))]
-        together = max(chances) if case.weights.combination == "largest" else 1 - math.prod(1 - p for p in chances)
-        return together >= threshold
-    for token, row in zip(draft, rows, strict=True):
-        probabilities = torch.softmax(row, -1)
-        if options.gate == "entropy" and _nats(probabilities) >= threshold:
-            return True
-        if options.gate == "margin":
-            best, second = sorted(probabilities.tolist())[-1:-3:-1]
-            if best - second <= threshold:
-                return True
-        if options.gate == "logprob" and math.log(max(float(probabilities[token]), 1e-45)) <= threshold:
-            return True
-    return False
-
-
-def _nats(probabilities: torch.Tensor) -> float:
-    return -sum(p * math.log(p) for p in probabilities.tolist() if p > 0)
-
-
-def _chance(case: Case, text: list[int], draft: list[int], rows: list[torch.Tensor], t: int) -> float:
-    """The learned gate's probability for one token, feature by feature as its table says."""
-    probabilities = torch.softmax(rows[t], -1).tolist()
-    best = sorted(range(len(probabilities)), key=lambda id_: -probabilities[id_])[:3]
-    first, second, third = (probabilities[id_] for id_ in best)
-    own = probabilities[draft[t]]
-    entropy = [_nats(torch.softmax(row, -1)) for row in rows[: t + 1]]
-
-    def log(value: float) -> float:
-        return max(math.log(value), -7.0) if value > 0 else -7.0
-
-    values = {
-        "entropy": entropy[t],
-        "log_entropy": log(entropy[t]),
-        "margin": first - second,
-        "logprob": log(own),
-        "odds": log(second / first),
-        "third": third,
-        "place": math.log(1 + len(text) + t),
-        "in_block": t,
-        "before": max(entropy[:t], default=0.0),
-        f"id={draft[t]}": 1.0,
-        f"doubt={draft[t]}": 1.0 - own,
-    }
-    if second > 0:
-        values[f"second={best[1]}"] = 1.0
-    values |= {f"p={id_}": probabilities[id_] for id_ in best if id_ != draft[t]}
-    weights = case.weights
-    named = zip(weights.features, weights.weights, strict=True)
-    logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
-    return 1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset)))
-
-
-def _verified(
-    case: Case, text: list[int], draft: list[int], rows: list[torch.Tensor], generator: torch.Generator
-) -> list[int]:
-    options = case.options
-    assert case.pair.cloud is not None
-    targets = [
-        scores_after(case.pair.cloud, case.cloud_inputs, text + draft[:i], case.pair.vocab_size, options)
-        for i in range(len(draft) + 1)
-    ]
-    if options.rule == "sampling":
-        for i, token in enumerate(draft):
-            p, q = torch.softmax(targets[i], -1), torch.softmax(rows[i], -1)
-            if float(torch.rand((), generator=generator)) < float(p[token] / q[token]):
-                continue
-            rest = torch.clamp(p - q, min=0)
-            return [*draft[:i], int(torch.multinomial(rest / rest.sum(), 1, generator=generator))]
-        return [*draft, _choose(targets[-1], options, generator)]
-    for i, token in enumerate(draft):
-        if not _passes(token, targets[i], options):
-            return [*draft[:i], _choose(targets[i], options, generator)]
-    return [*draft, _choose(targets[-1], options, generator)]
-
-
-def _run_on(case: Case, text: list[int], generator: torch.Generator) -> list[int]:
-    """What the cloud writes behind its own token."""
-    options, more = case.options, list[int]()
-    assert case.pair.cloud is not None
-    assert case.pair.edge is not None
-    assert options.run_on != "auto"
-    ends = {*case.pair.edge.eos_ids, *case.pair.cloud.eos_ids}
-    while (
-        len(more) < options.run_on and [*text, *more][-1] not in ends and len(text) + len(more) < options.max_new_tokens
-    ):
-        row = scores_after(case.pair.cloud, case.cloud_inputs, [*text, *more], case.pair.vocab_size, options)
-        more.append(_choose(row, options, generator))
-    return more
-
-
-def _passes(token: int, row: torch.Tensor, options: DecodingOptions) -> bool:
-    probabilities = torch.softmax(row, -1)
-    if options.rule == "greedy":
-        return token == int(torch.argmax(row))
-    if options.rule == "rank":
-        return token in torch.topk(row, options.rank).indices.tolist()
-    if options.rule == "prob":
-        return float(probabilities[token]) >= options.prob
-    floor = min(options.typical_epsilon, options.typical_delta * math.exp(-_nats(probabilities)))
-    return float(probabilities[token]) > floor
+def _log(value: float) -> float:
+    return max(math.log(value), -7.0) if value > 0 else -7.0

@@ -1,257 +1,305 @@
-"""Batch law: what a clip says does not depend on how many others are decoded with it, on which, or in which order.
+"""Batch law: a clip's rounds do not depend on how many others are decoded with it, on which, or in which order.
 
 Every batch mixes modes, k, gates (with and without stopping a draft), rules, sampling, penalties and stop rules over
-one pair; rows join while others are under way. Each row must go through the very rounds that it goes through alone.
+one pair. Each clip runs the same loop in a thread of its own, and must go through the very rounds of the reference.
 """
 
 from __future__ import annotations
 
+import gc
+import logging
 import random
-from collections import Counter
-from dataclasses import fields, replace
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from specdec_cli.decoding.build import Pair, build_engine
-from specdec_cli.decoding.engine import Engine
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
-from specdec_cli.models.family import PromptInputs
-from specdec_cli.types import Event, Finished, Round
-from tests.laws.cases import Case, cloud, edge, inputs, make_case
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
+from specdec_cli.models.shared import Shared
+from specdec_cli.types import Finished, Round
+from tests.laws.cases import Case, cloud, collect, edge, make_case, mixed, prompt
+from tests.laws.reference import assert_rounds
+from tests.laws.tolerance import CASES, most_parting
 
-BATCHES = 320
-CHUNK = 16
-TIMES = ("draft_ms", "verify_ms")
-
-
-def _options(rng: random.Random) -> dict[str, Any]:
-    """Settings that `make_case` does not draw."""
-    mode = rng.choice(("hybrid", "hybrid", "hybrid", "lossless", "edge", "cloud"))
-    temperature = rng.choice((0.0, 0.0, 0.7, 1.2))
-    rule = None
-    if mode == "hybrid":
-        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical"))
-    drawn: dict[str, Any] = {
-        "mode": mode,
-        "acceptance": rule,
-        "temperature": temperature,
-        "top_k": rng.choice((None, 12)),
-        "top_p": rng.choice((None, 0.9)),
-        "cloud_prefill": "early" if rng.random() < 0.2 else "lazy",
-        "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
-        "sentences": rng.choice((None, None, 1)),
-    }
-    if rng.random() < 0.2:
-        drawn["gate"] = rng.choice(("always", "never"))
-        drawn["threshold"] = None
-    if rng.random() < 0.25:  # inclined to loop
-        drawn |= {"loop_period": 8, "loop_repeats": 2, "repetition_penalty": 0.6, "no_repeat_ngram": 0}
-        drawn |= {"max_new_tokens": 18, "stop_strings": (), "sentences": None}
-    if rng.random() < 0.2:
-        drawn |= {"k": "auto", "cost_ratio": rng.choice((0.05, 0.2, 0.8, 2.0))}
-    return drawn
+TIMEOUT_S = 60.0
+Ran = tuple[list[Round], Finished]
 
 
-def _batch(number: int) -> list[Case]:
-    """2 to 8 rows on one pair."""
+def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
+    """2 to 8 clips on one pair."""
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     pair = Pair.of(edge(seed, kind), cloud(seed))
     rows = []
-    for _ in range(rng.randint(2, 8)):
+    for _ in range(size or rng.randint(2, 8)):
         clip, instruction = rng.randrange(8), rng.randrange(4)
-        row = make_case(rng.randrange(10**6), **_options(rng))
-        edge_inputs = inputs(("edge", seed, kind), clip, instruction)
-        cloud_inputs = inputs(("cloud", seed), clip, instruction)
-        rows.append(replace(row, pair=pair, edge_inputs=edge_inputs, cloud_inputs=cloud_inputs))
+        row = make_case(rng.randrange(10**6), **{**mixed(rng), **fixed})
+        edge_prompt, cloud_prompt = (
+            prompt(("edge", seed, kind), clip, instruction),
+            prompt(("cloud", seed), clip, instruction),
+        )
+        rows.append(replace(row, pair=pair, edge_prompt=edge_prompt, cloud_prompt=cloud_prompt))
     return rows
 
 
-def _engine(case: Case) -> Engine:
-    return build_engine(case.pair, case.options, case.edge_inputs, case.cloud_inputs)
+def decode_together(
+    batch: Sequence[Case], size: int, shared: Shared | None = None, run: Callable[[Case, Shared], Any] | None = None
+) -> list[Ran | SpecdecError]:
+    """What becomes of each clip when `size` of them are decoded at a time."""
+
+    def decode(case: Case, models: Shared) -> Any:
+        try:
+            with models.clip():
+                return run(case, models) if run else case.run(models)
+        except SpecdecError as error:
+            return error
+
+    with shared or Shared(encoders=2) as models, ThreadPoolExecutor(size) as executor:
+        futures = [executor.submit(decode, case, models) for case in batch]
+        _, late = wait(futures, timeout=TIMEOUT_S)
+        if late:
+            models.close()
+        assert not late, f"{len(late)} of {len(batch)} clips hang"
+        return [future.result() for future in futures]
 
 
-def _decode(batch: list[Case], size: int, patience: int) -> dict[int, list[Event | SpecdecError]]:
-    """What happens to each row when `size` of them are in flight at a time."""
-    rows: Rows[int] = Rows(patience)
-    waiting = list(range(len(batch)))
-    seen: dict[int, list[Event | SpecdecError]] = {index: [] for index in waiting}
-    while waiting or len(rows):
-        happened: list[tuple[int, Event | SpecdecError]] = []
-        while waiting and len(rows) < size:
-            index = waiting.pop(0)
-            happened += rows.admit(index, _engine(batch[index]))
-        happened += rows.step()
-        for index, event in happened:
-            seen[index].append(event)
-    return seen
+def batch_law(batch: Sequence[Case], size: int) -> list[str]:
+    """Every clip of a batch has the reference's rounds; returns how texts part."""
+    parted = []
+    for case, ran in zip(batch, decode_together(batch, size), strict=True):
+        assert not isinstance(ran, SpecdecError), ran
+        if (how := assert_rounds(case, *ran)) is not None:
+            parted.append(how)
+    return parted
 
 
-def _said(events: Any) -> list[Any]:
-    """Rounds without their times, and the end."""
-    said: list[Any] = []
-    for event in events:
-        if isinstance(event, Round):
-            said.append({f.name: getattr(event, f.name) for f in fields(event) if f.name not in TIMES})
-        elif isinstance(event, Finished):
-            edge_work, cloud_work = (
-                work and (work.encoder_passes, work.forwards, work.fed_tokens) for work in (event.edge, event.cloud)
-            )
-            said.append((event.token_ids, event.finish_reason, edge_work, cloud_work))
-    return said
+def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> None:
+    clips, parted, number = 0, list[str](), 0
+    while clips < CASES:
+        batch = batch_of(number)
+        parted += batch_law(batch, random.Random(-number).randint(2, len(batch)))
+        clips, number = clips + len(batch), number + 1
+    record_property("law", f"batch: {clips} clips in {number} batches, {len(parted)} texts part")
+    assert len(parted) <= most_parting(clips), parted
 
 
-@pytest.mark.parametrize("chunk", range(BATCHES // CHUNK))
-def test_rows_say_what_they_say_alone(chunk: int) -> None:
-    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        batch, rng = _batch(number), random.Random(-number)
-        together = _decode(batch, rng.randint(2, len(batch)), rng.randint(1, 6))
-        for index, case in enumerate(batch):
-            assert _said(together[index]) == _said(_engine(case).run()), (number, index)
+def test_the_order_of_the_clips_does_not_matter() -> None:
+    parted = list[str]()
+    for number in range(500, 506):
+        batch = batch_of(number)
+        parted += batch_law(batch, 3) + batch_law(batch[::-1], 3)
+    assert len(parted) <= 2, parted
 
 
-def test_batches_are_mixed() -> None:
-    """Guards the test above against drawing only trivial batches."""
-    modes, ends, reasons, cut = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for number in range(40):
-        for case in _batch(number):
-            modes[case.options.mode] += 1
-            events = list(_engine(case).run())
-            assert isinstance(events[-1], Finished)
-            ends[events[-1].finish_reason] += 1
-            reasons.update(str(event.reason) for event in events if isinstance(event, Round))
-            cut.update(_cut_short(case, events))
-    assert set(modes) == {"hybrid", "lossless", "edge", "cloud"}
-    assert set(ends) == {"eos", "max_tokens", "stop_string", "sentences", "loop"}
-    assert set(reasons) >= {"entropy", "margin", "logprob", "learned", "random", "loop", "always", "None"}
-    assert set(cut) == {"entropy", "margin", "logprob", "learned"}
+class Watched:
+    """Clips per forward of a `Shared`."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, clips: int, seconds: float) -> None:
+        assert seconds >= 0
+        self.sizes.append(clips)
 
 
-def _cut_short(case: Case, events: list[Event]) -> list[str]:
-    """The gate of every block that ended early with a token at which a draft may only end if the gate says so."""
-    options, drawn, ends = case.options, 0, []
-    if options.k == "auto":  # such blocks end early for another reason, too
-        return ends
-    for event in events:
-        if not isinstance(event, Round):
-            continue
-        whole = min(options.k, options.max_new_tokens - drawn)
-        if (
-            options.stop_drafting
-            and len(event.draft_ids) < whole
-            and event.draft_ids[-1] not in case.pair.writer.eos_ids
-        ):
-            ends.append(str(options.gate))
-        drawn += len(event.committed_ids)
-    return ends
-
-
-def test_the_order_of_the_rows_does_not_matter() -> None:
-    for number in range(500, 510):
-        batch = _batch(number)
-        forth, back = _decode(batch, 3, 2), _decode(batch[::-1], 3, 2)
-        assert [_said(forth[i]) for i in range(len(batch))] == [_said(back[i]) for i in range(len(batch))][::-1]
-
-
-def _spans(monkeypatch: pytest.MonkeyPatch, model: Any) -> list[list[int]]:
-    """Tokens per clip of every forward that a model makes from now on."""
-    seen: list[list[int]] = []
-    decode_together = model.decode_together
-
-    def spying(embeddings: torch.Tensor, spans: Any) -> torch.Tensor:
-        seen.append([span.length for span in spans])
-        return decode_together(embeddings, spans)  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(model, "decode_together", spying)
-    return seen
-
-
-def test_one_forward_serves_all_rows_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six rows, all verified: as many forwards as one row makes, each of them for six."""
+def test_one_forward_serves_all_clips_that_wait_for_it() -> None:
+    """Six clips with equal texts, all verified: once all have read their prompts, every forward is for six."""
     case = make_case(7, mode="lossless", k=4, max_new_tokens=12, min_new_tokens=12, loop_period=0)
-    batch = [replace(case, options=replace(case.options, seed=seed)) for seed in range(6)]
-    drafting, verifying = _spans(monkeypatch, case.pair.edge), _spans(monkeypatch, case.pair.cloud)
-    finished = list(_engine(case).run())[-1]
-    assert isinstance(finished, Finished)
-    alone = len(drafting), len(verifying)
-    drafting.clear()
-    verifying.clear()
-    _decode(batch, 6, 4)
-    assert (len(drafting), len(verifying)) == alone
-    assert {len(spans) for spans in (*drafting, *verifying)} == {6}
+    watched = Watched()
+    read, together = threading.Barrier(6, action=watched.sizes.clear), threading.Barrier(6)
+
+    def run(case: Case, models: Shared) -> Any:
+        events = case.loop(models).run()
+        first = next(events)  # the first block is committed
+        with models.away():
+            read.wait(TIMEOUT_S)
+        together.wait(TIMEOUT_S)  # all are at work again
+        return collect([first, *events])
+
+    seen = decode_together([case.but(seed=seed) for seed in range(6)], 6, Shared(watch=watched), run)
+    assert len({ran[1].token_ids for ran in seen if not isinstance(ran, SpecdecError)}) == 1
+    assert set(watched.sizes) == {6}
+    assert len(watched.sizes) >= 6
 
 
-def test_a_row_that_is_done_makes_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One long row and many short ones, two at a time: the short ones pass through beside the long one."""
-    long = make_case(3, mode="edge", k=1, max_new_tokens=18, min_new_tokens=18, loop_period=0)
-    short = replace(long, options=replace(long.options, max_new_tokens=3, min_new_tokens=3))
-    forwards = _spans(monkeypatch, long.pair.edge)
-    seen = _decode([long, *[short] * 6], 2, 1)
-    assert all(isinstance(events[-1], Finished) for events in seen.values())
-    assert [len(spans) for spans in forwards] == [2] * 18
+def test_no_more_clips_share_a_forward_than_allowed() -> None:
+    watched = Watched()
+    decode_together(batch_of(12, 7, draft_ahead="off"), 7, Shared(most=3, watch=watched))
+    assert max(watched.sizes) == 3
 
 
-def _unsound(prompt: PromptInputs) -> PromptInputs:
+def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one() -> None:
+    watched, batch = Watched(), batch_of(13, 4, mode="edge", acceptance=None)
+    batch[0].edge.joins = False
+    try:
+        for case, ran in zip(batch, decode_together(batch, 4, Shared(watch=watched)), strict=True):
+            assert not isinstance(ran, SpecdecError)
+            assert_rounds(case, *ran)
+    finally:
+        batch[0].edge.joins = True
+    assert set(watched.sizes) == {1}
+
+
+# --- failures ---
+
+
+def unsound(clip: Prompt) -> Prompt:
     """The prompt with features that are not finite."""
-    features = replace(prompt.features, values=torch.full_like(prompt.features.values, torch.nan))
-    return replace(prompt, features=features)
+    values = {name: torch.full_like(t, torch.nan) if t.is_floating_point() else t for name, t in clip.audio.items()}
+    return replace(clip, audio=values)
 
 
-def test_a_bad_row_costs_the_others_nothing() -> None:
-    for number in range(600, 610):
-        batch = _batch(number)
-        bad = replace(batch[0], edge_inputs=_unsound(batch[0].edge_inputs))
-        bad = replace(bad, options=replace(bad.options, mode="edge", acceptance=None))
-        seen = _decode([batch[1], bad, *batch[1:]], 3, 2)
-        (error,) = seen[1]
+def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
+    for number in range(600, 606):
+        batch = batch_of(number, 5)
+        bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
+        seen = decode_together([batch[1], bad, *batch[2:]], 5)
+        error = seen.pop(1)
         assert isinstance(error, DecodingError)
         assert "not finite" in error.message
-        for index, case in ((0, batch[1]), *enumerate(batch[1:], start=2)):
-            assert _said(seen[index]) == _said(_engine(case).run())
+        for case, ran in zip(batch[1:], seen, strict=True):
+            assert not isinstance(ran, SpecdecError)
+            assert_rounds(case, *ran)
 
 
-def test_a_forward_that_fails_is_tried_row_by_row(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = batch_of(
+        620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None
+    )
+    scored = Session.scored
+
+    def spoiling(session: Session, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
+        if session.prompt is spoiled and text_length > 4:
+            logits = torch.full_like(logits, torch.nan)
+        return scored(session, logits, positions, text_length)
+
+    spoiled = replace(batch[2].edge_prompt)
+    batch[2] = replace(batch[2], edge_prompt=spoiled)
+    monkeypatch.setattr(Session, "scored", spoiling)
+    seen = decode_together(batch, 4)
+    assert isinstance(seen[2], DecodingError)
+    assert not any(isinstance(seen[at], SpecdecError) for at in (0, 1, 3))
+
+
+def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its block still waits for the cloud, which serves nobody while a clip is at work."""
+    batch = batch_of(630, 3, mode="lossless", draft_ahead="on", max_new_tokens=18, k=2, gate="always", acceptance=None)
+    failing = batch[0].edge
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise DecodingError("no more drafts")
+
+    monkeypatch.setattr("specdec_cli.decoding.loop.draft_ahead", broken)
+    assert failing is batch[1].edge
+    for ran in decode_together(batch, 3):
+        assert isinstance(ran, DecodingError)
+        assert ran.message == "no more drafts"
+
+
+def test_a_forward_that_fails_is_tried_clip_by_clip(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """As when memory suffices for one clip but not for all of them."""
-    batch = [make_case(9, mode="edge", seed=seed) for seed in range(3)]
-    expected = [_said(_engine(case).run()) for case in batch]
-    model: Any = batch[0].pair.edge
-    decode_together = model.decode_together
+    case = make_case(9, mode="edge", loop_period=0, max_new_tokens=10, min_new_tokens=10)
+    batch, forward = [case.but(seed=seed) for seed in range(3)], AudioLM.forward
 
-    def small(embeddings: torch.Tensor, spans: Any) -> torch.Tensor:
-        if len(spans) > 1:
+    def small(model: AudioLM, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+        if mask is not None:
+            found = forward(model, *args, mask=mask, **kwargs)  # the caches have taken everything in
+            del found
             raise RuntimeError("not enough memory")
-        return decode_together(embeddings, spans)  # type: ignore[no-any-return]
+        return forward(model, *args, **kwargs)
 
-    monkeypatch.setattr(model, "decode_together", small)
-    seen = _decode(batch, 3, 2)
-    assert [_said(seen[index]) for index in range(3)] == expected
+    monkeypatch.setattr(AudioLM, "forward", small)
+    with caplog.at_level(logging.WARNING):
+        seen = decode_together(batch, 3)
+    for clip, ran in zip(batch, seen, strict=True):
+        assert not isinstance(ran, SpecdecError), ran
+        assert_rounds(clip, *ran)
     assert "could not share a forward" in caplog.text
 
-    def broken(_embeddings: torch.Tensor, _spans: Any) -> torch.Tensor:
-        raise RuntimeError("not enough memory")
+    def broken(model: AudioLM, ids: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(ids) < 20:
+            raise RuntimeError("not enough memory")
+        return forward(model, ids, *args, **kwargs)
 
-    monkeypatch.setattr(model, "decode_together", broken)
-    for events in _decode(batch, 3, 2).values():
-        (error,) = events
-        assert isinstance(error, UnexpectedError)
-        assert "not enough memory" in error.message
+    monkeypatch.setattr(AudioLM, "forward", broken)
+    for ran in decode_together(batch, 3):
+        assert isinstance(ran, UnexpectedError)
+        assert "not enough memory" in ran.message
 
 
-def test_closing_leaves_every_session_clean() -> None:
-    for number in range(700, 720):
-        batch = _batch(number)
-        rows: Rows[int] = Rows(2)
-        engines = [_engine(case) for case in batch]
-        for index, engine in enumerate(engines):
-            rows.admit(index, engine)
-        for _ in range(number % 7):
-            if len(rows):
-                rows.step()
-        rows.close()
-        assert len(rows) == 0
-        for engine in engines:
-            cached = engine._drafter.session.cached_text
-            assert cached == engine.text[: len(cached)]
+# --- endings ---
+
+
+def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
+    def abandoned(case: Case, models: Shared) -> Any:
+        if case is not batch[1]:
+            return case.run(models)
+        events = case.loop(models).run()
+        for event in events:
+            if isinstance(event, Round):
+                break
+        events.close()  # type: ignore[attr-defined]
+        return None
+
+    for number in range(640, 646):
+        batch = batch_of(number, 4)
+        seen = decode_together(batch, 4, run=abandoned)
+        assert seen[1] is None
+        for at in (0, 2, 3):
+            assert not isinstance(seen[at], SpecdecError), seen[at]
+            assert_rounds(batch[at], *seen[at])
+
+
+@pytest.mark.parametrize("mode", ["edge", "lossless"])
+def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
+    """One clip holds the others back, so that their scores are waited for when the models are closed."""
+    case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead="on")
+    models, errors = Shared(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            with models.clip():
+                collect(case.loop(models).run())
+        except SpecdecError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    with models.clip():  # at work for ever
+        for thread in threads:
+            thread.start()
+        deadline = threading.Event()
+        for _ in range(1000):
+            if models.waiting == 4:
+                break
+            deadline.wait(0.01)
+        assert models.waiting == 4
+        models.close()
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(errors) == 4
+    assert all(isinstance(error, DecodingError) for error in errors), errors
+    with pytest.raises(DecodingError, match="shutting down"):
+        case.run(models)
+
+
+def test_the_serving_thread_keeps_no_finished_clip() -> None:
+    case = make_case(14, mode="lossless", draft_ahead="off", max_new_tokens=8)
+    with Shared() as models:
+        loop = case.loop(models)
+        with models.clip():
+            collect(loop.run())
+        sessions = [weakref.ref(part.session) for part in (loop._drafter, loop._verifier)]  # type: ignore[union-attr]
+        caches = [weakref.ref(ref().cache) for ref in sessions]  # type: ignore[union-attr]
+        del loop
+        gc.collect()
+        assert [ref() for ref in (*sessions, *caches)] == [None] * 4

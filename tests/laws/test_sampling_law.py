@@ -8,11 +8,26 @@ import math
 import pytest
 import torch
 
-from tests.laws.cases import collect
-from tests.table import EOS, START, TableModel, random_table, table_engine
+from tests.laws.cases import Case, collect, make_case
+from tests.laws.checks import reference_law
+from tests.laws.conftest import Run
+from tests.laws.tolerance import CASES, numbers
+from tests.table import EOS, START, TableModel, random_table, table_loop
 
-RUNS = 4000
+RUNS = max(10 * CASES, 1500)
 LENGTH = 3
+
+
+def sampled_case(number: int) -> Case:
+    """A case that draws its tokens: lossless, or of the cloud alone, whose figures are recorded."""
+    temperature, top_k, top_p = (0.5, 1.0, 1.4)[number % 3], (None, 5, 40)[number % 3], (None, 0.9)[number % 2]
+    mode = "cloud" if number % 4 == 3 else "lossless"
+    return make_case(number, mode=mode, temperature=temperature, top_k=top_k, top_p=top_p)
+
+
+def test_every_draw_is_that_of_the_reference(law: Run) -> None:
+    """The same random numbers on cache-free distributions give the same rounds."""
+    law("sampling", map(sampled_case, numbers(140_000)), reference_law)
 
 
 def _exact(model: TableModel, temperature: float) -> dict[tuple[int, ...], float]:
@@ -50,10 +65,10 @@ def _chi_square(counts: dict[tuple[int, ...], int], expected: dict[tuple[int, ..
 def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) -> dict[tuple[int, ...], int]:
     counts: dict[tuple[int, ...], int] = {}
     for seed in range(RUNS):
-        engine = table_engine(
+        loop = table_loop(
             edge, cloud, mode="lossless", k=k, temperature=temperature, seed=seed, max_new_tokens=LENGTH, loop_period=0
         )
-        text = collect(engine.run())[1].token_ids
+        text = collect(loop.run())[1].token_ids
         counts[text] = counts.get(text, 0) + 1
     return counts
 
@@ -75,8 +90,8 @@ def test_drafts_of_the_clouds_own_distribution_are_nearly_always_kept() -> None:
     edge = TableModel(cloud.table + 0.001 * torch.randn(5, 5, generator=torch.Generator().manual_seed(0)))
     drafted = accepted = 0
     for seed in range(300):
-        engine = table_engine(edge, cloud, mode="lossless", k=4, temperature=1.0, seed=seed, max_new_tokens=8)
-        for round_ in collect(engine.run())[0]:
+        loop = table_loop(edge, cloud, mode="lossless", k=4, temperature=1.0, seed=seed, max_new_tokens=8)
+        for round_ in collect(loop.run())[0]:
             drafted += len(round_.draft_ids)
             accepted += round_.accepted
     assert accepted / drafted > 0.99

@@ -1,18 +1,14 @@
-"""All options that are there for speed at once, at the counts of the edge and cloud laws: none of them changes a token.
-
-Compiled models have a law test of their own: they take seconds each to make.
-"""
+"""All settings that are there for speed at once: none of them changes a token."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-import pytest
-
-from tests.laws.cases import CHUNK, Case, generate, make_case
-
-CASES = 1000
+from tests.laws.cases import Case, make_case
+from tests.laws.checks import cloud_law, edge_law
+from tests.laws.conftest import Run
+from tests.laws.tolerance import numbers
 
 
 def fast(number: int, **fixed: Any) -> Case:
@@ -29,23 +25,15 @@ def fast(number: int, **fixed: Any) -> Case:
     )
 
 
-@pytest.mark.parametrize("chunk", range(CASES // CHUNK))
-def test_lossless_equals_generate(chunk: int) -> None:
-    for number in range(60_000 + chunk * CHUNK, 60_000 + (chunk + 1) * CHUNK):
-        case = fast(number, mode="lossless")
-        _, finished = case.run()
-        assert case.pair.loaded_cloud is not None
-        expected = generate(case.pair.loaded_cloud, case.cloud_inputs, case.pair.vocab_size, case.options)
-        assert list(finished.token_ids) == expected, number
+def fast_edge(number: int) -> Case:
+    """The edge alone, or with a gate that never escalates."""
+    kind = {"mode": "edge"} if number % 2 else {"mode": "hybrid", "gate": "never"}
+    return fast(number, loop_period=0, **kind)
 
 
-@pytest.mark.parametrize("chunk", range(CASES // CHUNK))
-def test_an_edge_that_never_asks_equals_generate(chunk: int) -> None:
-    for number in range(70_000 + chunk * CHUNK, 70_000 + (chunk + 1) * CHUNK):
-        kind = {"mode": "edge"} if number % 2 else {"mode": "hybrid", "gate": "never"}
-        case = fast(number, loop_period=0, **kind)
-        rounds, finished = case.run()
-        assert not any(round_.escalated for round_ in rounds)
-        assert case.pair.edge is not None
-        expected = generate(case.pair.edge, case.edge_inputs, case.pair.vocab_size, case.options)
-        assert list(finished.token_ids) == expected, number
+def test_lossless_equals_generate(law: Run) -> None:
+    law("speed, lossless", (fast(n, mode="lossless") for n in numbers(60_000)), cloud_law)
+
+
+def test_an_edge_that_never_escalates_equals_generate(law: Run) -> None:
+    law("speed, edge", map(fast_edge, numbers(70_000)), edge_law)

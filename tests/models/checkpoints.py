@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration
 
-from specdec_cli.models.family import LoadOptions
-from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.config.schema import ModelConfig
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
 from tests.tiny import TEMPLATE, tiny_clip, tiny_processor
 
@@ -44,9 +45,10 @@ HUB_EXTRACTOR = {
 }
 
 
-def load(folder: Path | str, name: str | None = "edge", **options: Any) -> QwenOmniThinker:
+def load(folder: Path | str, *, offline: bool = True, tested: bool = True, **options: Any) -> AudioLM:
     """What the command line does with a folder, on the CPU."""
-    return QwenOmniThinker.load(LoadOptions(str(folder), name=name, **{"device": "cpu", **options}))
+    config = ModelConfig(model=str(folder), **{"device": "cpu", **options})
+    return load_model(config, offline=offline, tested=tested)
 
 
 def write_thinker(
@@ -261,15 +263,10 @@ def write_trap(path: Path, mark: Path) -> None:
     path.write_bytes(pickle.dumps(_Trap(mark)))
 
 
-def greedy(model: QwenOmniThinker, tokens: int = 24, instruction: str = "say how", seconds: float = 0.8) -> list[int]:
+def greedy(model: AudioLM, tokens: int = 24, instruction: str = "say how", seconds: float = 0.8) -> list[int]:
     """The model's own text for a clip, token by token."""
-    return list(_greedy(model, tokens, instruction, seconds))
-
-
-def _greedy(model: QwenOmniThinker, tokens: int, instruction: str, seconds: float) -> Iterator[int]:
-    inputs = model.build_prompt(instruction, model.features(tiny_clip(3, seconds)))
-    session = Session(model, inputs, tokens)
+    session = Session(model, model.processor.prompt(tiny_clip(3, seconds), instruction), tokens)
     text: list[int] = []
     while len(text) < tokens:
-        text.append(int(session.advance(text, 1).argmax()))
-        yield text[-1]
+        text.append(int(session.logits(text).argmax()))
+    return text

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-from transformers import Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
+from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
-from specdec_cli.models.qwen_omni import AudioProcessor, QwenOmniThinker
-from tests.tiny import TEMPLATE, tiny_config, tiny_processor
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import AudioProcessor
+from tests.tiny import TEMPLATE, as_audio_lm, tiny_config, tiny_processor
 
 
 @cache
-def audio_model(mel_bins: int, window_s: int, n_window: int) -> QwenOmniThinker:
+def audio_model(mel_bins: int, window_s: int, n_window: int) -> AudioLM:
     """A tiny thinker whose audio front end has these numbers."""
     config = tiny_config()
     config.audio_config.num_mel_bins = mel_bins
@@ -21,7 +22,7 @@ def audio_model(mel_bins: int, window_s: int, n_window: int) -> QwenOmniThinker:
     with torch.random.fork_rng():
         torch.manual_seed(mel_bins)
         module = Qwen2_5OmniThinkerForConditionalGeneration(config).eval().requires_grad_(False)
-    del module.model.visual
+    module.generation_config = GenerationConfig(eos_token_id=tiny_processor().tokenizer.eos_token_id)
     extractor = WhisperFeatureExtractor(feature_size=mel_bins, chunk_length=window_s, return_attention_mask=True)
     processor = AudioProcessor(extractor, tiny_processor().tokenizer, chat_template=TEMPLATE)
-    return QwenOmniThinker(f"audio-{mel_bins}", module, processor)
+    return as_audio_lm(module, f"audio-{mel_bins}", processor)

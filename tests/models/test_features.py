@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from specdec_cli.errors import AudioContentError
-from specdec_cli.models.family import AudioFeatures
-from specdec_cli.models.qwen_omni import QwenOmniThinker
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import QwenOmni
+from specdec_cli.models.session import Session
 from tests.models.hub_numbers import audio_model
-from tests.tiny import tiny_clip
+from tests.tiny import as_audio_lm, tiny_clip, tiny_module
 
 TINY, HUB, WHOLE = (16, 30, 100), (128, 300, 100), (80, 30, 1500)
 WINDOW = 30 * 16000
@@ -34,27 +35,45 @@ def _speechlike(samples: int, seed: int = 0) -> npt.NDArray[np.float32]:
     return (clip * np.linspace(0.01, 1, samples)).astype(np.float32)
 
 
-def _reference(model: QwenOmniThinker, clip: npt.NDArray[np.float32]) -> tuple[torch.Tensor, torch.Tensor]:
+def _reference(model: AudioLM, clip: npt.NDArray[np.float32]) -> tuple[torch.Tensor, torch.Tensor]:
     """transformers' features [1, mel bins, frames of the window] and their mask."""
-    found: Any = model.processor.feature_extractor(
+    found: Any = model.processor.parts.feature_extractor(
         clip, sampling_rate=16000, padding="max_length", return_attention_mask=True, return_tensors="pt"
     )
     return found.input_features, found.attention_mask
 
 
-def _assert_equal(model: QwenOmniThinker, clip: npt.NDArray[np.float32], tower: bool) -> None:
-    mine = model.features(clip)
+def _audio_tokens(frames: int) -> int:
+    return QwenOmni().audio_tokens(frames)
+
+
+def _features(model: AudioLM, clip: npt.NDArray[np.float32]) -> torch.Tensor:
+    """Features [1, mel bins, frames] of a prompt; its mask is all ones."""
+    audio = model.processor.prompt(clip, "x").audio
+    values, mask = audio["input_features"], audio["feature_attention_mask"]
+    assert mask.shape == (1, values.shape[-1])
+    assert bool(mask.all())
+    return values
+
+
+def _encoded(model: AudioLM, values: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    mask = torch.ones(1, values.shape[-1], dtype=torch.long) if mask is None else mask
+    encoded: torch.Tensor = model.module.get_audio_features(values, feature_attention_mask=mask).last_hidden_state
+    return encoded
+
+
+def _assert_equal(model: AudioLM, clip: npt.NDArray[np.float32], tower: bool) -> None:
+    mine = _features(model, clip)
     values, mask = _reference(model, clip)
     frames = int(mask.sum())
-    assert mine.frames == frames == mine.values.shape[1]
-    assert mine.values.dtype == torch.float32
-    assert mine.values.is_contiguous()
-    torch.testing.assert_close(mine.values, values[0, :, :frames], rtol=0, atol=1e-6)
+    assert mine.shape == (1, values.shape[1], frames)
+    assert mine.dtype == torch.float32
+    assert mine.is_contiguous()
+    torch.testing.assert_close(mine, values[:, :, :frames], rtol=0, atol=1e-5)
     if tower:
-        found = model.encode(mine)
-        assert found.shape == (model.audio_tokens(frames), 32)
-        wanted = model.module.get_audio_features(values, feature_attention_mask=mask).last_hidden_state
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+        found = _encoded(model, mine)
+        assert found.shape == (_audio_tokens(frames), 32)
+        torch.testing.assert_close(found, _encoded(model, values, mask), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("samples", [*SHORT, *MIDDLE, *LONG])
@@ -65,7 +84,7 @@ def test_features_equal_the_padded_ones(samples: int) -> None:
 @pytest.mark.parametrize("samples", [1600, 16037, 32001, 100_003, 12 * 16000 + 77])
 def test_features_equal_the_padded_ones_at_the_published_numbers(samples: int) -> None:
     model = audio_model(*HUB)
-    assert model.window_s == 300
+    assert model.processor.window_s == 300
     _assert_equal(model, _speechlike(samples), tower=True)
 
 
@@ -92,51 +111,42 @@ def test_features_do_not_depend_on_where_a_clip_is_loud(shape: str, loudness: fl
 
 def test_features_of_other_number_formats() -> None:
     model, clip = audio_model(*TINY), tiny_clip(1)
-    assert torch.equal(model.features(clip.astype(np.float64)).values, model.features(clip).values)  # type: ignore[arg-type]
-    assert torch.equal(model.features(clip[::-1][::-1]).values, model.features(clip).values)
+    for other in (clip.astype(np.float64), clip[::-1][::-1]):
+        torch.testing.assert_close(_features(model, other), _features(model, clip), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("numbers", [TINY, HUB, WHOLE])
 def test_the_number_of_audio_tokens_is_what_the_tower_gives(numbers: tuple[int, int, int]) -> None:
     model = audio_model(*numbers)
     for frames in [*range(3, 60), *range(195, 210), *range(395, 410), 801, 1000, 2999, 3000]:
-        features = AudioFeatures(torch.zeros(numbers[0], frames), frames)
-        assert model.encode(features).shape[0] == model.audio_tokens(frames), frames
+        assert _encoded(model, torch.zeros(1, numbers[0], frames)).shape[0] == _audio_tokens(frames), frames
 
 
 def test_audio_tokens_are_25_a_second() -> None:
-    model = audio_model(*HUB)
-    assert [model.audio_tokens(100 * seconds) for seconds in (1, 2, 3, 30, 300)] == [25, 50, 75, 750, 7500]
-    assert [model.audio_tokens(frames) for frames in (0, 1, 2, 3)] == [0, 0, 0, 1]
+    assert [_audio_tokens(100 * seconds) for seconds in (1, 2, 3, 30, 300)] == [25, 50, 75, 750, 7500]
+    assert [_audio_tokens(frames) for frames in (0, 1, 2, 3)] == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("extra", [1, 160, WINDOW])
 def test_audio_beyond_the_window_is_refused_not_cut(extra: int) -> None:
-    model = audio_model(*TINY)
+    processor = audio_model(*TINY).processor
     with pytest.raises(AudioContentError, match="audio-16 takes mono audio of at most 30 s") as error:
-        model.features(np.zeros(WINDOW + extra, dtype=np.float32))
+        processor.prompt(np.zeros(WINDOW + extra, dtype=np.float32), "x")
     assert "--segment" in str(error.value.hint)
 
 
 def test_stereo_is_refused() -> None:
     with pytest.raises(AudioContentError, match=r"mono .* got shape \(2, 800\)"):
-        audio_model(*TINY).features(np.zeros((2, 800), dtype=np.float32))
+        audio_model(*TINY).processor.prompt(np.zeros((2, 800), dtype=np.float32), "x")
 
 
-def test_equal_front_ends_share_a_key_and_others_do_not() -> None:
-    keys = {audio_model(*numbers).feature_key() for numbers in (TINY, HUB, WHOLE)}
-    assert len(keys) == 3
-    assert audio_model(16, 30, 50).feature_key() == audio_model(*TINY).feature_key()
-
-
-def test_half_precision_towers_take_float32_features() -> None:
-    model = audio_model(*TINY)
-    features = model.features(tiny_clip(2))
-    wanted = model.encode(features)
-    try:
-        model.module.bfloat16()
-        found = model.encode(features)
-    finally:
-        model.module.float()
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), wanted, rtol=0.1, atol=0.1)
+def test_half_precision_models_take_float32_features() -> None:
+    module = tiny_module(2)
+    whole = as_audio_lm(module, "whole")
+    prompt = whole.processor.prompt(tiny_clip(2), "x")
+    wanted = Session(whole, prompt, 4).logits(())
+    half = as_audio_lm(tiny_module(2).bfloat16(), "half")
+    found = Session(half, prompt, 4).logits(())
+    assert prompt.audio["input_features"].dtype == torch.float32
+    assert found.dtype == torch.float32
+    assert torch.cosine_similarity(found[:, :250], wanted[:, :250]).min() > 0.98

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from specdec_cli.errors import CheckpointError, ConfigError
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_dtype
-from specdec_cli.models.qwen_omni import QwenOmniThinker
 from tests.models.checkpoints import (
     edit_json,
     edit_weights,
@@ -28,7 +28,7 @@ from tests.tiny import SPECIALS, tiny_clip, tiny_model, tiny_module
 Damage = Callable[..., Path]
 
 
-def _assert_same_weights(model: QwenOmniThinker, dtype: torch.dtype) -> None:
+def _assert_same_weights(model: AudioLM, dtype: torch.dtype) -> None:
     wanted = tiny_module(11).state_dict()
     found = model.module.state_dict()
     assert {key for key in wanted if "visual" not in key} == set(found)
@@ -38,11 +38,13 @@ def _assert_same_weights(model: QwenOmniThinker, dtype: torch.dtype) -> None:
 
 
 def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
-    model = load(thinker_dir, name=None)
+    model = load(thinker_dir)
     _assert_same_weights(model, torch.float32)
     described = {"name": str(thinker_dir), "dtype": "float32", "device": "cpu", "weights": model.weights}
     assert model.describe() == described
-    assert (model.vocab_size, model.layers, model.sampling_rate, model.window_s) == (288, 2, 16000, 30.0)
+    processor = model.processor
+    assert (processor.vocab_size, processor.rows, model.layers) == (266, 288, 2)
+    assert (processor.sampling_rate, processor.window_s, processor.context) == (16000, 30.0, 4096)
     assert not any(weight.requires_grad for weight in model.module.parameters())
     assert not model.module.training
 
@@ -50,7 +52,7 @@ def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
 def test_a_full_hub_folder_loads_bit_for_bit(hub_dir: Path) -> None:
     model = load(hub_dir)
     _assert_same_weights(model, torch.bfloat16)
-    described = {"name": "edge", "dtype": "bfloat16", "device": "cpu", "weights": model.weights}
+    described = {"name": str(hub_dir), "dtype": "bfloat16", "device": "cpu", "weights": model.weights}
     assert model.describe() == described
 
 
@@ -62,16 +64,14 @@ def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_di
     rounded.module.bfloat16().float()
     assert greedy(from_hub) == greedy(rounded)
     assert len(set(greedy(from_hub))) > 3
-    assert from_hub.tokenizer.get_vocab() == from_thinker.tokenizer.get_vocab()
-    assert from_hub.eos_ids == from_thinker.eos_ids
-    assert from_hub.placeholder_ids == from_thinker.placeholder_ids
-    features = from_hub.features(tiny_clip(1))
-    assert torch.equal(features.values, from_thinker.features(tiny_clip(1)).values)
+    ours, theirs = from_hub.processor, from_thinker.processor
+    assert ours.tokenizer.get_vocab() == theirs.tokenizer.get_vocab()
+    assert (ours.eos_ids, ours.banned_ids) == (theirs.eos_ids, theirs.banned_ids)
+    assert ours.fingerprints() == theirs.fingerprints()
     for system in (None, "你是声音专家。"):
-        assert (
-            from_hub.build_prompt("描述 the voice", features, system).ids
-            == from_thinker.build_prompt("描述 the voice", features, system).ids
-        )
+        prompts = [processor.prompt(tiny_clip(1), "描述 the voice", system) for processor in (ours, theirs)]
+        assert prompts[0].ids == prompts[1].ids
+        assert all(torch.equal(prompts[0].audio[name], prompts[1].audio[name]) for name in prompts[0].audio)
 
 
 @pytest.mark.parametrize("writer", [write_thinker, write_hub])
@@ -114,17 +114,17 @@ def test_a_local_folder_asks_no_hub_even_when_it_may(hub_dir: Path) -> None:
     ("declared", "ids"), [(7, (7,)), ([9, 7, 9], (7, 9)), ([7], (7,)), ([], (256,)), (None, (256,))]
 )
 def test_eos_ids_are_those_of_the_generation_config(damaged: Damage, declared: object, ids: tuple[int, ...]) -> None:
-    assert load(damaged(edit_json("generation_config.json", eos_token_id=declared))).eos_ids == ids
+    assert load(damaged(edit_json("generation_config.json", eos_token_id=declared))).processor.eos_ids == ids
 
 
 def test_without_a_generation_config_a_text_ends_at_im_end(damaged: Damage) -> None:
     model = load(damaged(remove("generation_config.json")))
-    assert model.eos_ids == (model.tokenizer.convert_tokens_to_ids("<|im_end|>"),)
+    assert model.processor.eos_ids == (model.processor.tokenizer.convert_tokens_to_ids("<|im_end|>"),)
 
 
 def test_an_eos_of_the_model_config_counts_too(damaged: Damage) -> None:
     edits = remove("generation_config.json"), edit_json("config.json", text_config__eos_token_id=7)
-    assert load(damaged(*edits)).eos_ids == (7,)
+    assert load(damaged(*edits)).processor.eos_ids == (7,)
 
 
 def _rename_im_end(folder: Path) -> None:
@@ -133,17 +133,24 @@ def _rename_im_end(folder: Path) -> None:
         (folder / name).write_text(text.replace("<|im_end|>", "<|over|>"), encoding="utf-8")
 
 
+def test_without_an_im_end_a_text_ends_at_the_tokenizers_eos(damaged: Damage) -> None:
+    processor = load(damaged(remove("generation_config.json"), _rename_im_end)).processor
+    assert processor.eos_ids == (processor.tokenizer.convert_tokens_to_ids("<|over|>"),)
+
+
 def test_a_model_that_could_never_end_is_refused(damaged: Damage) -> None:
-    with pytest.raises(
-        CheckpointError, match=r"edge names no eos token and its tokenizer has no <\|im_end\|>"
-    ) as error:
-        load(damaged(remove("generation_config.json"), _rename_im_end))
+    with pytest.raises(CheckpointError, match="names no eos token, and neither does its tokenizer") as error:
+        load(
+            damaged(
+                remove("generation_config.json"), _rename_im_end, edit_json("tokenizer_config.json", eos_token=None)
+            )
+        )
     assert "generation_config.json" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("declared", ["x", 288, -1, [7, 999], 2.0])
 def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -> None:
-    with pytest.raises(CheckpointError, match="edge"):
+    with pytest.raises(CheckpointError, match="copy"):
         load(damaged(edit_json("generation_config.json", eos_token_id=declared)))
 
 
@@ -220,7 +227,7 @@ def test_a_gpu_writes_the_same_text(thinker_dir: Path) -> None:
 
 
 def test_every_special_token_of_the_template_is_one_id(hub_dir: Path) -> None:
-    tokenizer = load(hub_dir).tokenizer
+    tokenizer = load(hub_dir).processor.tokenizer
     for token in SPECIALS:
         assert len(tokenizer(token, add_special_tokens=False).input_ids) == 1
 

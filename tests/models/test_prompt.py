@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.family import AudioFeatures
-from specdec_cli.models.qwen_omni import AudioProcessor, QwenOmniThinker
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import AudioProcessor
 from tests.models.hub_numbers import audio_model
-from tests.tiny import TEMPLATE, tiny_clip, tiny_model, tiny_processor
+from tests.tiny import TEMPLATE, as_audio_lm, tiny_clip, tiny_model, tiny_module, tiny_processor
 
 AUDIO = "<|AUDIO|>"
 
 
-def _by_hand(model: QwenOmniThinker, instruction: str, features: AudioFeatures, system: str | None) -> tuple[int, ...]:
+def _audio_tokens(model: AudioLM, clip: npt.NDArray[np.float32]) -> int:
+    """What the audio tower gives."""
+    audio = model.processor.prompt(clip, "x").audio
+    return int(model.module.get_audio_features(**audio).last_hidden_state.shape[0])
+
+
+def _by_hand(model: AudioLM, instruction: str, clip: npt.NDArray[np.float32], system: str | None) -> tuple[int, ...]:
     """The ids of the text in which the placeholder is written once per audio token, as transformers' processor does."""
     turns: list[dict[str, Any]] = []
     if system is not None:
         turns.append({"role": "system", "content": [{"type": "text", "text": system}]})
     parts = [{"type": "audio", "audio": "x.wav"}, {"type": "text", "text": instruction}]
     turns.append({"role": "user", "content": parts})
-    text: str = model.processor.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    count = int(model.encode(features).shape[0])
-    ids: list[int] = model.tokenizer(text.replace(AUDIO, AUDIO * count), add_special_tokens=False).input_ids
+    text: str = model.processor.parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    count = _audio_tokens(model, clip)
+    ids: list[int] = model.processor.tokenizer(text.replace(AUDIO, AUDIO * count), add_special_tokens=False).input_ids
     return tuple(ids)
 
 
@@ -34,24 +42,21 @@ def _by_hand(model: QwenOmniThinker, instruction: str, features: AudioFeatures, 
 @pytest.mark.parametrize("system", [None, "", "You listen.", "你是声音专家。"])
 @pytest.mark.parametrize("seconds", [0.1, 1.03])
 def test_a_prompt_is_the_templates(instruction: str, system: str | None, seconds: float) -> None:
-    model = tiny_model(3)
-    features = model.features(tiny_clip(0, seconds))
-    prompt = model.build_prompt(instruction, features, system)
-    assert prompt.ids == _by_hand(model, instruction, features, system)
-    assert prompt.features is features
-    assert prompt.ids.count(model.tokenizer.convert_tokens_to_ids(AUDIO)) == model.audio_tokens(features.frames)
+    model, clip = tiny_model(3), tiny_clip(0, seconds)
+    prompt = model.processor.prompt(clip, instruction, system)
+    assert prompt.ids == _by_hand(model, instruction, clip, system)
+    assert prompt.waveform is clip
+    assert prompt.ids.count(model.processor.placeholder_id) == _audio_tokens(model, clip)
 
 
 def test_a_prompt_at_the_published_numbers() -> None:
-    model = audio_model(128, 300, 100)
-    features = model.features(tiny_clip(0, 9.7))
-    assert model.build_prompt("how?", features).ids == _by_hand(model, "how?", features, None)
+    model, clip = audio_model(128, 300, 100), tiny_clip(0, 9.7)
+    assert model.processor.prompt(clip, "how?").ids == _by_hand(model, "how?", clip, None)
 
 
 def test_a_prompt_reads_as_the_template_says() -> None:
-    model = tiny_model(3)
-    features = model.features(tiny_clip(0, 0.16))
-    assert model.tokenizer.decode(model.build_prompt("how?", features, "Listen.").ids) == (
+    processor = tiny_model(3).processor
+    assert processor.tokenizer.decode(processor.prompt(tiny_clip(0, 0.16), "how?", "Listen.").ids) == (
         "<|im_start|>system\nListen.<|im_end|>\n<|im_start|>user\n<|audio_bos|>"
         + AUDIO * 4
         + "<|audio_eos|>how?<|im_end|>\n<|im_start|>assistant\n"
@@ -59,25 +64,40 @@ def test_a_prompt_reads_as_the_template_says() -> None:
 
 
 def test_the_templates_own_system_line_is_kept_without_ours() -> None:
-    model = tiny_model(3)
-    text = model.tokenizer.decode(model.build_prompt("how?", model.features(tiny_clip(0))).ids)
+    processor = tiny_model(3).processor
+    text = processor.tokenizer.decode(processor.prompt(tiny_clip(0), "how?").ids)
     assert text.startswith("<|im_start|>system\nHi.<|im_end|>\n<|im_start|>user\n")
 
 
 @pytest.mark.parametrize(("template", "count"), [(TEMPLATE.replace(AUDIO, ""), 0), (TEMPLATE * 2, 2)])
 def test_a_template_without_one_place_for_the_audio_is_refused(template: str, count: int) -> None:
-    base = tiny_model(3)
     source = tiny_processor()
-    processor = AudioProcessor(source.feature_extractor, source.tokenizer, chat_template=template)
-    model = QwenOmniThinker("edge", base.module, processor)
+    parts = AudioProcessor(source.feature_extractor, source.tokenizer, chat_template=template)
+    model = as_audio_lm(tiny_module(3), "edge", parts)
     with pytest.raises(CheckpointError, match=f"template of edge puts {count} audio placeholders") as error:
-        model.build_prompt("how?", model.features(tiny_clip(0)))
+        model.processor.prompt(tiny_clip(0), "how?")
     assert "template" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("where", ["instruction", "system"])
 def test_a_placeholder_in_the_users_words_is_refused(where: str) -> None:
-    model = tiny_model(3)
     words: dict[str, str] = {"instruction": "how?", where: f"like {AUDIO}?"}
     with pytest.raises(CheckpointError, match="puts 2 audio placeholders"):
-        model.build_prompt(features=model.features(tiny_clip(0)), **words)  # type: ignore[arg-type]
+        tiny_model(3).processor.prompt(tiny_clip(0), **words)
+
+
+def test_pieces_and_texts() -> None:
+    processor = tiny_model(3).processor
+    ids = processor.tokenizer("é好", add_special_tokens=False).input_ids
+    assert processor.text([*ids, *processor.eos_ids]) == "é好"
+    assert processor.text(ids[:1]) == "\ufffd"
+    assert processor.piece(processor.eos_ids[0]) == "<|im_end|>"
+
+
+def test_fingerprints_tell_tokenizers_and_front_ends_apart() -> None:
+    plain, merged = tiny_model(3).processor.fingerprints(), tiny_model(3, merges=3).processor.fingerprints()
+    wide = audio_model(128, 300, 100).processor.fingerprints()
+    assert plain == tiny_model(4, vocab_size=320).processor.fingerprints()
+    assert plain["tokenizer"] != merged["tokenizer"]
+    assert plain["tokenizer"] == wide["tokenizer"]
+    assert plain["prompts"] != wide["prompts"]

@@ -58,7 +58,7 @@ def test_eight_bits_stay_close_to_the_whole_numbers(thinker_dir: Path) -> None:
     weights = dict(small.module.named_parameters())
     assert "Int8" in type(weights["model.language_model.layers.0.mlp.up_proj.weight"]).__name__
     assert small.describe() == whole.describe()
-    prompt = whole.build_prompt("say how", whole.features(tiny_clip(0)))
-    scores = [Session(model, prompt, 8).advance((1, 2, 3), 4)[:, :250] for model in (whole, small)]
+    prompt = whole.processor.prompt(tiny_clip(0), "say how")
+    scores = [Session(model, prompt, 8).logits((1, 2, 3), 4)[:, :250] for model in (whole, small)]
     assert torch.cosine_similarity(*scores).min() > 0.99
     assert len(greedy(small, 5)) == 5

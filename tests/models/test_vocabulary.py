@@ -1,4 +1,4 @@
-"""Two models may work together exactly if their token ids mean the same; padded output layers do not matter."""
+"""Two models may work together over the longest common beginning of their vocabularies, if it holds their ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from specdec_cli.decoding.build import Pair
-from specdec_cli.errors import CheckpointError, TokenizerMismatchError
-from specdec_cli.models.vocabulary import shared_vocab_size, usable_vocab_size
+from specdec_cli.errors import CheckpointError, DecodingError, TokenizerMismatchError
+from specdec_cli.models.processor import Processor, shared_vocab_size
+from tests.laws.cases import Case, make_case
+from tests.laws.checks import cloud_law, edge_law
 from tests.models.checkpoints import load
 from tests.tiny import tiny_model
 
@@ -25,62 +27,93 @@ class _Vocabulary:
         return self._pieces
 
 
-def _with(pieces: Mapping[str, int], vocab_size: int = 10, name: str = "m") -> Any:
-    model = copy.copy(tiny_model(0))
-    model.name, model.vocab_size = name, vocab_size
-    model.tokenizer = _Vocabulary(pieces)
-    return model
+def _with(pieces: Mapping[str, int], name: str = "m", eos: tuple[int, ...] = (0,)) -> Processor:
+    processor = copy.copy(tiny_model(0).processor)
+    processor.name, processor.eos_ids = name, eos
+    processor.vocab_size = max(pieces.values()) + 1
+    processor.tokenizer = _Vocabulary(pieces)
+    return processor
 
 
 @pytest.mark.parametrize(("edge", "cloud"), [(272, 320), (320, 272), (288, 288), (266, 1000)])
 def test_paddings_may_differ(edge: int, cloud: int) -> None:
     pair = tiny_model(1, vocab_size=edge), tiny_model(2, vocab_size=cloud)
-    assert shared_vocab_size(*pair) == PIECES
+    assert shared_vocab_size(pair[0].processor, pair[1].processor) == PIECES
     assert Pair.of(*pair).vocab_size == PIECES
 
 
 def test_a_model_alone_is_cut_like_in_company() -> None:
-    assert usable_vocab_size(tiny_model(1, vocab_size=320)) == PIECES
     assert Pair.of(tiny_model(1, vocab_size=320), None).vocab_size == PIECES
     assert Pair.of(None, tiny_model(1, vocab_size=320)).vocab_size == PIECES
+    with pytest.raises(DecodingError):
+        Pair.of(None, None)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "rows", "usable"),
-    [({"a": 0, "b": 1}, 10, 2), ({"a": 0, "b": 1}, 1, 1), ({"a": 0, "z": 7}, 10, 8), ({"z": 7, "a": 0}, 5, 5)],
-)
-def test_usable_ids_have_a_row_and_a_piece(pieces: dict[str, int], rows: int, usable: int) -> None:
-    assert usable_vocab_size(_with(pieces, rows)) == usable
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs", "at"),
+    ("mine", "theirs", "shared"),
     [
-        ({"a": 0, "b": 1}, {"a": 1, "b": 0}, "at id 0, 'a'"),
-        ({"a": 0, "b": 1}, {"a": 0, "c": 1}, "at id 1, 'b'"),
-        ({"a": 0}, {"a": 0, "b": 1}, "at id 1, 'b'"),
-        ({"a": 0, "b": 1, "q": 2}, {"a": 0, "b": 1}, "at id 2, 'q'"),
-        ({"A": 0}, {"a": 0}, "at id 0, 'A'"),
+        ({"a": 0, "b": 1}, {"a": 0, "b": 1}, 2),
+        ({"a": 0, "b": 1}, {"a": 0, "c": 1}, 1),
+        ({"a": 0}, {"a": 0, "b": 1}, 1),
+        ({"a": 0, "b": 1, "q": 2, "c": 3}, {"a": 0, "b": 1, "c": 2, "q": 3}, 2),
+        ({"a": 0, "z": 7}, {"a": 0, "z": 7}, 8),  # holes on both sides
+        ({"a": 0, "z": 7}, {"a": 0, "b": 1, "z": 7}, 1),
     ],
 )
-def test_different_tokenizers_are_refused_with_both_names(
-    mine: dict[str, int], theirs: dict[str, int], at: str
+def test_the_longest_common_beginning_is_shared(mine: dict[str, int], theirs: dict[str, int], shared: int) -> None:
+    assert shared_vocab_size(_with(mine), _with(theirs)) == shared
+    assert shared_vocab_size(_with(theirs), _with(mine)) == shared
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "eos", "agree"),
+    [
+        ({"a": 0, "b": 1}, {"a": 1, "b": 0}, 0, "0 agree: id 0 is 'a' to one and 'b' to the other"),
+        ({"a": 0, "b": 1}, {"a": 0, "c": 1}, 1, "1 agree: id 1 is 'b' to one and 'c' to the other"),
+        ({"a": 0}, {"a": 0, "b": 1}, 1, "1 agree"),
+        ({"A": 0}, {"a": 0}, 0, "0 agree: id 0 is 'A' to one and 'a' to the other"),
+    ],
+)
+@pytest.mark.parametrize("whose", ["edge", "cloud"])
+def test_an_end_beyond_what_is_shared_is_refused_with_both_names(
+    mine: dict[str, int], theirs: dict[str, int], eos: int, agree: str, whose: str
 ) -> None:
-    edge, cloud = _with(mine, name="small"), _with(theirs, name="large")
+    if eos >= len(mine if whose == "edge" else theirs):
+        return
+    ends = {"edge": (0,), "cloud": (0,)} | {whose: (eos,)}
+    if agree.startswith("0"):
+        ends = {"edge": (0,), "cloud": (0,)}
+    edge, cloud = _with(mine, "small", ends["edge"]), _with(theirs, "large", ends["cloud"])
     with pytest.raises(TokenizerMismatchError) as error:
         shared_vocab_size(edge, cloud)
     assert error.value.message == (
-        f"edge small and cloud large have different tokenizers ({len(mine)} and {len(theirs)} tokens; "
-        f"they first differ {at})"
+        f"edge small and cloud large have different tokenizers ({len(mine)} and {len(theirs)} ids, of which the first "
+        f"{agree}), and the eos id {eos} lies beyond"
     )
-    assert "one family" in str(error.value.hint)
+    assert "tokenizers begin alike" in str(error.value.hint)
     assert isinstance(error.value, CheckpointError)
 
 
-def test_a_tokenizer_with_a_few_more_pieces_is_refused() -> None:
-    with pytest.raises(TokenizerMismatchError, match=r"edge tiny-1 and cloud tiny-2 .*266 and 269 tokens"):
+def test_a_tokenizer_with_other_merges_is_refused() -> None:
+    with pytest.raises(
+        TokenizerMismatchError, match=r"edge tiny-1 and cloud tiny-2 .*266 and 269 ids.*first 256 agree"
+    ):
         Pair.of(tiny_model(1), tiny_model(2, merges=3))
 
 
+def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
+    """Each model is kept to what both mean alike, and the laws hold with the rest suppressed."""
+    edge, cloud = tiny_model(1), tiny_model(2, merges=3)
+    ends = tuple(range(5, 256, 31))
+    edge.processor.eos_ids = cloud.processor.eos_ids = ends
+    pair = Pair.of(edge, cloud)
+    assert pair.vocab_size == 256
+    for number in range(97_000, 97_010):
+        drawn = make_case(number, mode=("lossless", "edge", "cloud")[number % 3], loop_period=0)
+        prompts = [model.processor.prompt(drawn.edge_prompt.waveform, "say how") for model in (edge, cloud)]
+        case = Case(number, pair, *prompts, drawn.given, drawn.weights)
+        assert (edge_law if number % 3 == 1 else cloud_law)(case) is None
+
+
 def test_the_two_layouts_of_one_model_may_work_together(thinker_dir: Any, hub_dir: Any) -> None:
-    assert Pair.of(load(thinker_dir), load(hub_dir, "cloud")).vocab_size == PIECES
+    assert Pair.of(load(thinker_dir), load(hub_dir)).vocab_size == PIECES

@@ -171,7 +171,9 @@ def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs
     opened.go("clip-1")
     card = opened.tab.locator("section[aria-label=lossless]")
     card.locator(".round-time").first.focus()
-    assert card.locator(".detail").inner_text().startswith(f"Round 1 of {len(runs['lossless'][0].rounds)}; cloud asked")
+    assert (
+        card.locator(".detail").inner_text().startswith(f"Round 1 of {len(runs['lossless'][0].rounds)}; cloud verified")
+    )
     opened.tab.keyboard.press("ArrowRight")
     assert card.locator(".detail").inner_text().startswith("Round 2 of")
     assert card.locator(".round.chosen").count() == 1

@@ -5,14 +5,12 @@ from __future__ import annotations
 import torch
 
 from specdec_cli.decoding.build import Pair
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.family import AudioFeatures
 from specdec_cli.tune.record import record_tracks
 from specdec_cli.tune.recording import Recording
-from tests.table import TableModel, random_table
+from tests.table import TableModel, random_table, table_prompt
+from tests.tiny import settings
 
 LENGTH = 24
-SILENCE = AudioFeatures(torch.zeros(1, 4), 4)
 
 
 def table_pair(seed: int) -> tuple[TableModel, TableModel]:
@@ -25,10 +23,8 @@ def table_pair(seed: int) -> tuple[TableModel, TableModel]:
 def recording_of(seed: int) -> Recording:
     """The recording of `table_pair(seed)`, with its number for a hash."""
     edge, cloud = table_pair(seed)
-    options = DecodingOptions(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
-    tracks = record_tracks(
-        Pair.of(edge, cloud), options, edge.build_prompt("", SILENCE), cloud.build_prompt("", SILENCE)
-    )
+    config = settings(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
+    tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud))
     return Recording(
         file=f"{seed}.wav",
         sha256=f"{seed:064x}",
@@ -36,6 +32,6 @@ def recording_of(seed: int) -> Recording:
         setup={"prompt": "p", "language": "en", "models": {}},
         edge=tracks[0],
         cloud=tracks[1],
-        edge_caption=edge.tokenizer.decode(tracks[0].ids),
-        cloud_caption=edge.tokenizer.decode(tracks[1].ids),
+        edge_caption=edge.processor.text(tracks[0].ids),
+        cloud_caption=edge.processor.text(tracks[1].ids),
     )

@@ -23,6 +23,16 @@ def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
     assert Journal({**SETUP, "language": "zh"}, path).recordings == {}
 
 
+def test_settings_that_do_nothing_count_as_left_open(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    former = SETUP | {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+    Journal(former, path).add(recording_of(0).model_copy(update={"setup": former}))
+    now = SETUP | {"repetition_penalty": None, "no_repeat_ngram": None, "min_new_tokens": None}
+    assert len(Journal(now, path).recordings) == 1
+    assert Journal(now | {"repetition_penalty": 1.1}, path).recordings == {}
+    assert Journal(now | {"suggested": {"edge": {"repetition_penalty": 1.1}}}, path).recordings == {}
+
+
 def test_a_torn_last_line_is_passed_over_and_the_next_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     Journal(SETUP, path).add(recording_of(0))

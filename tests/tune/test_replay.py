@@ -11,7 +11,7 @@ from specdec_cli.decoding.learned import Classifier
 from specdec_cli.tune.replay import replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
-from tests.table import table_engine
+from tests.table import table_loop
 from tests.tune.recorded import LENGTH, recording_of, table_pair
 
 CASES = 150
@@ -37,7 +37,7 @@ def test_an_exact_replay_is_what_a_run_does(stop: bool) -> None:
             continue
         edge, cloud = table_pair(number)
         rounds, finished = collect(
-            table_engine(
+            table_loop(
                 edge,
                 cloud,
                 mode="hybrid",

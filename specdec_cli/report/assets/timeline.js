@@ -44,7 +44,7 @@ function figureOf(run, round) {
   const scores = round.tokens.map((token) => token[3]).filter((score) => score !== null);
   if (!scores.length) return `max entropy ${fixed(round.max, 2)} nats`;
   const worst = below ? Math.min(...scores) : Math.max(...scores);
-  return `${name} ${worst.toFixed(2)}${unit ? ` ${unit}` : ""}, asks at or ${below ? "below" : "above"} ${threshold}`;
+  return `${name} ${worst.toFixed(2)}${unit ? ` ${unit}` : ""}, escalates at or ${below ? "below" : "above"} ${threshold}`;
 }
 
 // One round in words.
@@ -53,8 +53,8 @@ function roundSentence(run, mode, index) {
   const parts = [`Round ${index + 1} of ${run.rounds.length}`];
   const written = round.drafted || round.committed; // a cloud elsewhere writes without a draft
   if (mode === "cloud") parts.push(`${written} token${written === 1 ? "" : "s"} written by the cloud`);
-  else if (round.escalated) parts.push(`cloud asked (${round.reason}): ${round.accepted} of ${round.drafted} drafted tokens accepted`);
-  else parts.push(`${round.drafted} drafted token${round.drafted === 1 ? "" : "s"} kept without asking`);
+  else if (round.escalated) parts.push(`cloud verified (${round.reason}): ${round.accepted} of ${round.drafted} drafted tokens accepted`);
+  else parts.push(`${round.drafted} drafted token${round.drafted === 1 ? "" : "s"} kept without verification`);
   parts.push(figureOf(run, round));
   const times = [`${mode === "cloud" ? "write" : "draft"} ${milliseconds(round.draft)}`];
   if (round.verify !== null) times.push(`verify ${milliseconds(round.verify)}`);

@@ -1,0 +1,294 @@
+"""HTTP to a cloud elsewhere: calls that block, each with a hard deadline.
+
+Every request may be repeated, so whatever looks like the link's fault is tried again within the deadline: a connection
+that is refused or reset, a server that is busy or fails, an answer that was cut short or altered. After a failure the
+server is left alone for a while, so that clips do not wait for it one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import queue
+import random
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar
+
+import httpx
+
+from specdec_cli.cloud.breaker import Breaker
+from specdec_cli.cloud.connection import Job, Line, Reply, Request, Traffic, UnsoundError, misfit, speaks_tls, trusted
+from specdec_cli.cloud.protocol import MalformedError
+from specdec_cli.config import CloudConfig
+from specdec_cli.errors import CloudError, ConfigError, SpecdecError
+
+_log = logging.getLogger(__name__)
+
+TRIES: Final = 4
+"""Of one request, over a link that fails. A server that is busy is tried again until the time is up."""
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+_IDLE_CONNECTIONS: Final = 32
+_KEPT_S: Final = 60.0
+_SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
+
+T = TypeVar("T")
+
+
+class RefusedError(CloudError):
+    """The server refuses a request, and would again."""
+
+    def __init__(self, message: str, *, hint: str | None = None, code: str = "", about_clip: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.about_clip = about_clip
+
+
+class MisconfiguredError(CloudError):
+    """The server cannot be used with this configuration; `refusal` is to be raised where that is found at the start."""
+
+    def __init__(self, refusal: SpecdecError) -> None:
+        super().__init__(refusal.message, hint=refusal.hint)
+        self.refusal = refusal
+
+
+class _LateError(Exception):
+    """The deadline has come."""
+
+
+Check = Callable[[Request, Reply], bytes]
+"""The body of a good answer; raises UnsoundError or RefusedError for any other."""
+
+
+class Http:
+    """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
+
+    It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
+    nowhere else.
+
+    Args:
+        config: with a `url`.
+        content_type: of the bodies.
+        most_bytes: of an answer.
+        check: tells good answers from others.
+
+    Attributes:
+        shortest_s: shortest silence before an answer so far, seconds: a round trip, and what the quickest took.
+
+    Raises:
+        ConfigError: the token or the certificates cannot be read.
+    """
+
+    def __init__(self, config: CloudConfig, content_type: str, most_bytes: int, check: Check) -> None:
+        assert config.url is not None
+        self.config, self.url = config, config.url
+        self.most_bytes, self.check = most_bytes, check
+        self.breaker = Breaker(config.retry_s)
+        self.shortest_s = math.inf
+        token = read_token(config.token_env, "cloud.token_env")
+        self._headers = {"User-Agent": "specdec", "Content-Type": content_type}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._tls = trusted(config.ca_file)
+        self._idle: deque[Line] = deque()
+        self.close = weakref.finalize(self, _drop_all, self._idle)
+
+    def take(self) -> Line:
+        """A connection that nobody uses; the one used last, if there is one."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        return Line(
+            httpx.Client(
+                base_url=self.url,
+                headers=self._headers,
+                verify=self._tls,
+                trust_env=False,
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=1, keepalive_expiry=_KEPT_S),
+            )
+        )
+
+    def keep(self, line: Line) -> None:
+        """Gives a connection back that is fit for another request."""
+        if self.close.alive and len(self._idle) < _IDLE_CONNECTIONS:
+            self._idle.append(line)
+        else:
+            line.drop()
+
+    def send(self, request: Request) -> None:
+        """Sends a request and returns at once; whether it arrives is not told."""
+        if self.close.alive and not self.breaker.open:
+            line, there = self.take(), weakref.ref(self)
+
+            def done(job: Job) -> None:
+                http = there()
+                line.drop() if job.error or http is None else http.keep(line)
+
+            line.start(Job(lambda: line.exchange(request, Traffic(), self.config.timeout_s, 1 << 16), done))
+
+
+class Caller:
+    """The calls of one clip: one at a time, each within its deadline, and ended by `close` from any thread."""
+
+    def __init__(self, http: Http) -> None:
+        self.traffic = Traffic()
+        self._http = http
+        self._news: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._deadline = 0.0
+
+    @contextmanager
+    def call(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Within the block, `fetch`: all of it together has `timeout_s`, or `cloud.timeout_s`.
+
+        Raises:
+            CloudError: whatever goes wrong, or the cloud failed a moment ago.
+        """
+        breaker, limit_s = self._http.breaker, timeout_s or self._http.config.timeout_s
+        if not breaker.admits():
+            raise CloudError(f"the cloud failed {breaker.since_s:.0f} s ago and was not asked again: {breaker.reason}")
+        self._deadline = time.monotonic() + limit_s
+        try:
+            yield
+        except CloudError as error:
+            if error.about_clip or self._closed:
+                breaker.undecided()
+            else:
+                breaker.failed(error.message)
+            raise
+        except _LateError:
+            late = CloudError(
+                f"{self._http.url} did not answer within {limit_s:g} s",
+                hint="Check the link and the server, or raise cloud.timeout_s.",
+            )
+            breaker.failed(late.message)
+            raise late from None
+        except BaseException:
+            breaker.undecided()
+            raise
+        breaker.succeeded()
+
+    def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of a good answer.
+
+        Args:
+            request: may be sent several times.
+            read: raises MalformedError for an answer that makes no sense.
+
+        Raises:
+            CloudError: there is no good answer.
+        """
+        pause_s, tries = _FIRST_PAUSE_S, 0
+        while True:
+            try:
+                return read(self._http.check(request, self._exchange(request)))
+            except MalformedError as error:
+                trouble = f"the answer makes no sense: {error}"
+            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+                self._require_fit(error)
+                trouble = " ".join(str(error).split()) or type(error).__name__
+            except UnsoundError as error:
+                trouble = str(error)
+                tries -= error.patience
+            _log.debug("%s %s: %s", request.method, request.path, trouble)
+            tries += 1
+            if tries == TRIES:
+                raise CloudError(f"{self._http.url}: {trouble}")
+            with suppress(_LateError):
+                self._wait(None, min(self._left_s, pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """Ends the call under way, and every later one, in a CloudError."""
+        self._closed = True
+        self._news.put(None)
+
+    @property
+    def _left_s(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _exchange(self, request: Request) -> Reply:
+        """One try."""
+        most_bytes = self._http.most_bytes
+        line, before_s = self._http.take(), self.traffic.silent_s
+        reply = self._run(
+            line, lambda: line.exchange(request, self.traffic, max(self._left_s, 0.0) + _SLACK_S, most_bytes)
+        )
+        self._http.keep(line)
+        self._http.shortest_s = min(self._http.shortest_s, self.traffic.silent_s - before_s)
+        return reply
+
+    def _run(self, line: Line, work: Callable[[], T]) -> T:
+        """Lets a connection's thread do something, and waits for it no longer than the deadline."""
+        if self._left_s <= 0:
+            raise _LateError
+        job = Job(work, self._news.put)
+        line.start(job)
+        try:
+            self._wait(job, self._left_s)
+            if job.error is not None:
+                raise job.error
+        except BaseException:
+            line.drop()
+            raise
+        found: T = job.found
+        return found
+
+    def _wait(self, job: Job | None, timeout_s: float) -> None:
+        """Returns when `job` is done. Raises _LateError after `timeout_s`, and CloudError when closed."""
+        until = time.monotonic() + timeout_s
+        while not self._closed:
+            try:
+                if self._news.get(timeout=max(until - time.monotonic(), 0.0)) is job and job is not None:
+                    return
+            except queue.Empty:
+                raise _LateError from None
+        raise CloudError("the clip is closed")
+
+    def _require_fit(self, error: Exception) -> None:
+        """Raises MisconfiguredError where the configuration is why a connection failed."""
+        url = self._http.url
+        why = misfit(error, url, self._http.config.ca_file)
+        if url.startswith("http://") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+            line, left_s = self._http.take(), max(self._left_s, 0.0)
+            if self._run(line, lambda: speaks_tls(url, left_s)):
+                hint = "Write https:// in cloud.url; name a certificate of its own in cloud.ca_file."
+                why = ConfigError(f"the server at {url} uses TLS, and http is not", hint=hint)
+            self._http.keep(line)
+        if why is not None:
+            raise MisconfiguredError(why) from error
+
+
+def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
+    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
+    named.
+
+    Args:
+        variable: its name.
+        asked_by: the setting or flag that names it, for messages.
+        least: characters that it must have.
+
+    Raises:
+        ConfigError: it is not set, not what a header can hold, or too short.
+    """
+    if variable is None:
+        return None
+    token = os.environ.get(variable, "").strip()
+    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        what = "holds no token" if token else "is not set"
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
+    if len(token) < least:
+        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
+    return token
+
+
+def _drop_all(lines: deque[Line]) -> None:
+    while lines:
+        lines.pop().drop()

@@ -1,0 +1,479 @@
+"""Tiny random checkpoints of every family, written to folders in the layout of the hub.
+
+The classes, the key names of the weights and the processor files are those of the published checkpoints; sizes,
+weights, tokenizer and chat templates are small ones. Weights are random and the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers as tf
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+VOCAB = 320  # rows of the output layer
+TEXT: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 4096,
+}
+WHISPER: dict[str, Any] = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True}
+CHATML = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+    "{% for part in message['content'] %}{% if part['type'] == 'audio' %}AUDIO{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+_TEKKEN_BEGIN = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]")
+TEKKEN = (
+    *_TEKKEN_BEGIN,
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]"),
+    *("[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
+    *(f"<SPECIAL_{at}>" for at in range(20, 24)),
+    *("[AUDIO]", "[BEGIN_AUDIO]"),
+    *(f"<SPECIAL_{at}>" for at in range(26, 34)),
+    "[TRANSCRIBE]",
+)
+"""Special tokens of a Voxtral, by id."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How to make a family's tiny checkpoints.
+
+    Attributes:
+        config: of the module, for the ids of a tokenizer.
+        class_name: transformers' class.
+        specials: special tokens, in the order of their ids after the 256 bytes, eos first; or `TEKKEN`.
+        template: chat template.
+        extractor: content of preprocessor_config.json.
+        extras: fields of tokenizer_config.json.
+        spread: standard deviation of the weights: the larger, the more opinionated the model.
+        finish: changes a written folder.
+    """
+
+    config: Callable[[dict[str, int]], Any]
+    class_name: str
+    specials: tuple[str, ...]
+    template: str
+    extractor: dict[str, Any]
+    extras: dict[str, Any] = field(default_factory=dict)
+    spread: float = 0.3
+    finish: Callable[[Path], None] = lambda _: None
+
+
+def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: Any = None, **generation: Any) -> Path:
+    """A checkpoint with the weights of `seed`, each multiplied by 1 + `noise` times a normal deviate.
+
+    Args:
+        folder: to write to.
+        kind: of the family.
+        seed: of the weights.
+        noise: changes them a little, to make a drafter that is often right.
+        tokenizer: None: a tiny one.
+        generation: fields of generation_config.json.
+    """
+    if tokenizer is None:
+        tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, kind.extras)
+    ids = tokenizer.get_vocab()
+    config = kind.config(ids)
+    module = getattr(tf, kind.class_name)(config).eval().requires_grad_(False)
+    fill(module, seed, kind.spread, noise)
+    module.generation_config = tf.GenerationConfig(
+        eos_token_id=[tokenizer.eos_token_id, *range(59, 256, 40)], pad_token_id=0, **generation
+    )
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_json(folder / "preprocessor_config.json", kind.extractor)
+    (folder / "chat_template.jinja").write_text(kind.template, encoding="utf-8")
+    kind.finish(folder)
+    return folder
+
+
+def fill(module: Any, seed: int, spread: float, noise: float = 0.0) -> None:
+    """Random matrices, a function of seed and noise alone; global seeds are left alone."""
+    values, jitter = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(1000 + seed)
+    for weight in module.parameters():
+        if weight.ndim > 1:
+            weight.copy_(torch.randn(weight.shape, generator=values) * spread)
+            weight.mul_(1 + noise * torch.randn(weight.shape, generator=jitter))
+
+
+def byte_tokenizer(specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTrainedTokenizerFast:
+    """256 bytes, then the special tokens."""
+    vocab = {piece: at for at, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    return _tokenizer(vocab, specials, extras)
+
+
+def tekken_tokenizer() -> tf.PreTrainedTokenizerFast:
+    """The ids of the file that `write_tekken` writes: special tokens, then the 256 bytes by their values."""
+    letters = byte_letters()
+    vocab = {piece: at for at, piece in enumerate([*TEKKEN, *(letters[byte] for byte in range(256))])}
+    return _tokenizer(vocab, ("</s>", *TEKKEN), {})
+
+
+def write_tekken(folder: Path) -> None:
+    """A tokenizer file of mistral-common, in the format of Voxtral's; no other tokenizer file stays."""
+    for path in (*folder.glob("tokenizer*.json"), folder / "chat_template.jinja"):
+        path.unlink(missing_ok=True)
+    encoding = {"num_mel_bins": 16, "hop_length": 160, "window_size": 400}
+    content = {
+        "config": {
+            "pattern": r"\s+|\S+",
+            "num_vocab_tokens": 256,
+            "default_vocab_size": len(TEKKEN) + 256,
+            "default_num_special_tokens": len(TEKKEN),
+            "version": "v7",
+        },
+        "vocab": [
+            {"rank": byte, "token_bytes": base64.b64encode(bytes([byte])).decode(), "token_str": None}
+            for byte in range(256)
+        ],
+        "special_tokens": [{"rank": rank, "token_str": token, "is_control": True} for rank, token in enumerate(TEKKEN)],
+        "audio": {
+            "sampling_rate": 16000,
+            "frame_rate": 12.5,
+            "audio_encoding_config": encoding,
+            "chunk_length_s": 30.0,
+        },
+        "version": 1,
+        "type": "Tekken",
+    }
+    write_json(folder / "tekken.json", content)
+
+
+def byte_letters() -> dict[int, str]:
+    """How byte-level BPE writes each byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
+
+
+def _tokenizer(vocab: dict[str, int], specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTrainedTokenizerFast:
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=backend, **extras)
+    tokenizer.add_special_tokens({"eos_token": specials[0], "additional_special_tokens": list(specials)})
+    return tokenizer
+
+
+def write_json(path: Path, content: object) -> None:
+    """A JSON file."""
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Changes a JSON file in place."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    edit(content)
+    write_json(path, content)
+
+
+def _qwen_omni_layout(folder: Path) -> None:
+    """The thinker inside a full Omni checkpoint, beside a talker that is never loaded."""
+    thinker = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    whole = thinker["model_type"].removesuffix("_thinker")
+    write_json(folder / "config.json", {"model_type": whole, "thinker_config": thinker, "enable_audio_output": True})
+    path = folder / "model.safetensors"
+    tensors = {f"thinker.{key.removeprefix('thinker.')}": value for key, value in load_file(path).items()}
+    save_file({**tensors, "talker.codec_head.weight": torch.ones(4, 4)}, path, {"format": "pt"})
+
+
+_PAD = {"pad_token": "<|endoftext|>"}
+QWEN = ("<|im_end|>", "<|endoftext|>", "<|im_start|>")
+
+
+def _tower(**more: Any) -> dict[str, Any]:
+    """An audio encoder of the Qwen families."""
+    return {
+        "num_mel_bins": 16,
+        "d_model": 16,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "encoder_ffn_dim": 32,
+        **more,
+    }
+
+
+def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
+    return {name: ids[token] for name, token in tokens.items()}
+
+
+_OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
+_VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
+
+
+def _qwen2_5_omni(ids: dict[str, int]) -> Any:
+    tokens = _named(ids, audio="<|AUDIO|>", image="<|IMAGE|>", video="<|VIDEO|>")
+    return tf.Qwen2_5OmniThinkerConfig(
+        audio_config=_tower(n_window=100, output_dim=32),
+        vision_config=_VISION | {"fullatt_block_indexes": [0]},
+        text_config=TEXT
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}},
+        **{f"{name}_token_{what}": id_ for name, id_ in tokens.items() for what in ("id", "index")},
+        **_named(
+            ids,
+            audio_start_token_id="<|audio_bos|>",
+            audio_end_token_id="<|audio_eos|>",
+            vision_start_token_id="<|vision_bos|>",
+            vision_end_token_id="<|vision_eos|>",
+            pad_token_id="<|endoftext|>",
+        ),
+    )
+
+
+_OMNI_3 = (
+    "<|audio_pad|>",
+    "<|audio_start|>",
+    "<|audio_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+)
+
+
+def _qwen3_omni(ids: dict[str, int]) -> Any:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2], "mrope_interleaved": True}
+    config = tf.Qwen3OmniMoeThinkerConfig(
+        audio_config=_tower(n_window=50, n_window_infer=100, output_dim=32, downsample_hidden_size=8),
+        vision_config=_VISION | {"deepstack_visual_indexes": []},
+        text_config=TEXT
+        | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "rope_parameters": rope},
+        position_id_per_seconds=13,
+        user_token_id=ids["<|im_start|>"],
+        **_named(
+            ids,
+            audio_token_id="<|audio_pad|>",
+            image_token_id="<|image_pad|>",
+            video_token_id="<|video_pad|>",
+            audio_start_token_id="<|audio_start|>",
+            vision_start_token_id="<|vision_start|>",
+        ),
+    )
+    config.audio_end_token_id, config.vision_end_token_id = ids["<|audio_end|>"], ids["<|vision_end|>"]
+    return config
+
+
+def _qwen2_audio(ids: dict[str, int]) -> Any:
+    return tf.Qwen2AudioConfig(
+        audio_config=_tower(), text_config={"model_type": "qwen2", **TEXT}, audio_token_index=ids["<|AUDIO|>"]
+    )
+
+
+def _audio_flamingo_3(ids: dict[str, int]) -> Any:
+    tower = {
+        "num_mel_bins": 16,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    return tf.AudioFlamingo3Config(
+        audio_config=tower, text_config={"model_type": "qwen2", **TEXT}, audio_token_id=ids["<sound>"]
+    )
+
+
+_GEMMA = ("<turn|>", "<pad>", "<bos>", "<|turn>", "<|audio|>", "<|audio>", "<audio|>", "<|image|>", "<|video|>")
+_GEMMA_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<|turn>{{ message['role'] }}\n{% for part in message['content'] %}"
+    "{% if part['type'] == 'audio' %}<|audio|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}<turn|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|turn>model\n{% endif %}"
+)
+_GEMMA_EXTRAS = {
+    "bos_token": "<bos>",
+    "pad_token": "<pad>",
+    "audio_token": "<|audio|>",
+    "boa_token": "<|audio>",
+    "eoa_token": "<audio|>",
+}
+_GEMMA_TEXT = TEXT | {
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "sliding_window": 24,
+    "global_head_dim": 8,
+    "final_logit_softcapping": 30.0,
+    "num_kv_shared_layers": 2,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
+    },
+}
+
+
+def _gemma_ids(ids: dict[str, int]) -> dict[str, int]:
+    return _named(
+        ids,
+        audio_token_id="<|audio|>",
+        image_token_id="<|image|>",
+        video_token_id="<|video|>",
+        boa_token_id="<|audio>",
+        eoa_token_index="<audio|>",
+    )
+
+
+def _gemma4(ids: dict[str, int]) -> Any:
+    more = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCAB, "pad_token_id": ids["<pad>"]}
+    return tf.Gemma4Config(
+        text_config=_GEMMA_TEXT | more,
+        vision_config=None,
+        audio_config={
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "subsampling_conv_channels": (128, 32),
+            "output_proj_dims": 24,
+        },
+        **_gemma_ids(ids),
+    )
+
+
+def _gemma4_unified(ids: dict[str, int]) -> Any:
+    return tf.Gemma4UnifiedConfig(
+        text_config=_GEMMA_TEXT
+        | {"num_kv_shared_layers": 0, "use_bidirectional_attention": "vision", "pad_token_id": ids["<pad>"]},
+        vision_config=None,
+        audio_config={"audio_embed_dim": 640},
+        **_gemma_ids(ids),
+    )
+
+
+def _voxtral(ids: dict[str, int]) -> Any:
+    tower = {
+        "num_mel_bins": 16,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    return tf.VoxtralConfig(
+        audio_config=tower, text_config={"model_type": "llama", **TEXT}, audio_token_id=ids["[AUDIO]"]
+    )
+
+
+def _granite_speech(ids: dict[str, int]) -> Any:
+    text = {key: value for key, value in TEXT.items() if key != "head_dim"}
+    return tf.GraniteSpeechConfig(
+        text_config={"model_type": "granite", **text},
+        encoder_config={
+            "hidden_dim": 16,
+            "num_layers": 2,
+            "num_heads": 2,
+            "dim_head": 8,
+            "input_dim": 160,
+            "output_dim": 10,
+            "context_size": 20,
+        },
+        projector_config={
+            "model_type": "blip_2_qformer",
+            "hidden_size": 16,
+            "encoder_hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        },
+        audio_token_index=ids["<|audio|>"],
+        has_lora_adapter=False,
+    )
+
+
+def _gemma_layout(folder: Path) -> None:
+    """The published repositories hold one processor_config.json."""
+    extractor = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+    (folder / "preprocessor_config.json").unlink()
+    write_json(folder / "processor_config.json", {"feature_extractor": extractor, "processor_class": "Gemma4Processor"})
+
+
+_WHISPER_FILE = WHISPER | {"feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": 16000}
+
+KINDS: dict[str, Kind] = {
+    "qwen2.5-omni": Kind(
+        _qwen2_5_omni,
+        "Qwen2_5OmniThinkerForConditionalGeneration",
+        (*QWEN, *_OMNI_25),
+        CHATML.replace("AUDIO", "<|audio_bos|><|AUDIO|><|audio_eos|>"),
+        _WHISPER_FILE | {"processor_class": "Qwen2_5OmniProcessor"},
+        _PAD | {"audio_token": "<|AUDIO|>"},
+        finish=_qwen_omni_layout,
+    ),
+    "qwen2-audio": Kind(
+        _qwen2_audio,
+        "Qwen2AudioForConditionalGeneration",
+        (*QWEN, "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"),
+        CHATML.replace("AUDIO", "Audio 1: <|audio_bos|><|AUDIO|><|audio_eos|>\n"),
+        _WHISPER_FILE | {"processor_class": "Qwen2AudioProcessor"},
+        _PAD,
+    ),
+    "qwen3-omni": Kind(
+        _qwen3_omni,
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        (*QWEN, *_OMNI_3),
+        CHATML.replace("AUDIO", "<|audio_start|><|audio_pad|><|audio_end|>"),
+        _WHISPER_FILE | {"processor_class": "Qwen3OmniMoeProcessor"},
+        _PAD | {"audio_token": "<|audio_pad|>"},
+        finish=_qwen_omni_layout,
+    ),
+    "gemma4": Kind(
+        _gemma4,
+        "Gemma4ForConditionalGeneration",
+        _GEMMA,
+        _GEMMA_TEMPLATE,
+        {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128, "sampling_rate": 16000},
+        _GEMMA_EXTRAS,
+        spread=0.2,
+        finish=_gemma_layout,
+    ),
+    "gemma4-unified": Kind(
+        _gemma4_unified,
+        "Gemma4UnifiedForConditionalGeneration",
+        _GEMMA,
+        _GEMMA_TEMPLATE,
+        {"feature_extractor_type": "Gemma4UnifiedAudioFeatureExtractor", "sampling_rate": 16000},
+        _GEMMA_EXTRAS,
+        spread=0.2,
+        finish=_gemma_layout,
+    ),
+    "voxtral": Kind(
+        _voxtral,
+        "VoxtralForConditionalGeneration",
+        TEKKEN,
+        "",  # mistral-common has its own
+        _WHISPER_FILE | {"processor_class": "VoxtralProcessor"},
+        finish=write_tekken,
+    ),
+    "audio-flamingo-3": Kind(
+        _audio_flamingo_3,
+        "AudioFlamingo3ForConditionalGeneration",
+        (*QWEN, "<sound>"),
+        CHATML.replace("AUDIO", "<sound>"),
+        _WHISPER_FILE | {"processor_class": "AudioFlamingo3Processor"},
+        _PAD,
+    ),
+    "granite-speech": Kind(
+        _granite_speech,
+        "GraniteSpeechForConditionalGeneration",
+        ("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>", "<|audio|>"),
+        "{% for message in messages %}<|start_of_role|>{{ message['role'] }}<|end_of_role|>"
+        "{% for part in message['content'] %}{% if part['type'] == 'audio' %}<|audio|>{% else %}{{ part['text'] }}"
+        "{% endif %}{% endfor %}<|end_of_text|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}",
+        {"feature_extractor_type": "GraniteSpeechFeatureExtractor", "sampling_rate": 16000},
+        {"pad_token": "<|end_of_text|>"},
+    ),
+}
+"""By the names of the families."""

@@ -1,0 +1,17 @@
+"""Stand-ins for what is not installed, and results of self-tests in a folder of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.families import standins
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        standins.install(patch)
+        yield

@@ -1,0 +1,58 @@
+"""The shipped configurations of real models: they load, and name families that exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from specdec_cli.config import load_config
+from specdec_cli.config.schema import FamilyName
+from specdec_cli.models import families
+
+ROOT = Path(__file__).parents[2]
+PAIRS = {
+    "qwen2.5-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
+    "qwen2.5-omni-vllm": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
+    "qwen3-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen3-Omni-30B-A3B-Instruct"),
+    "gemma4": ("google/gemma-4-E2B-it", "google/gemma-4-E4B-it"),
+    "voxtral": ("mistralai/Voxtral-Mini-3B-2507", "mistralai/Voxtral-Small-24B-2507"),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_configurations_load(name: str) -> None:
+    flags: dict[str, Any] = {"cloud.allow_audio_upload": True} if name.endswith("vllm") else {}
+    config = load_config(name, flags=flags, environ={}).config
+    assert config.cloud is not None
+    assert (config.edge.model, config.cloud.model) == PAIRS[name]
+    assert config.edge.family == config.cloud.family == "auto"
+    assert config.prompt.language == ("en" if name == "voxtral" else "zh")
+
+
+def test_the_qwen3_omni_cloud_can_be_a_vllm() -> None:
+    flags = {
+        "cloud.engine": "vllm",
+        "cloud.url": "https://gpu.example:8000",
+        "cloud.processor": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+        "cloud.allow_audio_upload": True,
+    }
+    cloud = load_config("qwen3-omni", flags=flags, environ={}).config.cloud
+    assert cloud is not None
+    assert cloud.processor == cloud.model
+
+
+def test_families_have_the_names_of_the_settings() -> None:
+    assert {"auto", *(family.name for family in families.FAMILIES)} == set(get_args(FamilyName))
+    types = [name for family in families.FAMILIES for name in family.model_types]
+    assert len(types) == len(set(types))
+    assert all(families.family_named(family.name) is family for family in families.FAMILIES)
+
+
+def test_the_documentation_is_the_codes_own_table() -> None:
+    command = [sys.executable, "-m", "specdec_cli.models.families"]
+    written = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert (ROOT / "docs" / "families.md").read_text(encoding="utf-8") == written

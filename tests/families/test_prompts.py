@@ -1,0 +1,110 @@
+"""Prompts, ids and tensors, against those of transformers' own processors, for clips of many lengths."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import pytest
+import soundfile
+import torch
+
+from specdec_cli.errors import AudioContentError, CheckpointError
+from specdec_cli.models.processor import same_prompts
+from specdec_cli.models.session import Session
+from tests.families.checkpoints import KINDS
+from tests.families.equality import assert_agree
+from tests.families.published import published
+from tests.families.running import Samples, model, sound
+from tests.families.standins import HAS_MISTRAL
+
+families = pytest.mark.parametrize("family", KINDS)
+SECONDS = (0.1, 0.33, 1.0, 2.99, 7.7, 15.01, 29.99, 30.0)
+LONG = (30.01, 60.0)
+
+
+@families
+def test_prompts_equal_those_of_the_published_processor(family: str) -> None:
+    if family == "voxtral" and not HAS_MISTRAL:
+        pytest.skip("mistral-common is not installed")
+    of = model(family, 0)
+    theirs = published(of.processor)
+    for seconds in (*SECONDS, *(LONG if of.processor.window_s > 60 else ())):
+        for system in (None, "Be brief.") if of.processor.family.takes_system else (None,):
+            samples = sound(1, seconds)
+            ours = of.processor.prompt(samples, "描述 this", system)
+            expected = _theirs(theirs, samples, "描述 this", system)
+            assert list(ours.ids) == expected["input_ids"][0].tolist(), seconds
+            assert set(ours.audio) == {name for name in expected if "features" in name or "feature_" in name}
+            for name, values in ours.audio.items():
+                wanted = expected[name][..., : values.shape[-1]]  # ours may lack padding that is masked out
+                assert values.shape == wanted.shape
+                torch.testing.assert_close(values.float(), wanted.float(), rtol=1e-4, atol=1e-4)
+                assert "mask" not in name or int(expected[name].sum()) == int(values.sum())
+
+
+@families
+def test_the_encoder_returns_as_many_tokens_as_the_prompt_holds(family: str) -> None:
+    of = model(family, 0)
+    for seconds in SECONDS:
+        session = Session(of, of.processor.prompt(sound(2, seconds), ""), 1)
+        session.prefill()
+        assert session.work.encoder_passes == 1
+
+
+@pytest.mark.parametrize("family", ["gemma4", "gemma4-unified"])
+def test_token_types_that_the_processor_adds_change_nothing_for_audio(family: str) -> None:
+    of, samples = model(family, 0), sound(2, 1.3)
+    made = of.processor.prompt(samples, "x")
+    whole = _theirs(published(of.processor), samples, "x", None)
+    assert int(whole["mm_token_type_ids"].max()) > 0
+    with torch.no_grad():
+        theirs = of.module(**whole, use_cache=False).logits[0, -2:]
+    assert_agree(Session(of, made, 9).logits(()), theirs[-1:, : of.processor.vocab_size])
+
+
+@families
+def test_an_empty_instruction_leaves_the_text_out(family: str) -> None:
+    of, samples = model(family, 0), sound(3, 0.5)
+    bare, word = of.processor.prompt(samples, ""), of.processor.prompt(samples, "x")
+    assert len(bare.ids) == len(word.ids) - 1
+    if family != "voxtral" or HAS_MISTRAL:
+        expected = _theirs(published(of.processor), samples, "", None)
+        assert list(bare.ids) == expected["input_ids"][0].tolist()
+
+
+def test_a_system_prompt_is_refused_where_the_family_takes_none() -> None:
+    with pytest.raises(CheckpointError, match="takes no system prompt"):
+        model("voxtral", 0).processor.prompt(sound(3, 0.5), "x", "Be brief.")
+
+
+@families
+def test_processors_of_equal_files_are_known_as_equal(family: str) -> None:
+    one, other = model(family, 0).processor, model(family, 1).processor
+    assert one.fingerprints() == other.fingerprints()
+    assert same_prompts(one, other)
+    assert not same_prompts(one, model("granite-speech" if family == "voxtral" else "voxtral", 0).processor)
+
+
+@families
+def test_a_clip_beyond_the_window_is_refused(family: str) -> None:
+    processor = model(family, 0).processor
+    with pytest.raises(AudioContentError, match="takes mono audio of at most"):
+        processor.prompt(sound(1, processor.window_s + 0.01), "x")
+
+
+def _theirs(processor: Any, samples: Samples, instruction: str, system: str | None) -> Any:
+    """The published way from a conversation to tensors."""
+    audio: dict[str, Any] = {"type": "audio", "audio": samples}
+    if type(processor).__name__ == "VoxtralProcessor":
+        with io.BytesIO() as file:
+            soundfile.write(file, samples, 16000, format="WAV", subtype="FLOAT")
+            audio = {"type": "audio", "base64": base64.b64encode(file.getvalue()).decode()}
+    text = [{"type": "text", "text": instruction}] if instruction else []
+    turns = [{"role": "user", "content": [audio, *text]}]
+    if system is not None:
+        turns.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
+    return processor.apply_chat_template(
+        turns, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+    )

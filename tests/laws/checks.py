@@ -1,0 +1,84 @@
+"""The laws, each as a check of one case: it raises `LawBroken`, or returns how a text parts from another, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from specdec_cli.types import Finished, Round
+from tests.laws.cases import Case, generate
+from tests.laws.reference import Oracle, assert_rounds, cloud_oracle, edge_oracle
+from tests.laws.tolerance import LawBroken, assert_figures, assert_law
+
+Check = Callable[[Case], str | None]
+
+
+def edge_law(case: Case) -> str | None:
+    """Nothing escalates: every token is the edge's best, and the text is its `generate()`'s."""
+    rounds, finished = case.run()
+    if any(round_.escalated for round_ in rounds):
+        raise LawBroken(f"case {case.number}: a block was escalated")
+    assert_best(case, finished, edge_oracle(case))
+    assert_recorded(case, rounds, edge_oracle(case))
+    return parts(case, finished, generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding))
+
+
+def cloud_law(case: Case) -> str | None:
+    """Everything escalates, or the cloud is alone: every token is its best, and the text is its `generate()`'s."""
+    rounds, finished = case.run()
+    alone = case.config.decoding.mode == "cloud"
+    if not alone and not all(round_.escalated for round_ in rounds):
+        raise LawBroken(f"case {case.number}: a block was not escalated")
+    assert_best(case, finished, cloud_oracle(case))
+    assert_recorded(case, rounds, cloud_oracle(case) if alone else edge_oracle(case))
+    return parts(case, finished, generate(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding))
+
+
+def reference_law(case: Case) -> str | None:
+    """Every round is the reference's."""
+    return assert_rounds(case, *case.run())
+
+
+def k_law(case: Case) -> str | None:
+    """Whatever k: every token is the best of the model whose text it is, and the text is the same."""
+    mode = case.config.decoding.mode
+    texts = set()
+    for k in range(1, 9):
+        rounds, finished = case.but(k=k).run()
+        assert_best(case, finished, edge_oracle(case) if mode == "edge" else cloud_oracle(case))
+        assert_recorded(case, rounds, cloud_oracle(case) if mode == "cloud" else edge_oracle(case))
+        texts.add(finished.token_ids)
+    return None if len(texts) == 1 else f"case {case.number}: {len(texts)} texts"
+
+
+def assert_best(case: Case, finished: Finished, oracle: Oracle) -> None:
+    """Every token of the text is the best, but for rounding, and the text ends where its `finish_reason` says."""
+    oracle.read(finished.token_ids)
+    assert_law(finished.token_ids, oracle, f"case {case.number}")
+    decoding, text = case.config.decoding, finished.token_ids
+    eos = case.edge.processor.eos_ids if decoding.mode == "edge" else case.cloud.processor.eos_ids
+    early = set(text[:-1]) & set(eos)
+    if early or (finished.finish_reason == "eos") != (text[-1] in eos):
+        raise LawBroken(f"case {case.number}: {text} ends with {finished.finish_reason}")
+    if len(text) > decoding.max_new_tokens or (
+        finished.finish_reason == "max_tokens" and len(text) < decoding.max_new_tokens
+    ):
+        raise LawBroken(f"case {case.number}: {len(text)} tokens, and {finished.finish_reason}")
+
+
+def assert_recorded(case: Case, rounds: Sequence[Round], oracle: Oracle) -> None:
+    """The figures of every drafted token are those of its cache-free row."""
+    text: list[int] = []
+    for round_ in rounds:
+        oracle.read([*text, *round_.draft_ids])
+        recorded = zip(round_.entropy, round_.margin, round_.logprob, strict=True)
+        for at, (token, found) in enumerate(zip(round_.draft_ids, recorded, strict=True)):
+            row = oracle([*text, *round_.draft_ids[:at]])
+            assert_figures(row, token, found, f"case {case.number}, round {round_.index}")
+        text += round_.committed_ids
+
+
+def parts(case: Case, finished: Finished, expected: Sequence[int]) -> str | None:
+    """How the text parts from `generate()`'s, which is allowed where every token is as good as the best."""
+    if list(finished.token_ids) == list(expected):
+        return None
+    return f"case {case.number}: {finished.token_ids} beside {tuple(expected)}"

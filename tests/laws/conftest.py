@@ -1,0 +1,40 @@
+"""Runs a law over its cases, counts the texts that part, and says so at the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from tests.laws.cases import Case
+from tests.laws.checks import Check
+from tests.laws.tolerance import most_parting
+
+Run = Callable[[str, Iterable[Case], Check], None]
+
+
+@pytest.fixture
+def law(record_property: Callable[[str, object], None]) -> Run:
+    """`law(name, cases, check)`: every case keeps the law, and few texts part."""
+
+    def run(name: str, cases: Iterable[Case], check: Check) -> None:
+        count, parted = 0, []
+        for case in cases:
+            count += 1
+            if (how := check(case)) is not None:
+                parted.append(how)
+        record_property("law", f"{name}: {count} cases, {len(parted)} texts part" + "".join(f"\n  {p}" for p in parted))
+        assert len(parted) <= most_parting(count), parted
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line a law; the properties of a test travel to here from other processes as well."""
+    reports = (report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, []))
+    found = [value for report in reports for name, value in getattr(report, "user_properties", ()) if name == "law"]
+    if found:
+        terminalreporter.section("laws")
+        for line in sorted(set(found)):
+            terminalreporter.write_line(line)

@@ -1,0 +1,86 @@
+"""The laws find what they are there to find: noise in the scores, and a rollback that is off by one token.
+
+The edge alone never rolls back, so that its law is given noise only; that nothing is fed twice is no matter of scores,
+so that its law is given rollbacks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.laws.cases import Case, make_case
+from tests.laws.checks import Check, cloud_law, edge_law, k_law, reference_law
+from tests.laws.planted import noise, rollback
+from tests.laws.test_ahead_law import mode_case, slowed_law
+from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
+from tests.laws.test_edge_law import sampled_case as sampled_edge_case
+from tests.laws.test_edge_law import sampled_law
+from tests.laws.test_reference_law import gated_case, mixed_case
+from tests.laws.test_sampling_law import sampled_case
+from tests.laws.test_speed_law import fast, fast_edge
+from tests.laws.tolerance import LawBroken, numbers
+
+Make = Callable[[int], Case]
+Plant = Callable[[Case], AbstractContextManager[None]]
+
+LAWS: dict[str, tuple[Make, Check]] = {
+    "edge": (lambda n: make_case(n, mode="edge", loop_period=0), edge_law),
+    "edge, sampled": (sampled_edge_case, sampled_law),
+    "cloud": (lambda n: make_case(n, mode="lossless"), cloud_law),
+    "cloud, alone": (lambda n: make_case(n, mode="cloud"), cloud_law),
+    "k": (lambda n: make_case(n, mode="lossless"), k_law),
+    "reference": (gated_case, reference_law),
+    "reference, everything": (mixed_case, reference_law),
+    "sampling": (sampled_case, reference_law),
+    "ahead": (mode_case, slowed_law),
+    "speed, lossless": (lambda n: fast(n, mode="lossless"), cloud_law),
+    "speed, edge": (fast_edge, edge_law),
+    "cache": (once_case, fed_once_law),
+    "cache, clean": (once_case, clean_law),
+}
+ERRORS: dict[str, Plant] = {
+    "noise in the edge": lambda case: noise(case.edge),
+    "noise in the cloud": lambda case: noise(case.cloud),
+    "one token too many kept": lambda _: rollback(1),
+    "one token too few kept": lambda _: rollback(-1),
+}
+IRRELEVANT = {
+    ("edge", "noise in the cloud"),
+    ("edge, sampled", "noise in the cloud"),
+    ("speed, edge", "noise in the cloud"),
+    ("cloud, alone", "noise in the edge"),
+    *((law, error) for law in ("edge", "edge, sampled", "speed, edge", "cloud, alone") for error in list(ERRORS)[2:]),
+    *((law, error) for law in ("cache", "cache, clean") for error in list(ERRORS)[:2]),
+}
+
+
+PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not in IRRELEVANT]
+
+
+@pytest.mark.parametrize(("law", "error"), PLANTED)
+def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
+    make, check = LAWS[law]
+    for tried, case in enumerate(map(make, numbers(200_000)), start=1):
+        try:
+            with ERRORS[error](case):
+                check(case)
+        except LawBroken as broken:
+            print(tried, broken)
+            return
+    pytest.fail("no case of the law finds it")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_planted_error_breaks_the_batch_law(error: str) -> None:
+    for number in range(50):
+        batch = batch_of(number)
+        try:
+            with ERRORS[error](batch[0]):
+                batch_law(batch, len(batch))
+        except LawBroken:
+            return
+    pytest.fail("no batch finds it")

@@ -1,0 +1,295 @@
+"""The self-test of a loaded model: it passes sound models, refuses others with a reason, and is run once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers.cache_utils import Cache
+
+from specdec_cli.errors import CheckpointError
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.selftest import self_test, tie_tolerance
+from tests.laws.planted import noise, rollback
+from tests.models.checkpoints import edit_json, edit_weights, load, write_thinker
+from tests.tiny import as_audio_lm, near_model, tiny_model, tiny_module
+
+PASSED, ONE_BY_ONE = "passed", "passed; clips of a batch step one by one"
+Damage = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder that remembers nothing yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "specdec" / "self-test"
+
+
+def _changed(model: AudioLM, change: Callable[[dict[str, Any]], None]) -> AudioLM:
+    """The model, whose module's forward gets other arguments."""
+    forward = model.module.forward
+
+    def changed(**inputs: Any) -> Any:
+        change(inputs)
+        return forward(**inputs)
+
+    model.module.forward = changed
+    return model
+
+
+def _count_forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with every forward of any model."""
+    seen, forward = list[int](), AudioLM.forward
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen.append(1)
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(AudioLM, "forward", counting)
+    return seen
+
+
+# --- what passes ---
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sound_models_pass(seed: int) -> None:
+    model = tiny_model(seed, layers=1 + seed % 3, vocab_size=(266, 288, 320)[seed % 3], scale=(0.1, 0.3, 0.6)[seed % 3])
+    self_test(model)
+    assert model.self_test == PASSED
+    assert model.joins
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_passes(dtype: torch.dtype) -> None:
+    model = as_audio_lm(tiny_module(1).to(dtype), "half")
+    self_test(model)
+    assert model.self_test == PASSED
+    assert tie_tolerance(dtype) > tie_tolerance(torch.float32)
+
+
+def test_eager_attention_passes_and_steps_one_by_one() -> None:
+    module = tiny_module(1)
+    module.set_attn_implementation("eager")
+    model = as_audio_lm(module, "eager")
+    self_test(model)
+    assert model.self_test == ONE_BY_ONE
+    assert not model.joins
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile wants a C++ compiler")
+@pytest.mark.filterwarnings("default")  # torch's own, while it compiles
+def test_a_compiled_model_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    model = load(write_thinker(tmp_path / "m", tiny_module(1)), compile="default")
+    assert model.compiled == "default"
+    assert model.self_test in (PASSED, ONE_BY_ONE)
+    assert model.describe()["compiled"] == "default"
+
+
+# --- what does not ---
+
+
+def _refused(model: AudioLM) -> CheckpointError:
+    with pytest.raises(CheckpointError, match=model.name) as error:
+        self_test(model)
+    assert error.value.hint
+    assert model.self_test is None
+    return error.value
+
+
+@pytest.mark.parametrize("kept", [1, -1])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cache_that_rolls_back_wrong_is_refused(seed: int, kept: int) -> None:
+    with rollback(kept):
+        message = _refused(tiny_model(seed)).message
+    assert "fails the self-test: its cached scores differ from those of one pass by" in message
+    assert "standard deviations" in message
+
+
+def test_a_cache_that_does_not_roll_back_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cache, "crop", lambda cache, length: None)
+    assert "fails the self-test" in _refused(tiny_model(0)).message
+
+
+def test_positions_that_are_counted_otherwise_are_refused() -> None:
+    def shift(inputs: dict[str, Any]) -> None:
+        if inputs["past_key_values"].get_seq_length():
+            inputs["position_ids"] = inputs["position_ids"] + 1
+
+    assert "its cached scores differ" in _refused(_changed(tiny_model(0), shift)).message
+
+
+def test_a_mask_that_is_read_otherwise_is_refused() -> None:
+    def hide_the_prompt(inputs: dict[str, Any]) -> None:
+        cached, fed = inputs["past_key_values"].get_seq_length(), inputs["input_ids"].shape[1]
+        if cached and "attention_mask" not in inputs:
+            mask = torch.ones(fed, cached + fed, dtype=torch.bool).tril(cached)
+            mask[:, :5] = False
+            inputs["attention_mask"] = mask[None, None]
+
+    assert "its cached scores differ" in _refused(_changed(tiny_model(0), hide_the_prompt)).message
+
+
+def test_a_mask_that_is_not_causal_is_refused() -> None:
+    def see_all(inputs: dict[str, Any]) -> None:
+        cached, fed = inputs["past_key_values"].get_seq_length(), inputs["input_ids"].shape[1]
+        if "attention_mask" not in inputs:
+            inputs["attention_mask"] = torch.ones(1, 1, fed, cached + fed, dtype=torch.bool)
+
+    assert "fails the self-test" in _refused(_changed(tiny_model(0), see_all)).message
+
+
+def test_noise_beyond_what_the_number_format_explains_is_refused() -> None:
+    model = tiny_model(0)
+    with noise(model):
+        assert "differ" in _refused(model).message
+
+
+def test_an_encoder_that_runs_twice_is_refused() -> None:
+    model = tiny_model(0)
+    inner, encode = model.module.model, model.module.model.get_audio_features
+
+    def twice(*args: Any, **kwargs: Any) -> Any:
+        encode(*args, **kwargs)
+        return encode(*args, **kwargs)
+
+    inner.get_audio_features = twice
+    assert "runs its audio encoder 2 times for one prompt" in _refused(model).message
+
+
+def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
+    def fail(inputs: dict[str, Any]) -> None:
+        raise NotImplementedError("no cache\nhere")
+
+    message = _refused(_changed(tiny_model(0), fail)).message
+    assert message.endswith("scores in one pass end in NotImplementedError: no cache")
+
+
+def test_scores_that_are_not_finite_are_refused() -> None:
+    model = tiny_model(0)
+    model.module.lm_head.weight[:] = torch.nan
+    with pytest.raises(Exception, match="not finite"):
+        self_test(model)
+
+
+# --- clips that share a forward ---
+
+
+def _see_each_other(inputs: dict[str, Any]) -> None:
+    if "attention_mask" in inputs:
+        inputs["attention_mask"] = torch.ones_like(inputs["attention_mask"])
+
+
+def _raise(inputs: dict[str, Any]) -> None:
+    if "attention_mask" in inputs:
+        raise ValueError("this mask has four axes")
+
+
+@pytest.mark.parametrize("wrong", [_see_each_other, _raise])
+def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Callable[[dict[str, Any]], None]) -> None:
+    model = _changed(tiny_model(0), wrong)
+    self_test(model)
+    assert not model.joins
+    assert model.self_test == ONE_BY_ONE
+
+
+# --- run once ---
+
+
+def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    forwards = _count_forwards(monkeypatch)
+    assert load(folder).self_test == PASSED
+    tested = len(forwards)
+    assert tested > 5
+    assert len(list(memory.iterdir())) == 1
+    again = load(folder)
+    assert (again.self_test, again.joins, len(forwards)) == (PASSED, True, tested)
+    assert load(write_thinker(tmp_path / "same", tiny_module(3))).self_test == PASSED
+    assert len(forwards) == tested, "the same files under another name"
+    load(write_thinker(tmp_path / "other", tiny_module(4)))
+    assert len(forwards) == 2 * tested
+    load(folder, dtype="bfloat16")
+    assert len(forwards) == 3 * tested
+    load(folder, attention="eager")
+    assert len(forwards) > 3 * tested
+
+
+def test_another_front_end_is_tested_again(damaged: Damage, thinker_dir: Path) -> None:
+    load(thinker_dir)
+    with pytest.raises(CheckpointError, match="fails the self-test"):
+        load(damaged(edit_json("processor_config.json", feature_extractor__feature_size=128)))
+
+
+def test_that_clips_step_alone_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec_cli.models.selftest.forward_together", lambda wanted: [None] * len(wanted))
+        assert load(folder).self_test == ONE_BY_ONE
+    assert not load(folder).joins
+
+
+def test_a_failure_is_not_remembered(tmp_path: Path, memory: Path) -> None:
+    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    with rollback(1), pytest.raises(CheckpointError):
+        load(folder)
+    assert load(folder).self_test == PASSED
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"joins": false}', b'{"facts": {}, "joins": false}', b"\xff"])
+def test_a_damaged_memory_is_no_result(content: bytes, tmp_path: Path, memory: Path) -> None:
+    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    load(folder)
+    (remembered,) = memory.iterdir()
+    remembered.write_bytes(content)
+    model = load(folder)
+    assert (model.self_test, model.joins) == (PASSED, True)
+    assert remembered.read_bytes() != content
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(what: str, tmp_path: Path, memory: Path) -> None:
+    memory.parent.parent.mkdir()
+    if what == "file":
+        memory.parent.write_text("")
+    else:
+        memory.parent.mkdir()
+        memory.write_text("")
+    assert load(write_thinker(tmp_path / "m", tiny_module(3))).self_test == PASSED
+
+
+def test_without_a_setting_the_users_own_cache_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    load(write_thinker(tmp_path / "m", tiny_module(3)))
+    assert len(os.listdir(tmp_path / ".cache" / "specdec" / "self-test")) == 1
+
+
+def test_it_can_be_switched_off(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    forwards = _count_forwards(monkeypatch)
+    with rollback(1):
+        model = load(folder, tested=False)
+    assert (model.self_test, forwards) == (None, [])
+    assert not memory.exists()
+
+
+def test_weights_that_are_not_known_are_tested_every_time(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forwards = _count_forwards(monkeypatch)
+    for _ in range(2):
+        self_test(near_model(tiny_model(0), 1, 0.1))
+    assert not memory.exists()
+    assert len(forwards) % 2 == 0
+    assert forwards
+
+
+def test_a_damaged_weight_is_not_what_it_is_about(damaged: Damage) -> None:
+    """A model that says nonsense passes: the test is of the ways to its scores, which agree."""
+    assert load(damaged(edit_weights(lambda w: w.update({"lm_head.weight": torch.ones(288, 32)})))).self_test == PASSED
