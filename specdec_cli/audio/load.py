@@ -1,21 +1,44 @@
-"""From a path to a recording that a model can read, or a typed refusal."""
+"""From a path to a recording that a model can read, in pieces that fit its window, or a typed refusal."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import FileIO
 
 import numpy as np
 
-from specdec_cli.audio.checks import MAX_DURATION_S, Floats, SampleStatistics
-from specdec_cli.audio.decode import open_sound
-from specdec_cli.audio.files import convert_command, opened, sha256, shown
-from specdec_cli.audio.mix import Mixdown
-from specdec_cli.audio.segment import Segment, cut, require_fitting, whole_samples
+from specdec_cli.audio.checks import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Floats, SampleStatistics
+from specdec_cli.audio.decode import Sound, open_sound
+from specdec_cli.audio.files import opened, refusal, sha256
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
+
+_ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A piece of a recording, or all of it.
+
+    Attributes:
+        samples: float32 mono [n].
+        start_s, end_s: place in the recording, seconds.
+        silent: nothing in it is above -70 dBFS, so that a caption would be invented. False for a whole recording,
+            which is refused instead.
+    """
+
+    samples: Floats
+    start_s: float
+    end_s: float
+    silent: bool = False
+
+    @property
+    def duration_s(self) -> float:
+        """Length, seconds."""
+        return self.end_s - self.start_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +64,6 @@ class Recording:
     channels: int
     count: int
     decode_s: float
-    _total: int = field(repr=False)  # samples at sampling_rate
     _samples: Floats | None = field(repr=False)  # if they fit the window
     _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
     _stamp: tuple[int, ...] = field(repr=False)
@@ -56,20 +78,24 @@ class Recording:
             AudioError: the file is gone, or has changed since it was opened.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
-        return cut(blocks, self._total, self.count, self.sampling_rate)
+        total, rest = round(self.duration_s * self.sampling_rate), np.zeros(0, np.float32)
+        for index in range(self.count):
+            start, end = total * index // self.count, total * (index + 1) // self.count
+            while (missing := end - start - len(rest)) > 0:  # the resampler may return a sample less
+                rest = np.concatenate([rest, next(blocks, np.zeros(missing, np.float32))])
+            samples, rest = np.split(rest, [end - start])
+            statistics = SampleStatistics(self.sampling_rate)
+            statistics.add(samples)
+            silent = self.count > 1 and statistics.loudest_frame_dbfs() < SILENCE_DBFS
+            yield Segment(samples, start / self.sampling_rate, end / self.sampling_rate, silent)
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
             if _stamp(file) != self._stamp:
-                raise AudioDecodeError(
-                    f"{shown(self.path)} has changed since it was opened.", hint="Caption it again when it is complete."
-                )
+                hint = "Caption it again when it is complete."
+                raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
             with open_sound(self.path, file) as sound:
-                yield from Mixdown(sound, self.sampling_rate, self._channel)
-
-
-class _BeyondWindow(Exception):
-    """There is more than the window takes; the argument is the length that the header declares, seconds, or None."""
+                yield from _Mixdown(sound, self.sampling_rate, self._channel)
 
 
 def open_recording(
@@ -92,15 +118,12 @@ def open_recording(
         AudioContentError: too short, too long, silent, or with samples that are not finite.
         ConfigError: `segment_s` is longer than the window or shorter than 0.1 s, or `sampling_rate` is not positive.
     """
-    try:
-        return _open(os.fsdecode(path), sampling_rate, window_s, segment_s)
-    except _BeyondWindow as excess:
-        (declared_s,) = excess.args
-        length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-        raise AudioContentError(
-            f"{shown(os.fsdecode(path))} lasts {length}, but the model reads {window_s:g} s at once.",
-            hint=f"Caption it piece by piece with: --segment SECONDS, {window_s:g} at most.",
-        ) from excess
+    if segment_s is not None and not MIN_DURATION_S <= segment_s <= window_s:
+        too_long = window_s < segment_s < math.inf
+        fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
+        hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
+        raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
+    return _open(os.fsdecode(path), sampling_rate, MAX_DURATION_S, window_s, segment_s)
 
 
 def load_audio(
@@ -115,74 +138,126 @@ def load_audio(
     Raises:
         AudioError: as `open_recording`.
     """
-    try:
-        recording = _open(os.fsdecode(path), sampling_rate, longest_s, None)
-    except _BeyondWindow as excess:
-        raise _too_long(os.fsdecode(path), excess.args[0] or longest_s, longest_s) from excess
-    assert recording._samples is not None  # it fits
+    recording = _open(os.fsdecode(path), sampling_rate, longest_s, math.inf, None)
+    assert recording._samples is not None  # any length fits
     return recording._samples, recording
 
 
-def _open(name: str, sampling_rate: int, window_s: float, segment_s: float | None) -> Recording:
+def _open(path: str, sampling_rate: int, longest_s: float, window_s: float, segment_s: float | None) -> Recording:
     if sampling_rate < 1:
         raise ConfigError(f"A sampling rate of {sampling_rate} Hz is not possible.", hint="Give the model's rate.")
-    if segment_s is not None:
-        require_fitting(segment_s, window_s)
     begun = time.perf_counter()
-    with opened(name) as (file, _):
-        window = whole_samples(window_s, sampling_rate)
-        longest = None if segment_s is None else whole_samples(segment_s, sampling_rate)
-        recording = _decode(name, file, sampling_rate, window, longest)
-        return replace(recording, sha256=sha256(file), decode_s=time.perf_counter() - begun)
+    with opened(path) as (file, _):
+        channel = None
+        while True:
+            with open_sound(path, file) as sound:
+                mixdown = _Mixdown(sound, sampling_rate, channel)
+                statistics, samples = _decode(path, mixdown, longest_s, window_s, whole=segment_s is None)
+            if (channel := mixdown.cancelled()) is None:
+                break
+        statistics.require_content(path, mixdown.duration_s)
+        longest = math.inf if segment_s is None else math.floor(segment_s * sampling_rate + _ROUNDING)
+        return Recording(
+            path=path,
+            sampling_rate=sampling_rate,
+            duration_s=mixdown.duration_s,
+            sha256=sha256(file),
+            original_rate=sound.sampling_rate,
+            channels=sound.channels,
+            count=max(1, math.ceil(mixdown.length / longest)),
+            decode_s=time.perf_counter() - begun,
+            _samples=samples,
+            _channel=mixdown.channel,
+            _stamp=_stamp(file),
+        )
 
 
 def _decode(
-    name: str, file: FileIO, sampling_rate: int, window: int, longest: int | None, channel: int | None = None
-) -> Recording:
-    """One pass over the whole recording, which keeps the samples as long as they fit the window."""
-    with open_sound(name, file) as sound:
-        if sound.declared_s is not None and sound.declared_s > MAX_DURATION_S:
-            raise _too_long(name, sound.declared_s, MAX_DURATION_S)
-        mixdown, statistics, kept = Mixdown(sound, sampling_rate, channel), SampleStatistics(sampling_rate), bytearray()
-        for block in mixdown:
-            if mixdown.duration_s > MAX_DURATION_S:
-                raise _too_long(name, mixdown.duration_s, MAX_DURATION_S)
-            if mixdown.length > window and longest is None:
-                raise _BeyondWindow(sound.declared_s)
-            statistics.add(block)
-            if mixdown.length <= window:
-                kept.extend(block.data.cast("B"))
-            else:
-                kept.clear()
-    if channel is None and (loudest := mixdown.cancelled()) is not None:
-        return _decode(name, file, sampling_rate, window, longest, loudest)
-    statistics.require_content(shown(name), mixdown.duration_s)
-    total = mixdown.length
-    kept.extend(bytes(4))  # the resampler may return a sample less
-    return Recording(
-        path=name,
-        sampling_rate=sampling_rate,
-        duration_s=mixdown.duration_s,
-        sha256="",
-        original_rate=sound.sampling_rate,
-        channels=sound.channels,
-        count=1 if longest is None else -(-total // longest),
-        decode_s=0.0,
-        _total=total,
-        _samples=np.frombuffer(kept, np.float32)[:total] if total <= window else None,
-        _channel=channel,
-        _stamp=_stamp(file),
-    )
+    path: str, mixdown: _Mixdown, longest_s: float, window_s: float, *, whole: bool
+) -> tuple[SampleStatistics, Floats | None]:
+    """One pass over a recording, which keeps the samples if they fit the window."""
+    declared_s = mixdown.sound.declared_s
+    _require_at_most(longest_s, path, declared_s or 0.0)
+    statistics, fits = SampleStatistics(mixdown.sampling_rate), True
+    kept: list[Floats] = []
+    for block in mixdown:
+        _require_at_most(longest_s, path, mixdown.duration_s)
+        fits = mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
+        if whole and not fits:
+            length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+            says = f"lasts {length}, but the model reads {window_s:g} s at once"
+            hint = f"Caption it piece by piece with: --segment SECONDS, {window_s:g} at most."
+            raise refusal(AudioContentError, path, says, hint)
+        statistics.add(block)
+        kept = [*kept, block] if fits else []
+    kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
+    return statistics, np.concatenate(kept)[: mixdown.length] if fits else None
+
+
+class _Mixdown:
+    """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
+
+    Args:
+        sound: an open recording.
+        sampling_rate: of the result, Hz.
+        channel: use this one instead of the mean over the channels.
+    """
+
+    def __init__(self, sound: Sound, sampling_rate: int, channel: int | None = None) -> None:
+        self.sound, self.sampling_rate, self.channel = sound, sampling_rate, channel
+        self._frames = 0  # samples per channel so far, at the recording's rate
+        self._sums = np.zeros((2, sound.channels + 1))  # of the mean and of each channel; and of their squares
+
+    def __iter__(self) -> Iterator[Floats]:
+        resampler = None
+        if self.sound.sampling_rate != self.sampling_rate:
+            import soxr
+
+            resampler = soxr.ResampleStream(self.sound.sampling_rate, self.sampling_rate, 1, "float32", "HQ")
+        for block in self.sound.blocks:
+            self._frames += len(block)
+            mono = self._mixed(block)
+            yield mono if resampler is None else resampler.resample_chunk(mono)
+        if resampler is not None and self._frames:
+            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+
+    @property
+    def duration_s(self) -> float:
+        """Length of what was decoded so far, seconds."""
+        return self._frames / self.sound.sampling_rate
+
+    @property
+    def length(self) -> int:
+        """Samples that it amounts to; the resampler's own count may differ by one."""
+        return round(self.duration_s * self.sampling_rate)
+
+    def cancelled(self) -> int | None:
+        """The loudest channel if the mean is 20 dB below what that channel alone would leave in it (antiphase)."""
+        with np.errstate(all="ignore"):  # NaN and inf are refused later
+            means, squares = self._sums / max(self._frames, 1)
+            mixed, *channels = np.sqrt(np.maximum(squares - means * means, 0.0)).tolist()
+        loudest = max(channels)
+        return channels.index(loudest) if mixed < 0.1 * loudest / len(channels) else None
+
+    def _mixed(self, block: Floats) -> Floats:
+        if self.sound.channels == 1 or self.channel is not None:
+            return np.ascontiguousarray(block[:, self.channel or 0])
+        with np.errstate(all="ignore"):
+            mean: Floats = block.mean(axis=1, dtype=np.float32)
+            columns = np.column_stack([mean, block])
+            self._sums[0] += columns.sum(axis=0, dtype=np.float64)
+            self._sums[1] += np.einsum("nc,nc->c", columns, columns, dtype=np.float64)
+        return mean
+
+
+def _require_at_most(longest_s: float, path: str, seconds: float) -> None:
+    if seconds > longest_s:
+        length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, longest_s))
+        says = f"is too long: it lasts {length} or more, and {most} is the most"
+        hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
+        raise refusal(AudioContentError, path, says, hint)
 
 
 def _stamp(file: FileIO) -> tuple[int, ...]:
     status = os.fstat(file.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _too_long(name: str, seconds: float, most_s: float) -> AudioContentError:
-    length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, most_s))
-    return AudioContentError(
-        f"{shown(name)} is too long: it lasts {length} or more, and {most} is the most.",
-        hint=f"Cut it into shorter recordings. If it is short, mend its header with: {convert_command(name)}",
-    )
