@@ -46,7 +46,7 @@ class Setup:
         mode, language, prompt, models, settings: see `Transcript`.
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
-        lexicon: finds the classes that captions name; None: not asked for.
+        lexicon: finds the classes that captions name; None: transcripts have no labels.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
     """
 
@@ -65,7 +65,7 @@ class Setup:
         return {name: getattr(self, name) for name in ("mode", "language", "prompt", "models", "settings")}
 
     def labels(self, caption: str) -> dict[str, str | None] | None:
-        """The classes that a caption names, if they are asked for."""
+        """The classes that a caption names; None without a lexicon."""
         return self.lexicon.labels(caption, self.language) if self.lexicon else None
 
     def started(self, clip: Clip) -> Started:
