@@ -69,7 +69,10 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         loaded: Any = family.module_class().from_pretrained(
             source,
             dtype=resolve_dtype(config.dtype, device, _stored_dtype(model_config)),
-            attn_implementation={"": config.attention, **dict.fromkeys(family.eager, "eager")},
+            attn_implementation={  # a part that is not named would keep its default
+                **dict.fromkeys(("", *model_config.sub_configs), config.attention),
+                **dict.fromkeys(family.eager, "eager"),
+            },
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
             quantization_config=quantization_config(config.quantization, device),
             use_safetensors=True,
