@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,9 +87,6 @@ class BatchCaptioner:
         results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         at_work: set[threading.Thread] = set()
         room = min(self.batch_size, _FIRST)
-        turns_s = sys.getswitchinterval()
-        # Python's own 5 ms would let a step of half a millisecond wait for a hundred
-        sys.setswitchinterval(min(turns_s, 1e-4))
         try:
             with Shared(encoders, threads=threads) as shared:
                 while True:
@@ -107,7 +103,6 @@ class BatchCaptioner:
         finally:  # the clips under way have been ended with `shared`
             for thread in at_work:
                 thread.join()
-            sys.setswitchinterval(turns_s)
 
     def _admit(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,11 +20,11 @@ from specdec_cli.decoding.length import ALONE, BlockLength, Costs, most_drafted
 from specdec_cli.decoding.stop import LoopRule, StopRules
 from specdec_cli.decoding.verify import Verifier
 from specdec_cli.errors import CloudError
+from specdec_cli.models.shared import SHORT_TURNS
 from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Round, Sent, Source
 
 CLOUD_CHUNK: Final = 16
 """Tokens that a cloud elsewhere generates at a time in cloud mode. More would save round trips, and delay the view."""
-_TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
 
 T = TypeVar("T")
 Away = Callable[[], AbstractContextManager[None]]
@@ -269,7 +267,7 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            _short_turns.begin()
+            SHORT_TURNS.begin()
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -283,34 +281,7 @@ class Loop:
                 with self._away():  # a verification under way may wait until no clip is at work
                     self._executor.shutdown(wait=True, cancel_futures=True)
             finally:
-                _short_turns.end()
-
-
-class _ShortTurns:
-    """Lets Python's threads take short turns as long as a loop works beside its cloud; clips of a batch overlap."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loops = 0
-        self._before_s = 0.0
-
-    def begin(self) -> None:
-        """One more loop."""
-        with self._lock:
-            if self._loops == 0:
-                self._before_s = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before_s, _TURN_S))
-            self._loops += 1
-
-    def end(self) -> None:
-        """One loop less; after the last one, turns are as long as before the first."""
-        with self._lock:
-            self._loops -= 1
-            if self._loops == 0:
-                sys.setswitchinterval(self._before_s)
-
-
-_short_turns = _ShortTurns()
+                SHORT_TURNS.end()
 
 
 class _Clock:

@@ -9,6 +9,7 @@ encoder, is made in the clip's thread, several at a time.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 MOST: Final = 16
 """Clips that share a forward at most."""
 
+_TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
+
 Watch = Callable[[int, float], None]
 """Told of every forward: clips, seconds."""
 
@@ -51,6 +54,33 @@ class _Job:
     positions: int
     future: Future[torch.Tensor]
     counted: bool
+
+
+class ShortTurns:
+    """Lets Python's threads take short turns as long as several of them make forwards; users may overlap."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before_s = 0.0
+
+    def begin(self) -> None:
+        """One more user."""
+        with self._lock:
+            if self._users == 0:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before_s, _TURN_S))
+            self._users += 1
+
+    def end(self) -> None:
+        """One user less; after the last one, turns are as long as before the first."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                sys.setswitchinterval(self._before_s)
+
+
+SHORT_TURNS: Final = ShortTurns()
 
 
 class Shared:
@@ -80,6 +110,7 @@ class Shared:
         self._in_forward = 0
         self._closed = False
         self._here = threading.local()
+        SHORT_TURNS.begin()
 
     def __enter__(self) -> Shared:
         return self
@@ -120,6 +151,8 @@ class Shared:
     def close(self) -> None:
         """Ends the threads after the forwards under way; what is still waited for fails."""
         with self._changed:
+            if self._closed:
+                return
             self._closed = True
             self._changed.notify_all()
         for thread in self._threads:
@@ -128,6 +161,7 @@ class Shared:
             _, jobs = self._waiting.popitem()
             for job in jobs:
                 self._answer(job, DecodingError("the models are shutting down"))
+        SHORT_TURNS.end()
 
     def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
