@@ -12,14 +12,17 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
 from specdec_cli.errors import ConfigError
+
+T = TypeVar("T")
 
 _PIECE: Final = 1 << 16
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
@@ -61,29 +64,21 @@ class Traffic:
     silent_s: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """Something that a connection's thread does; `done` is told of its end, in that thread."""
-
-    work: Callable[[], Any]
-    done: Callable[[Job], None]
-    found: Any = None
-    error: BaseException | None = None
-
-
 class Line:
     """One connection, and the daemon thread that uses it."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._socket: socket.socket | None = None
         self._dropped = False
         threading.Thread(target=self._work, name="specdec cloud", daemon=True).start()
 
-    def start(self, job: Job) -> None:
-        """Begins it."""
-        self._jobs.put(job)
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Lets the thread do something; the future may be settled from elsewhere before that is done."""
+        future: Future[T] = Future()
+        self._jobs.put((work, future))
+        return future
 
     def drop(self) -> None:
         """Ends what is under way, the connection and the thread; returns at once."""
@@ -131,12 +126,17 @@ class Line:
     def _work(self) -> None:
         with self._client:
             while (job := self._jobs.get()) is not None:
+                work, future = job
                 try:
-                    job.found = job.work()
+                    found = work()
                 except BaseException as error:
-                    job.error = error
-                job.done(job)
-                del job  # a thread that waits keeps nothing alive
+                    with suppress(InvalidStateError):
+                        future.set_exception(error)
+                else:
+                    with suppress(InvalidStateError):
+                        future.set_result(found)
+                    del found
+                del job, work, future  # a thread that waits keeps nothing alive
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext:
