@@ -6,6 +6,7 @@ no server that sends a byte a second. Nor does the end of the process wait for s
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import ssl
@@ -158,7 +159,7 @@ def speaks_tls(url: str, timeout_s: float) -> bool:
     return False
 
 
-def misfit(error: BaseException, url: str, ca_file: str | None) -> ConfigError | None:
+def tls_trouble(error: BaseException, url: str, ca_file: str | None) -> ConfigError | None:
     """What in the configuration makes a connection fail: certificates, or https in place of http; None if nothing."""
     for reason in _causes(error):
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -187,3 +188,32 @@ def _hang_up(connected: socket.socket | None) -> None:
         with suppress(OSError):
             # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
+    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
+    named.
+
+    Args:
+        variable: its name.
+        asked_by: the setting or flag that names it, for messages.
+        least: characters that it must have.
+
+    Raises:
+        ConfigError: it is not set, not what a header can hold, or too short.
+    """
+    if variable is None:
+        return None
+    token = os.environ.get(variable, "").strip()
+    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        what = "holds no token" if token else "is not set"
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
+    if len(token) < least:
+        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
+    return token
+
+
+def plain(text: str) -> str:
+    """A server's words as part of a message: one short line without control characters."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import random
 import threading
 import time
@@ -23,7 +22,17 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from specdec_cli.cloud.breaker import Breaker
-from specdec_cli.cloud.connection import Line, Reply, Request, Traffic, UnsoundError, misfit, speaks_tls, trusted
+from specdec_cli.cloud.connection import (
+    Line,
+    Reply,
+    Request,
+    Traffic,
+    UnsoundError,
+    read_token,
+    speaks_tls,
+    tls_trouble,
+    trusted,
+)
 from specdec_cli.cloud.protocol import MalformedError
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError
@@ -64,8 +73,8 @@ class _LateError(Exception):
     """The deadline has come."""
 
 
-Check = Callable[[Request, Reply], bytes]
-"""The body of a good answer; raises UnsoundError or RefusedError for any other."""
+Check = Callable[[str, Request, Reply], bytes]
+"""The body of a good answer from an address; raises UnsoundError or RefusedError for any other."""
 
 
 class Http:
@@ -88,7 +97,8 @@ class Http:
     """
 
     def __init__(self, config: CloudConfig, content_type: str, most_bytes: int, check: Check) -> None:
-        assert config.url is not None
+        if config.url is None:
+            raise ConfigError("a cloud elsewhere needs cloud.url")
         self.config, self.url = config, config.url
         self.most_bytes, self.check = most_bytes, check
         self.breaker = Breaker(config.retry_s)
@@ -190,7 +200,7 @@ class Caller:
         pause_s, tries = _FIRST_PAUSE_S, 0
         while True:
             try:
-                return read(self._http.check(request, self._exchange(request)))
+                return read(self._http.check(self._http.url, request, self._exchange(request)))
             except MalformedError as error:
                 trouble = f"the answer makes no sense: {error}"
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
@@ -247,7 +257,7 @@ class Caller:
     def _require_fit(self, error: Exception) -> None:
         """Raises MisconfiguredError where the configuration is why a connection failed."""
         url = self._http.url
-        why = misfit(error, url, self._http.config.ca_file)
+        why = tls_trouble(error, url, self._http.config.ca_file)
         if url.startswith("http://") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
             line, left_s = self._http.take(), max(self._left_s, 0.0)
             if self._run(line, lambda: speaks_tls(url, left_s)):
@@ -256,35 +266,6 @@ class Caller:
             self._http.keep(line)
         if why is not None:
             raise MisconfiguredError(why) from error
-
-
-def plain(text: str) -> str:
-    """A server's words as part of a message: one short line without control characters."""
-    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
-
-
-def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
-    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
-    named.
-
-    Args:
-        variable: its name.
-        asked_by: the setting or flag that names it, for messages.
-        least: characters that it must have.
-
-    Raises:
-        ConfigError: it is not set, not what a header can hold, or too short.
-    """
-    if variable is None:
-        return None
-    token = os.environ.get(variable, "").strip()
-    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        what = "holds no token" if token else "is not set"
-        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
-    if len(token) < least:
-        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
-    return token
 
 
 def _drop_all(lines: deque[Line]) -> None:
