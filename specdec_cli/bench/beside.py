@@ -1,7 +1,7 @@
 """How much longer a clip takes beside busy processes: `python -m specdec_cli.bench.beside`.
 
-With as many busy processes as cores a fair share of them is half, so that a clip takes about twice as long. Threads that
-spin while they wait give no core away and wait for each other in vain: then it takes many times as long.
+With as many busy processes as cores a fair share of them is half, so that a clip takes about twice as long. Threads
+that spin while they wait give no core away and wait for each other in vain: then it takes many times as long.
 """
 
 from __future__ import annotations
