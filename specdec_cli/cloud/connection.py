@@ -6,20 +6,24 @@ no server that sends a byte a second. Nor does the end of the process wait for s
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
 from specdec_cli.errors import ConfigError
+
+T = TypeVar("T")
 
 _PIECE: Final = 1 << 16
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
@@ -61,29 +65,21 @@ class Traffic:
     silent_s: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """Something that a connection's thread does; `done` is told of its end, in that thread."""
-
-    work: Callable[[], Any]
-    done: Callable[[Job], None]
-    found: Any = None
-    error: BaseException | None = None
-
-
 class Line:
     """One connection, and the daemon thread that uses it."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._socket: socket.socket | None = None
         self._dropped = False
         threading.Thread(target=self._work, name="specdec cloud", daemon=True).start()
 
-    def start(self, job: Job) -> None:
-        """Begins it."""
-        self._jobs.put(job)
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Lets the thread do something; the future may be settled from elsewhere before that is done."""
+        future: Future[T] = Future()
+        self._jobs.put((work, future))
+        return future
 
     def drop(self) -> None:
         """Ends what is under way, the connection and the thread; returns at once."""
@@ -131,12 +127,17 @@ class Line:
     def _work(self) -> None:
         with self._client:
             while (job := self._jobs.get()) is not None:
+                work, future = job
                 try:
-                    job.found = job.work()
+                    found = work()
                 except BaseException as error:
-                    job.error = error
-                job.done(job)
-                del job  # a thread that waits keeps nothing alive
+                    with suppress(InvalidStateError):
+                        future.set_exception(error)
+                else:
+                    with suppress(InvalidStateError):
+                        future.set_result(found)
+                    del found
+                del job, work, future  # a thread that waits keeps nothing alive
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext:
@@ -158,7 +159,7 @@ def speaks_tls(url: str, timeout_s: float) -> bool:
     return False
 
 
-def misfit(error: BaseException, url: str, ca_file: str | None) -> ConfigError | None:
+def tls_trouble(error: BaseException, url: str, ca_file: str | None) -> ConfigError | None:
     """What in the configuration makes a connection fail: certificates, or https in place of http; None if nothing."""
     for reason in _causes(error):
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -187,3 +188,32 @@ def _hang_up(connected: socket.socket | None) -> None:
         with suppress(OSError):
             # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
+    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
+    named.
+
+    Args:
+        variable: its name.
+        asked_by: the setting or flag that names it, for messages.
+        least: characters that it must have.
+
+    Raises:
+        ConfigError: it is not set, not what a header can hold, or too short.
+    """
+    if variable is None:
+        return None
+    token = os.environ.get(variable, "").strip()
+    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        what = "holds no token" if token else "is not set"
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
+    if len(token) < least:
+        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
+    return token
+
+
+def plain(text: str) -> str:
+    """A server's words as part of a message: one short line without control characters."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import queue
 import random
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 
 from specdec_cli.cloud.breaker import Breaker
-from specdec_cli.cloud.connection import Job, Line, Reply, Request, Traffic, UnsoundError, misfit, speaks_tls, trusted
+from specdec_cli.cloud.connection import (
+    Line,
+    Reply,
+    Request,
+    Traffic,
+    UnsoundError,
+    read_token,
+    speaks_tls,
+    tls_trouble,
+    trusted,
+)
 from specdec_cli.cloud.protocol import MalformedError
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError
@@ -36,6 +46,7 @@ _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _IDLE_CONNECTIONS: Final = 32
 _KEPT_S: Final = 60.0
+_CLOSED: Final = "the clip is closed"
 _SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
 
 T = TypeVar("T")
@@ -62,8 +73,8 @@ class _LateError(Exception):
     """The deadline has come."""
 
 
-Check = Callable[[Request, Reply], bytes]
-"""The body of a good answer; raises UnsoundError or RefusedError for any other."""
+Check = Callable[[str, Request, Reply], bytes]
+"""The body of a good answer from an address; raises UnsoundError or RefusedError for any other."""
 
 
 class Http:
@@ -86,7 +97,8 @@ class Http:
     """
 
     def __init__(self, config: CloudConfig, content_type: str, most_bytes: int, check: Check) -> None:
-        assert config.url is not None
+        if config.url is None:
+            raise ConfigError("a cloud elsewhere needs cloud.url")
         self.config, self.url = config, config.url
         self.most_bytes, self.check = most_bytes, check
         self.breaker = Breaker(config.retry_s)
@@ -126,11 +138,12 @@ class Http:
         if self.close.alive and not self.breaker.open:
             line, there = self.take(), weakref.ref(self)
 
-            def done(job: Job) -> None:
+            def done(future: Future[Reply]) -> None:
                 http = there()
-                line.drop() if job.error or http is None else http.keep(line)
+                line.drop() if future.exception() or http is None else http.keep(line)
 
-            line.start(Job(lambda: line.exchange(request, Traffic(), self.config.timeout_s, 1 << 16), done))
+            timeout_s, most_bytes = self.config.timeout_s, self.most_bytes
+            line.start(lambda: line.exchange(request, Traffic(), timeout_s, most_bytes)).add_done_callback(done)
 
 
 class Caller:
@@ -139,8 +152,8 @@ class Caller:
     def __init__(self, http: Http) -> None:
         self.traffic = Traffic()
         self._http = http
-        self._news: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._closed = False
+        self._closed = threading.Event()
+        self._under_way: Future[Any] = Future()
         self._deadline = 0.0
 
     @contextmanager
@@ -157,7 +170,7 @@ class Caller:
         try:
             yield
         except CloudError as error:
-            if error.about_clip or self._closed:
+            if error.about_clip or self._closed.is_set():
                 breaker.undecided()
             else:
                 breaker.failed(error.message)
@@ -187,7 +200,7 @@ class Caller:
         pause_s, tries = _FIRST_PAUSE_S, 0
         while True:
             try:
-                return read(self._http.check(request, self._exchange(request)))
+                return read(self._http.check(self._http.url, request, self._exchange(request)))
             except MalformedError as error:
                 trouble = f"the answer makes no sense: {error}"
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
@@ -200,14 +213,15 @@ class Caller:
             tries += 1
             if tries == TRIES:
                 raise CloudError(f"{self._http.url}: {trouble}")
-            with suppress(_LateError):
-                self._wait(None, min(self._left_s, pause_s * random.uniform(0.5, 1.0)))
+            if self._closed.wait(min(self._left_s, pause_s * random.uniform(0.5, 1.0))):
+                raise CloudError(_CLOSED)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
-        self._closed = True
-        self._news.put(None)
+        self._closed.set()
+        with suppress(InvalidStateError):
+            self._under_way.set_exception(CloudError(_CLOSED))
 
     @property
     def _left_s(self) -> float:
@@ -226,35 +240,24 @@ class Caller:
 
     def _run(self, line: Line, work: Callable[[], T]) -> T:
         """Lets a connection's thread do something, and waits for it no longer than the deadline."""
-        job = Job(work, self._news.put)
         try:
             if self._left_s <= 0:
                 raise _LateError
-            line.start(job)
-            self._wait(job, self._left_s)
-            if job.error is not None:
-                raise job.error
+            self._under_way = future = line.start(work)
+            if self._closed.is_set():
+                raise CloudError(_CLOSED)
+            return future.result(self._left_s)
+        except TimeoutError:
+            line.drop()
+            raise _LateError from None
         except BaseException:
             line.drop()
             raise
-        found: T = job.found
-        return found
-
-    def _wait(self, job: Job | None, timeout_s: float) -> None:
-        """Returns when `job` is done. Raises _LateError after `timeout_s`, and CloudError when closed."""
-        until = time.monotonic() + timeout_s
-        while not self._closed:
-            try:
-                if self._news.get(timeout=max(until - time.monotonic(), 0.0)) is job and job is not None:
-                    return
-            except queue.Empty:
-                raise _LateError from None
-        raise CloudError("the clip is closed")
 
     def _require_fit(self, error: Exception) -> None:
         """Raises MisconfiguredError where the configuration is why a connection failed."""
         url = self._http.url
-        why = misfit(error, url, self._http.config.ca_file)
+        why = tls_trouble(error, url, self._http.config.ca_file)
         if url.startswith("http://") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
             line, left_s = self._http.take(), max(self._left_s, 0.0)
             if self._run(line, lambda: speaks_tls(url, left_s)):
@@ -263,35 +266,6 @@ class Caller:
             self._http.keep(line)
         if why is not None:
             raise MisconfiguredError(why) from error
-
-
-def plain(text: str) -> str:
-    """A server's words as part of a message: one short line without control characters."""
-    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
-
-
-def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
-    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
-    named.
-
-    Args:
-        variable: its name.
-        asked_by: the setting or flag that names it, for messages.
-        least: characters that it must have.
-
-    Raises:
-        ConfigError: it is not set, not what a header can hold, or too short.
-    """
-    if variable is None:
-        return None
-    token = os.environ.get(variable, "").strip()
-    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        what = "holds no token" if token else "is not set"
-        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
-    if len(token) < least:
-        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
-    return token
 
 
 def _drop_all(lines: deque[Line]) -> None:

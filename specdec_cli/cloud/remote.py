@@ -6,31 +6,42 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
-from statistics import median
+from functools import cached_property
 from typing import Final
 
+from specdec_cli.cloud.answers import HINTS, believed, checked
 from specdec_cli.cloud.cloud import Payload
 from specdec_cli.cloud.connection import Request
-from specdec_cli.cloud.http import Caller, MisconfiguredError, RefusedError
+from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.cloud.numbers import pack_rows, pack_tensors
-from specdec_cli.cloud.protocol import Answer, Clip, Info, Judgement, MalformedError, Question, digest, pack, parse
-from specdec_cli.cloud.server import HINTS, VerifyServer
+from specdec_cli.cloud.protocol import (
+    MAX_ANSWER_BYTES,
+    PROTOCOL,
+    Answer,
+    Clip,
+    Info,
+    MalformedError,
+    Question,
+    digest,
+    pack,
+    parse,
+)
+from specdec_cli.cloud.server import Server, misfit
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, ConfigError, DecodingError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
-_PROBES: Final = 5
+_INFO: Final = "/v1/info"
 
 
-class HttpCloud:
+class HttpCloud(Server):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
 
-    A server that is not reached when this is made is tried again when a clip needs it. A clip that exceeds its limits
-    is degraded.
+    A clip that exceeds the server's limits is degraded.
 
     Args:
         config: with a `url`.
@@ -44,64 +55,82 @@ class HttpCloud:
     """
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        if config.url is None:
-            raise ConfigError("a cloud elsewhere needs cloud.url")
-        self.name = config.url
-        self.processor = processor
         self.payload: Payload = "waveform" if processor.family.payload == "waveform" else "features"
         if self.payload == "waveform" and not config.allow_audio_upload:
             raise ConfigError(
                 f"{processor.name} takes recordings, not features of them, and cloud.allow_audio_upload is false",
                 hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
             )
-        self.vocab_size = processor.vocab_size
-        self.window_s = processor.window_s
-        self._server = VerifyServer(config, processor, own=own)
-        caller = Caller(self._server.http)
-        try:
-            with caller.call():
-                self._server.connected(caller)
-        except MisconfiguredError as error:
-            self.close()
-            raise error.refusal from None
-        except CloudError:
-            pass  # `trouble` tells
+        http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, checked)
+        super().__init__(processor, http, own=own)
+        self.info: Info | None = None
+        self.start()
 
     @property
-    def trouble(self) -> str | None:
-        """Why it was not reached, in a sentence; None if it was."""
-        return None if self._server.info is not None else self._server.http.breaker.reason
+    def reached(self) -> bool:
+        """Whether the server has described itself, and fits."""
+        return self.info is not None
 
     def describe(self) -> dict[str, str]:
         """The address, and what the server tells of its model."""
-        info = self._server.info
-        if info is None:
+        if self.info is None:
             return {"name": self.name, "dtype": "unknown", "device": "unknown"}
-        shown = {"name": self.name, "serves": info.model, "dtype": info.dtype, "device": info.device}
-        return shown if info.weights is None else {**shown, "weights": info.weights}
+        shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
+        return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
     def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> RemoteVerifier:
         """Judges the blocks of one clip; see `RemoteCloud.verifier`."""
-        return RemoteVerifier(self._server, prompt, config, vocab_size, stop_ids)
+        return RemoteVerifier(self, prompt, config, vocab_size, stop_ids)
 
     def probe(self) -> str:
         """Versions and round trip; see `RemoteCloud.probe`."""
-        caller, times = Caller(self._server.http), []
-        for _ in range(_PROBES):
-            started = time.perf_counter()
-            with caller.call():
-                info = self._server.told(caller)
-            times.append((time.perf_counter() - started) * 1e3)
-        with caller.call():
-            self._server.connected(caller)
-        return (
-            f"{self.name}: {info.model}, specdec {info.server}, protocol {info.protocol}, "
-            f"{median(times):.1f} ms round trip"
-        )
+        info, trip = self.timed(_INFO, lambda body: parse(Info, body))
+        return f"{self.name}: {info.model}, specdec {info.server}, protocol {info.protocol}, {trip}"
 
-    def close(self) -> None:
-        """Closes the connections, as happens by itself when this is dropped."""
-        self._server.http.close()
+    def connect(self, caller: Caller) -> None:
+        """See `Server`."""
+        self.described(caller)
+
+    def described(self, caller: Caller) -> Info:
+        """What the server tells of itself; requested once."""
+        if self.info is None:
+            info = caller.fetch(Request("GET", _INFO), lambda body: parse(Info, body))
+            self._require_fit(info)
+            self.info = info
+        return self.info
+
+    @cached_property
+    def _ours(self) -> dict[str, str]:
+        return self.processor.fingerprints()
+
+    def _require_fit(self, info: Info) -> None:
+        """Raises CloudError if the server cannot be used with this processor."""
+        mine, theirs = self.processor, f"cloud {info.model} at {self.name}"
+        both = f"{self.role} {mine.name} and {theirs}"
+        hint = "Name the checkpoint that the server runs in cloud.processor, and use one release of transformers."
+        if info.protocol != PROTOCOL:
+            raise misfit(
+                f"the server at {self.name} (specdec {info.server}) uses protocol {info.protocol}, and this client "
+                f"{PROTOCOL}",
+                "Install the same version of specdec on both sides.",
+            )
+        if self.role == "edge" and info.tokenizer != self._ours["tokenizer"]:
+            raise misfit(
+                f"{both} have different tokenizers ({self._ours['tokenizer']} and {info.tokenizer})",
+                f"Drafted ids would mean other words to the cloud. {hint}",
+                TokenizerMismatchError,
+            )
+        if info.prompts != self._ours["prompts"]:
+            made = f"{self._ours['prompts']} and {info.prompts}"
+            raise misfit(f"{both} make different features or prompts ({made})", hint)
+        if info.vocab_size < mine.vocab_size or 2 * len(set(info.eos_ids)) > info.vocab_size:
+            raise CloudError(
+                f"the cloud at {self.name} answers nonsense: {info.vocab_size} token ids, {len(info.eos_ids)} of which "
+                f"end a text, where {mine.name} has {mine.vocab_size}"
+            )
+        if set(info.eos_ids) != set(mine.eos_ids):
+            ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
+            raise misfit(f"{both} end a text with different ids ({ends})", hint)
 
 
 class RemoteVerifier:
@@ -110,7 +139,7 @@ class RemoteVerifier:
     The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
 
     Args:
-        server: what answers.
+        cloud: the server.
         prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
 
     Raises:
@@ -120,11 +149,11 @@ class RemoteVerifier:
     elsewhere = True
 
     def __init__(
-        self, server: VerifyServer, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+        self, cloud: HttpCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
     ) -> None:
         if prompt.waveform is None:
-            raise DecodingError(f"the cloud at {server.name} needs the length of the recording, and was not given it")
-        self._server = server
+            raise DecodingError(f"the cloud at {cloud.name} needs the length of the recording, and was not given it")
+        self._cloud = cloud
         self._prompt = prompt
         self._samples = len(prompt.waveform)
         self._scoring = config.decoding.scoring()
@@ -132,8 +161,8 @@ class RemoteVerifier:
         self._capacity = capacity(config.decoding)
         self._vocab_size = vocab_size
         self._stop_ids = sorted(stop_ids)
-        self._never = server.processor.family.placeholders(server.processor.config)
-        self._caller = Caller(server.http)
+        self._never = cloud.processor.family.placeholders(cloud.processor.config)
+        self._caller = Caller(cloud.http)
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"
         self._open = False
         self._before = ModelWork()  # of sessions that the server has forgotten
@@ -148,10 +177,12 @@ class RemoteVerifier:
         """The server's verdict. Raises CloudError where there is none."""
         started, before, down = time.perf_counter(), self.work, self._caller.traffic.bytes_down
         with self._caller.call():
-            limits = self._server.connected(self._caller).limits
+            limits = self._cloud.described(self._caller).limits
             question, rows = self._question(text, draft, min(run_on, limits.more_tokens))
             answer = self._answer(question, rows)
-            found = self._judged(answer.judgement, question)
+            found = believed(
+                answer.judgement, question, self._vocab_size, self._stop_ids, self._never, self._cloud.name
+            )
         after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
         reading_ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
         return Verdict(
@@ -176,7 +207,7 @@ class RemoteVerifier:
         """Ends a call under way, and lets the server forget the clip, without waiting for either."""
         self._caller.close()
         if self._caller.traffic.bytes_up:
-            self._server.http.send(Request("DELETE", self._path))
+            self._cloud.http.send(Request("DELETE", self._path))
 
     def _question(self, text: Sequence[int], draft: Draft, more: int) -> tuple[Question, bytes]:
         counts, rows = None, b""
@@ -197,7 +228,7 @@ class RemoteVerifier:
 
     def _put(self, question: Question | None, rows: bytes) -> Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
-        info = self._server.connected(self._caller)
+        info = self._cloud.described(self._caller)
         tensors, numbers = pack_tensors(self._prompt.audio)
         clip = Clip(
             identity=info.identity,
@@ -230,7 +261,7 @@ class RemoteVerifier:
 
     def _require_room(self, info: Info, body_bytes: int) -> None:
         """Raises CloudError where the clip exceeds what the server takes."""
-        seconds = self._samples / self._server.processor.sampling_rate
+        seconds = self._samples / self._cloud.processor.sampling_rate
         for what, has, most in (
             ("positions", len(self._prompt.ids) + self._capacity, info.context),
             ("tokens after a prompt", self._capacity, info.limits.text_tokens),
@@ -239,32 +270,10 @@ class RemoteVerifier:
         ):
             if has > most:
                 raise RefusedError(
-                    f"the cloud at {self._server.name} takes {most:g} {what}, and the clip needs {has:g}",
+                    f"the cloud at {self._cloud.name} takes {most:g} {what}, and the clip needs {has:g}",
                     hint=HINTS["too_large"],
                     about_clip=True,
                 )
-
-    def _judged(self, judgement: Judgement | None, question: Question) -> Judgement:
-        """The judgement, if it can be one of that question. Raises CloudError if not."""
-        if judgement is None:
-            raise CloudError(f"the cloud at {self._server.name} answers nonsense: no judgement")
-        tokens, wrong = (judgement.token, *judgement.more), None
-        if judgement.accepted > len(question.draft) or len(judgement.more) > question.more:
-            wrong = (
-                f"{judgement.accepted} of {len(question.draft)} drafted tokens accepted, and "
-                f"{len(judgement.more)} more where at most {question.more} were requested"
-            )
-        elif max(tokens) >= self._vocab_size:
-            wrong = f"token {max(tokens)} of {self._vocab_size}"
-        elif placeholders := self._never.intersection(tokens):
-            wrong = f"token {min(placeholders)}, which stands for audio"
-        elif set(self._stop_ids).intersection(tokens[:-1]):
-            wrong = "tokens after the end of the text"
-        elif (judgement.near_ties or 0) > judgement.accepted + 1:
-            wrong = f"{judgement.near_ties} near ties in {judgement.accepted + 1} positions"
-        if wrong:
-            raise CloudError(f"the cloud at {self._server.name} answers nonsense: {wrong}")
-        return judgement
 
 
 def _sum(one: ModelWork, other: ModelWork) -> ModelWork:

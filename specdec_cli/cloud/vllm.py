@@ -10,14 +10,13 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from statistics import median
 from typing import Final, TypeVar
 
 from specdec_cli.cloud.cloud import Payload
 from specdec_cli.cloud.connection import Request
-from specdec_cli.cloud.http import Caller, Http, MisconfiguredError, RefusedError
+from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.cloud.protocol import parse
+from specdec_cli.cloud.server import Server, misfit
 from specdec_cli.cloud.vllm_rules import Judged, VllmRules, unserved
 from specdec_cli.cloud.vllm_wire import (
     GENERATE,
@@ -54,7 +53,7 @@ _PROBES: Final = 5
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
 
 
-class VllmCloud:
+class VllmCloud(Server):
     """A vLLM server, for any number of clips at once. See `RemoteCloud`.
 
     The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
@@ -76,27 +75,15 @@ class VllmCloud:
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         if config.url is None or config.model is None or not config.allow_audio_upload:
             raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
-        self.name, self.model = config.url, config.model
-        self.processor = processor
-        self.vocab_size = processor.vocab_size
-        self.window_s = processor.window_s
+        super().__init__(processor, Http(config, "application/json", _MOST_BYTES, checked), own=own)
+        self.model = config.model
         self.context: int | None = None
-        self.http = Http(config, "application/json", _MOST_BYTES, partial(checked, config.url))
-        self._role = "cloud.processor" if own else "edge"
-        caller = Caller(self.http)
-        try:
-            with caller.call(max(config.timeout_s, _START_S)):
-                self.connected(caller)
-        except MisconfiguredError as error:
-            self.close()
-            raise error.refusal from None
-        except CloudError:
-            pass  # `trouble` tells
+        self.start(max(config.timeout_s, _START_S))
 
     @property
-    def trouble(self) -> str | None:
-        """Why it was not reached, in a sentence; None if it was."""
-        return None if self.context is not None else self.http.breaker.reason
+    def reached(self) -> bool:
+        """Whether the server has answered, and fits."""
+        return self.context is not None
 
     def describe(self) -> dict[str, str]:
         """The address, and the name of the model behind it; vLLM does not tell more."""
@@ -113,19 +100,12 @@ class VllmCloud:
 
     def probe(self) -> str:
         """Version and round trip; see `RemoteCloud.probe`."""
-        caller, times = Caller(self.http), []
-        for _ in range(_PROBES):
-            started = time.perf_counter()
-            with caller.call():
-                version = caller.fetch(Request("GET", VERSION), lambda body: parse(Version, body)).version
-            times.append((time.perf_counter() - started) * 1e3)
-        with caller.call():
-            self.connected(caller)
-        return f"{self.name}: {self.model}, vLLM {version}, {median(times):.1f} ms round trip"
+        found, trip = self.timed(VERSION, lambda body: parse(Version, body))
+        return f"{self.name}: {self.model}, vLLM {found.version}, {trip}"
 
-    def close(self) -> None:
-        """Closes the connections, as happens by itself when this is dropped."""
-        self.http.close()
+    def connect(self, caller: Caller) -> None:
+        """See `Server`."""
+        self.connected(caller)
 
     def connected(self, caller: Caller) -> int:
         """Positions that the model takes; the first time, finds out whether the server fits.
@@ -150,11 +130,10 @@ class VllmCloud:
         context = next((each.max_model_len for each in models if each.id == self.model), None)
         if context is None:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            refusal = ConfigError(
+            raise misfit(
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
-                hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
+                "Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
-            raise MisconfiguredError(refusal)
         return context
 
     def _compare_tokens(self, caller: Caller) -> None:
@@ -166,12 +145,12 @@ class VllmCloud:
         theirs = _set_up(caller, Request("POST", TOKENIZE, body), lambda found: parse(Tokens, found)).tokens
         ours = tokenizer(text, add_special_tokens=False).input_ids
         if theirs != ours:
-            refusal = TokenizerMismatchError(
-                f"{self._role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
+            raise misfit(
+                f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
                 f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
-                hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
+                "Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
+                TokenizerMismatchError,
             )
-            raise MisconfiguredError(refusal)
 
 
 class VllmVerifier:
@@ -311,4 +290,4 @@ def _set_up(caller: Caller, request: Request, read: Callable[[bytes], T]) -> T:
         return caller.fetch(request, read)
     except RefusedError as error:
         hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
-        raise MisconfiguredError(ConfigError(error.message, hint=hint)) from error
+        raise misfit(error.message, hint) from error

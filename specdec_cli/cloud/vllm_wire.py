@@ -20,8 +20,8 @@ import numpy.typing as npt
 import soundfile
 from pydantic import BaseModel, ConfigDict, Field
 
-from specdec_cli.cloud.connection import Reply, Request, UnsoundError
-from specdec_cli.cloud.http import RefusedError, plain
+from specdec_cli.cloud.connection import Reply, Request, UnsoundError, plain
+from specdec_cli.cloud.http import RefusedError
 from specdec_cli.cloud.protocol import MalformedError, parse
 
 GENERATE: Final = "/inference/v1/generate"

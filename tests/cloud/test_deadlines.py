@@ -104,7 +104,7 @@ BEHAVIOURS = (silent, slow_head, slow_body, endless_hints, never_reads)
 @pytest.mark.parametrize("body", [b"", b"x" * 8_000_000])
 def test_a_call_ends_when_its_time_is_up(behaviour: Behaviour, body: bytes) -> None:
     with behaving(behaviour) as url:
-        http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda _, reply: reply.body)
+        http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda *given: given[-1].body)
         caller, started = Caller(http), time.monotonic()
         with pytest.raises(CloudError, match=r"did not answer within 0\.6 s"), caller.call():
             caller.fetch(Request("POST", "/", body), lambda found: found)
@@ -115,7 +115,7 @@ def test_a_call_ends_when_its_time_is_up(behaviour: Behaviour, body: bytes) -> N
 
 def test_repeats_are_within_the_time() -> None:
     with behaving(busy) as url:
-        http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda _, reply: impatient())
+        http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda *_: impatient())
         caller, started = Caller(http), time.monotonic()
         with pytest.raises(CloudError, match="did not answer within"), caller.call():
             caller.fetch(Request("GET", "/"), lambda found: found)
@@ -131,7 +131,7 @@ def impatient() -> bytes:
 def test_a_tls_handshake_is_within_the_time() -> None:
     with behaving(silent) as url:
         config = CloudConfig(url=url.replace("http:", "https:"), timeout_s=TIMEOUT_S)
-        http = Http(config, "text/plain", 1 << 16, lambda _, reply: reply.body)
+        http = Http(config, "text/plain", 1 << 16, lambda *given: given[-1].body)
         caller, started = Caller(http), time.monotonic()
         with pytest.raises(CloudError, match="did not answer within"), caller.call():
             caller.fetch(Request("GET", "/"), lambda found: found)
@@ -188,7 +188,7 @@ from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError
 socket.getaddrinfo = lambda *_, **__: time.sleep(60)
 config = CloudConfig(url=sys.argv[1], timeout_s=float(sys.argv[2]))
-http = Http(config, "text/plain", 1 << 16, lambda _, reply: reply.body)
+http = Http(config, "text/plain", 1 << 16, lambda *given: given[-1].body)
 caller = Caller(http)
 print("calling", flush=True)
 try:
@@ -236,8 +236,8 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
     with serving(case.cloud) as served, linked(served.url, case.edge) as link:
         judging = verifier(case, link)
         with behaving(silent) as url:
-            link._server.http.url = url
-            link._server.http._idle.pop().drop()
+            link.http.url = url
+            link.http._idle.pop().drop()
             found: list[Exception] = []
 
             def verify() -> None:
@@ -257,7 +257,7 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
         assert [str(error) for error in found] == ["the clip is closed"]
         with pytest.raises(CloudError, match="the clip is closed"):
             judging.verify((), Draft((5, 6)))
-        assert not link._server.http.breaker.open
+        assert not link.http.breaker.open
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
