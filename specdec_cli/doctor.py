@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.errors import SpecdecError, UnexpectedError
+from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -258,5 +258,5 @@ def _first_line(error: Exception) -> str:
 
 def _sentence(error: Exception) -> str:
     """What is wrong and what to do about it, in one line."""
-    known = error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)
+    known = typed(error)
     return f"{known.message.rstrip('.')}. {known.hint or ''}".strip()

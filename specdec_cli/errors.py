@@ -10,8 +10,7 @@
     │   ├── AudioNotFoundError     no such file, or not a file
     │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
     │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
-    ├── DecodingError              the decoding loop was asked for something impossible
-    │   └── CacheError             a model's cache and the committed text disagree (a bug: please report)
+    ├── DecodingError              what the settings or a model make impossible to decode
     ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
     ├── TranscriptError            a transcript that cannot be written or read
     ├── ReportError                a report that cannot be written
@@ -76,11 +75,7 @@ class AudioContentError(AudioError):
 
 
 class DecodingError(SpecdecError):
-    """The decoding loop was asked for something impossible."""
-
-
-class CacheError(DecodingError):
-    """A model's cache and the committed text disagree. It is a bug of specdec, never of the input."""
+    """What the settings or a model make impossible to decode."""
 
 
 class CloudError(SpecdecError):
@@ -104,19 +99,9 @@ class ReportError(SpecdecError):
 class UnexpectedError(SpecdecError):
     """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
 
-    @classmethod
-    def from_exception(cls, error: Exception) -> UnexpectedError:
-        """A sentence about `error`, which becomes the cause."""
-        detail = " ".join(str(error).split())
-        unexpected = cls(
-            f"{type(error).__name__}: {detail}" if detail else type(error).__name__, hint=_advice(error, detail)
-        )
-        unexpected.__cause__ = error
-        return unexpected
-
 
 def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
-    """The error itself, or a typed one around what nobody foresaw: whatever it is, it ends one clip and not all.
+    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all.
 
     Args:
         error: whatever was raised.
@@ -126,7 +111,11 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
         return error
     if log is not None:
         log.debug("unexpected error", exc_info=error)
-    return UnexpectedError.from_exception(error)
+    detail = " ".join(str(error).split())
+    message = f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+    unexpected = UnexpectedError(message, hint=_advice(error, detail))
+    unexpected.__cause__ = error
+    return unexpected
 
 
 def _advice(error: Exception, detail: str) -> str:

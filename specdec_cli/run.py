@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,10 +37,6 @@ class Clip:
     start_s: float | None = None
     end_s: float | None = None
 
-    def fields(self) -> dict[str, Any]:
-        """The fields of a transcript or of `Started` that have the same names."""
-        return {name: getattr(self, name) for name in ("file", "duration_s", "start_s", "end_s")}
-
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -50,7 +46,7 @@ class Setup:
         mode, language, prompt, models, settings: see `Transcript`.
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
-        lexicon: finds the classes that captions name; None: not asked for.
+        lexicon: finds the classes that captions name; None: transcripts have no labels.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
     """
 
@@ -69,20 +65,18 @@ class Setup:
         return {name: getattr(self, name) for name in ("mode", "language", "prompt", "models", "settings")}
 
     def labels(self, caption: str) -> dict[str, str | None] | None:
-        """The classes that a caption names, if they are asked for."""
+        """The classes that a caption names; None without a lexicon."""
         return self.lexicon.labels(caption, self.language) if self.lexicon else None
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
-        shown = {name: value for name, value in self.fields().items() if name != "models"}
-        return Started(
-            **clip.fields(), **shown, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud)
-        )
+        known = {**asdict(clip), **self.fields()}
+        del known["sha256"], known["models"]
+        return Started(**known, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud))
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""
-        of_clip = {**clip.fields(), "sha256": clip.sha256} if clip else {}
-        return error_transcript(error=error, **{"file": file, **of_clip}, **self.fields())
+        return error_transcript(error=error, **(asdict(clip) if clip else {"file": file}), **self.fields())
 
 
 class Decoding(Protocol):
@@ -125,27 +119,26 @@ class Run:
         """Decodes the clip. Raises `error` if there is one."""
         if self._decoding is None:
             raise self.error or DecodingError("this run has nothing to decode")
-        writer, usage = self._writer, _Usage()
-        ids: list[int] = []
-        text = ""
+        writer, ids, text = self._writer, list[int](), ""
+        began = time.perf_counter(), time.process_time()
         yield Update(self._setup.started(self.clip), EventText())
         with closing(self._decoding.run()) as events:
             for event in events:
                 pieces = EventText(caption=text.strip())
                 if isinstance(event, Sent):
-                    pieces = replace(pieces, draft_pieces=_pieces(writer, event.draft_ids))
+                    pieces = replace(pieces, draft_pieces=tuple(map(writer.piece, event.draft_ids)))
                 if isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(event)
-                    committed = _pieces(writer, event.committed_ids)
-                    pieces = EventText(_pieces(writer, event.draft_ids), committed, text.strip())
-                    drafted, added = writer.text(event.draft_ids), text.removeprefix(before)
-                    self._records.append(round_record(event, drafted, added, pieces))
+                    drafted, committed = (tuple(map(writer.piece, i)) for i in (event.draft_ids, event.committed_ids))
+                    pieces = EventText(drafted, committed, text.strip())
+                    record = round_record(event, writer.text(event.draft_ids), text.removeprefix(before), pieces)
+                    self._records.append(record)
                 if isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                     pieces = EventText(caption=caption, labels=self._setup.labels(caption))
-                    self._transcript = self._build(event, pieces, usage.resources(alone=self._alone))
+                    self._transcript = self._build(event, pieces, began)
                 yield Update(event, pieces)
 
     def finish(self) -> Transcript:
@@ -158,13 +151,13 @@ class Run:
         assert self._transcript is not None
         return self._transcript
 
-    def _build(self, finished: Finished, text: EventText, resources: Resources) -> Transcript:
+    def _build(self, finished: Finished, text: EventText, began: tuple[float, float]) -> Transcript:
         setup = self._setup
+        wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
         return Transcript(
-            **self.clip.fields(),
+            **asdict(self.clip),
             **setup.fields(),
-            sha256=self.clip.sha256,
             caption=text.caption,
             labels=None if text.labels is None else dict(text.labels),
             finish_reason=finished.finish_reason,
@@ -172,25 +165,12 @@ class Run:
             rounds=self._records,
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
-            resources=resources,
+            resources=Resources(
+                cpu_percent=round(100 * cpu / wall, 1) if self._alone and wall > 0 else None,
+                peak_rss_mb=peak_rss_mb(),
+                gpu_mb=gpu_mb(),
+            ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
-        )
-
-
-class _Usage:
-    """CPU time and memory of this process from here on."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def resources(self, *, alone: bool) -> Resources:
-        """What was used since; memory is the process's peak, and CPU time the clip's only if it was `alone`."""
-        wall = time.perf_counter() - self._wall
-        cpu = time.process_time() - self._cpu
-        return Resources(
-            cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
-            peak_rss_mb=peak_rss_mb(),
-            gpu_mb=gpu_mb(),
         )
 
 
@@ -217,10 +197,6 @@ def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequenc
         return caption
     found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
     return caption[: min(found)] if found else caption
-
-
-def _pieces(writer: Processor, ids: Sequence[int]) -> tuple[str, ...]:
-    return tuple(map(writer.piece, ids))
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from specdec_cli.batch.items import Item, Key
 from specdec_cli.batch.lines import Line, groups, is_whole, read_lines
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.transcript.torn import mend_open
-from specdec_cli.transcript.writer import lock, open_locked, unwritable, write_whole
+from specdec_cli.transcript.writer import lock, mend_open, open_locked, write_whole, writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +97,8 @@ class Output:
             TranscriptError: the disk is full, for example.
         """
         lines = b"".join(transcript.to_json().encode("utf-8") + b"\n" for transcript in transcripts)
-        try:
+        with writing(self.path):
             write_whole(self._descriptor, lines)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
         self._superseded = self._superseded or key in self._entries
 
     @property
@@ -141,7 +138,7 @@ class Output:
     def _compact(self) -> None:
         """Writes the file anew without lines that others replace; the new file takes the old one's place at once."""
         draft = self._draft
-        try:
+        with writing(self.path):
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o644)
             try:
                 lock(descriptor)
@@ -156,8 +153,6 @@ class Output:
                 os.close(descriptor)
                 draft.unlink(missing_ok=True)
                 raise
-        except OSError as error:
-            raise unwritable(self.path, error) from error
         os.close(self._descriptor)
         self._descriptor = descriptor
         self._superseded = False

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli.cli import batch, bench, caption, compare, config, doctor, serve, tune
-from specdec_cli.errors import ConfigError, SpecdecError, UnexpectedError
+from specdec_cli.errors import ConfigError, SpecdecError, typed
 
 _STDOUT, _STDERR = 1, 2
 TERMINATED: Final = 143
@@ -65,12 +65,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app(prog_name="specdec")
-    except SpecdecError as error:
-        _report(error, debug)
-        raise SystemExit(2 if isinstance(error, ConfigError) else 1) from None
     except Exception as error:
-        _report(UnexpectedError.from_exception(error), debug)
-        raise SystemExit(1) from None
+        _report(typed(error), debug)
+        raise SystemExit(2 if isinstance(error, ConfigError) else 1) from None
 
 
 def _open_standard_streams() -> None:

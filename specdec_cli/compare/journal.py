@@ -15,8 +15,7 @@ from specdec_cli.compare.pairing import Place, place
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, differing
-from specdec_cli.transcript.torn import mend
-from specdec_cli.transcript.writer import append_transcript, read_transcripts
+from specdec_cli.transcript.writer import append_transcript, mend, read_transcripts
 from specdec_cli.types import Mode
 
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})

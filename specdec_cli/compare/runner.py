@@ -11,7 +11,7 @@ from specdec_cli.compare.journal import Journal, Terms
 from specdec_cli.compare.pairing import Place
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.compare.schedule import turns
-from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, UnexpectedError
+from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
 from specdec_cli.transcript.build import error_transcript
 from specdec_cli.transcript.schema import Models, Transcript
 from specdec_cli.types import Mode
@@ -117,7 +117,7 @@ class Runner:
         except AudioError as error:
             self._refuse(step.recording, error)
         except Exception as error:
-            known = error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)
+            known = typed(error)
             self._watch.failed(f"{step.recording.path} ({step.mode})", known)
             self._journal.add(self._error_line(step.recording, step.mode, known, captioner.setup.models))
 

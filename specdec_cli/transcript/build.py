@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.transcript.schema import (
     EncoderPasses,
     ErrorInfo,
-    Models,
     Resources,
     RoundRecord,
     Timing,
@@ -16,40 +17,16 @@ from specdec_cli.transcript.schema import (
     Transcript,
     Uplink,
 )
-from specdec_cli.types import EventText, Finished, Mode, ModelWork, Round
-
-_DRAFTED_BY_EDGE = ("edge", "accepted")
-_DIGITS = 4  # decimals kept of times and entropies
+from specdec_cli.types import EventText, Finished, ModelWork, Round
 
 
 def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
     """One round as the transcript keeps it; `pieces` has the text of its tokens one by one."""
-    return RoundRecord(
-        index=event.index,
-        draft_ids=list(event.draft_ids),
-        draft_text=draft_text,
-        entropy=_rounded(event.entropy),
-        max_entropy=_round(event.max_entropy),
-        score=_rounded(event.score),
-        margin=_rounded(event.margin) or None,
-        logprob=_rounded(event.logprob) or None,
-        candidates=[[(id_, round(p, _DIGITS)) for id_, p in token] for token in event.candidates] or None,
-        escalated=event.escalated,
-        reason=event.reason,
-        accepted=event.accepted,
-        committed_ids=list(event.committed_ids),
-        committed_text=committed_text,
-        source=list(event.source),
-        draft_pieces=list(pieces.draft_pieces),
-        committed_pieces=list(pieces.committed_pieces),
-        draft_ms=round(event.draft_ms, _DIGITS),
-        verify_ms=_round(event.verify_ms),
-        network_ms=_round(event.network_ms),
-        hidden_ms=_round(event.hidden_ms),
-        bytes_up=event.bytes_up,
-        bytes_down=event.bytes_down,
-        near_ties=event.near_ties,
-    )
+    same = {name: _kept(getattr(event, name)) for name in RoundRecord.model_fields if hasattr(event, name)}
+    unknown = {name: None for name in ("margin", "logprob", "candidates") if not same[name]}
+    text = {"draft_text": draft_text, "committed_text": committed_text}
+    by_token = {"draft_pieces": pieces.draft_pieces, "committed_pieces": pieces.committed_pieces}
+    return RoundRecord.model_validate({**same, **unknown, **text, **by_token})
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
@@ -58,30 +35,30 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
     Args:
         rounds: all of them.
         finished: the end of the run.
-        cloud_takes_part: whether the mode lets an edge ask a cloud.
+        cloud_takes_part: whether the mode lets an edge escalate to a cloud.
     """
     escalated = [event for event in rounds if event.escalated]
-    sources = [source for event in rounds for source in event.source]
+    sources = Counter(source for event in rounds for source in event.source)
     drafted = sum(len(event.draft_ids) for event in escalated)
     accepted = sum(event.accepted for event in escalated)
     edge, cloud = finished.edge, finished.cloud
-    hidden_ms = _sum([event.hidden_ms for event in rounds])
+    hidden_ms = _sum(event.hidden_ms for event in rounds)
     return Totals(
         tokens=len(finished.token_ids),
         rounds=len(rounds),
         escalations=len(escalated),
         drafted=drafted,
         accepted=accepted,
-        corrected=sources.count("corrected"),
-        bonus=sources.count("bonus"),
+        corrected=sources["corrected"],
+        bonus=sources["bonus"],
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
-        edge_token_share=_ratio(sum(source in _DRAFTED_BY_EDGE for source in sources), len(sources)),
-        run_on=sources.count("cloud") if cloud_takes_part else None,
-        network_ms=_sum([event.network_ms for event in rounds]),
+        edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
+        run_on=sources["cloud"] if cloud_takes_part else None,
+        network_ms=_sum(event.network_ms for event in rounds),
         hidden_ms=hidden_ms,
         thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
-        near_ties=_whole([event.near_ties for event in rounds]),
+        near_ties=_sum(event.near_ties for event in rounds),
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(
@@ -92,58 +69,42 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
 
 def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -> Timing:
     """Times of one clip; see `Timing` for units and definitions."""
-    edge, cloud = finished.edge, finished.cloud
-    read = [work for work in (edge, cloud) if work is not None and _prefill_ms(work) > 0]  # a vLLM does not say
-    prefill_s = sum(_prefill_ms(work) for work in read) / 1e3
-    return Timing(
-        load_s=_round(load_s),
-        audio_s=_round(audio_s),
-        prefill_edge_ms=_round(_prefill_ms(edge)) if edge and edge.forwards else None,
-        prefill_cloud_ms=_round(_prefill_ms(cloud) or None) if cloud and cloud.forwards else None,
-        forwards_edge_ms=_round(edge.total_ms) if edge and edge.forwards else None,
-        forwards_cloud_ms=_round(cloud.total_ms) if cloud and cloud.forwards else None,
-        ttft_ms=_round(finished.ttft_ms),
-        total_ms=_round(finished.total_ms),
-        tokens_per_s=_round(_ratio(len(finished.token_ids), finished.total_ms / 1e3)),
-        input_tokens_per_s=_round(_ratio(sum(work.prompt_tokens for work in read), prefill_s)),
-    )
+    edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
+    read = [work for work in (edge, cloud) if work and _prefill_ms(work)]  # a vLLM does not say
+    times = {
+        "load_s": load_s,
+        "audio_s": audio_s,
+        "prefill_edge_ms": edge and _prefill_ms(edge),
+        "prefill_cloud_ms": cloud and (_prefill_ms(cloud) or None),
+        "forwards_edge_ms": edge and edge.total_ms,
+        "forwards_cloud_ms": cloud and cloud.total_ms,
+        "ttft_ms": finished.ttft_ms,
+        "total_ms": finished.total_ms,
+        "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
+        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), sum(map(_prefill_ms, read)) / 1e3),
+    }
+    return Timing.model_validate(_kept(times))
 
 
-def error_transcript(
-    file: str,
-    error: SpecdecError,
-    *,
-    language: str,
-    prompt: str,
-    mode: Mode,
-    models: Models,
-    settings: dict[str, object],
-    sha256: str | None = None,
-    duration_s: float | None = None,
-    start_s: float | None = None,
-    end_s: float | None = None,
-) -> Transcript:
-    """The line of a clip that could not be captioned."""
+def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
+    """The line of a clip that could not be captioned.
+
+    Args:
+        file: path as given.
+        error: why.
+        known: language, prompt, mode, models and settings, as `Transcript` has them, and what else is known of it.
+    """
+    nothing = dict.fromkeys(("sha256", "duration_s", "caption", "finish_reason", "totals"))
     return Transcript.model_validate(
         {
+            **nothing,
             "file": file,
-            "sha256": sha256,
-            "duration_s": duration_s,
-            "start_s": start_s,
-            "end_s": end_s,
-            "language": language,
-            "prompt": prompt,
-            "mode": mode,
-            "caption": None,
-            "finish_reason": None,
             "error": ErrorInfo(type=type(error).__name__, message=error.message),
-            "models": models,
-            "settings": settings,
             "rounds": [],
-            "totals": None,
-            "timing": Timing.model_validate(dict.fromkeys(Timing.model_fields)),
+            "timing": dict.fromkeys(Timing.model_fields),
             "resources": Resources(cpu_percent=None, peak_rss_mb=None),
             "uplink": Uplink(payload="none", bytes=0),
+            **known,
         }
     )
 
@@ -152,25 +113,20 @@ def _prefill_ms(work: ModelWork) -> float:
     return work.encoder_ms + work.prefill_ms
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
+def _sum(values: Iterable[float | None]) -> Any:
     """The sum of what was measured; None if nothing was."""
     measured = [value for value in values if value is not None]
-    return round(sum(measured), _DIGITS) if measured else None
-
-
-def _whole(values: Sequence[int | None]) -> int | None:
-    """The sum of what is known; None if nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return _kept(sum(measured)) if measured else None
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
-
-
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [round(value, _DIGITS) for value in values]
+def _kept(value: Any) -> Any:
+    """A value, or what it holds, with four decimals."""
+    if isinstance(value, dict):
+        return {name: _kept(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_kept(inner) for inner in value]
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,22 +1,26 @@
-"""JSONL on disk: whole lines, appended, never half a one."""
+"""JSONL on disk: whole lines, appended, by one process at a time; and the end that a crash left mended."""
 
 from __future__ import annotations
 
-import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript
 
-_LOOKED_AT = 64  # bytes at the start of a file that tell whether it holds JSON
-_POLL_S = 0.005
+TRANSCRIPT: Final = b'{"schema":1,"file":"'
+"""What every transcript begins with."""
+
 PATIENCE_S = 10.0
 """How long an append waits for its turn, seconds; longer, and a batch has the file for hours."""
+
+_ANOTHER_FILE = "Name a new file, or one that specdec wrote."
 
 
 def append_transcript(path: Path, transcript: Transcript) -> None:
@@ -34,16 +38,10 @@ def append_line(path: Path, text: str) -> None:
         TranscriptError: the file cannot be written, or the disk is full.
     """
     line = text.encode("utf-8") + b"\n"
-    descriptor = open_locked(path, wait_s=PATIENCE_S)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            line = b"\n" + line
-        write_whole(descriptor, line)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        os.close(descriptor)
+    with os.fdopen(open_locked(path, wait_s=PATIENCE_S)) as file, writing(path):
+        size = os.fstat(file.fileno()).st_size
+        joined = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
+        write_whole(file.fileno(), b"\n" + line if joined else line)
 
 
 def open_locked(path: Path, *, wait_s: float = 0.0) -> int:
@@ -57,25 +55,54 @@ def open_locked(path: Path, *, wait_s: float = 0.0) -> int:
         TranscriptError: another run is writing it, or it cannot be written.
     """
     while True:
-        try:
+        with writing(path), ExitStack() as stack:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        try:
+            stack.callback(os.close, descriptor)
             if not lock(descriptor, wait_s=wait_s):
                 raise TranscriptError(
                     f"{path} is being written by another run.", hint="Wait until it has ended, or name another file."
                 )
             # While we waited, the other may have put a new file in its place.
             if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                stack.pop_all()
                 return descriptor
-        except OSError as error:
-            os.close(descriptor)
-            raise unwritable(path, error) from error
-        except TranscriptError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+
+
+def lock(descriptor: int, *, wait_s: float = 0.0) -> bool:
+    """Keeps two processes that write one file apart, where the system can; lasts until the descriptor is closed.
+
+    Args:
+        descriptor: of the file.
+        wait_s: how long to wait for another that holds it, seconds.
+
+    Returns:
+        Whether it was had.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    given_up = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= given_up:
+                return False
+            time.sleep(0.005)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses inside becomes a TranscriptError."""
+    try:
+        yield
+    except OSError as error:
+        raise TranscriptError(
+            f"The transcript {path} cannot be written: {error.strerror or error}.",
+            hint="Check the folder, its permissions and the free space; what the file held is untouched.",
+        ) from error
 
 
 def write_whole(descriptor: int, lines: bytes) -> None:
@@ -97,26 +124,18 @@ def require_appendable(path: Path) -> None:
     Raises:
         TranscriptError: it is a folder, it or its folder cannot be written, or its first line is no JSON object.
     """
-    folder = path.parent
-    try:
+    start = b""
+    with writing(path):
         if path.exists():
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-            try:
-                start = os.pread(descriptor, _LOOKED_AT, 0) if path.is_file() else b""
-            finally:
-                os.close(descriptor)
-        elif not folder.is_dir():
-            raise TranscriptError(f"The folder of {path} does not exist.", hint=f"Create it: mkdir -p {folder}")
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        else:
-            return
-    except OSError as error:
-        raise unwritable(path, error) from error
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND)) as file:
+                start = os.pread(file.fileno(), 64, 0) if path.is_file() else b""
+        elif not path.parent.is_dir():
+            raise TranscriptError(f"The folder of {path} does not exist.", hint=f"Create it: mkdir -p {path.parent}")
+        elif not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError("Permission denied")
     if start.strip() and not start.lstrip().startswith(b"{"):
         raise TranscriptError(
-            f"{path} holds something else than transcripts; nothing was written to it.",
-            hint="Name a new file, or one that specdec wrote.",
+            f"{path} holds something else than transcripts; nothing was written to it.", hint=_ANOTHER_FILE
         )
 
 
@@ -146,34 +165,63 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
             ) from error
 
 
-def lock(descriptor: int, *, wait_s: float = 0.0) -> bool:
-    """Keeps two processes that write one file apart, where the system can; lasts until the descriptor is closed.
+def mend(path: Path, whole: Callable[[bytes], bool], beginnings: Sequence[bytes] = (TRANSCRIPT,)) -> None:
+    """Mends the end of a file that nobody writes; a file whose lines all end is not opened for writing.
 
-    Args:
-        descriptor: of the file.
-        wait_s: how long to wait for another that holds it, seconds.
-
-    Returns:
-        Whether it was had.
+    Raises:
+        TranscriptError: it cannot be read or mended, another run is writing it, or it ends in something else.
     """
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    given_up = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= given_up:
-                return False
-            time.sleep(_POLL_S)
+        with path.open("rb") as file:
+            intact = not last_line(file.fileno())[1]
+    except OSError as error:
+        raise TranscriptError(f"The transcript {path} cannot be read: {error.strerror or error}.") from error
+    if not intact:
+        with os.fdopen(open_locked(path)) as file:
+            mend_open(file.fileno(), path, whole, beginnings)
 
 
-def unwritable(path: Path, error: OSError) -> TranscriptError:
-    """The error of a file that the system does not let us write."""
-    return TranscriptError(
-        f"The transcript {path} cannot be written: {error.strerror or error}.",
-        hint="Check the folder, its permissions and the free space; what the file held is untouched.",
-    )
+def mend_open(
+    descriptor: int, path: Path, whole: Callable[[bytes], bool], beginnings: Sequence[bytes] = (TRANSCRIPT,)
+) -> bool:
+    """Ends a last line that only lacks its newline, or cuts off half a line, or the zeros that a crash left instead.
+
+    Args:
+        descriptor: of the file, for reading and appending; nobody else writes it.
+        path: its name, for messages.
+        whole: whether bytes are one whole line.
+        beginnings: what every line of this kind of file begins with.
+
+    Returns:
+        Whether something was cut off.
+
+    Raises:
+        TranscriptError: the file ends in something else, which is left alone; or it cannot be written.
+    """
+    start, tail = last_line(descriptor)
+    if not tail:
+        return False
+    text = tail.strip(b"\0\r\n ")
+    with writing(path):
+        if whole(tail):
+            os.write(descriptor, b"\n")
+            return False
+        if not any(text.startswith(beginning) or beginning.startswith(text) for beginning in beginnings):
+            raise TranscriptError(f"{path} ends in something else than a transcript.", hint=_ANOTHER_FILE)
+        os.ftruncate(descriptor, start)
+    return True
+
+
+def last_line(descriptor: int) -> tuple[int, bytes]:
+    """Where the last line begins that does not end in a newline, bytes, and what it holds; nothing where all end."""
+    at = os.fstat(descriptor).st_size
+    tail = b""
+    while at > 0:
+        length = min(1 << 16, at)
+        at -= length
+        block = os.pread(descriptor, length, at)
+        end = block.rfind(b"\n") + 1
+        tail = block[end:] + tail
+        if end:
+            return at + end, tail
+    return 0, tail

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript, differing
-from specdec_cli.transcript.torn import TRANSCRIPT, mend
-from specdec_cli.transcript.writer import append_line
+from specdec_cli.transcript.writer import TRANSCRIPT, append_line, mend
 from specdec_cli.tune.recording import Recording
 
 _RECORDING: Final = '{"recording"'

@@ -14,7 +14,7 @@ import numpy as np
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import SpecdecError, TranscriptError, UnexpectedError
+from specdec_cli.errors import SpecdecError, TranscriptError, typed
 from specdec_cli.metrics import Reference
 from specdec_cli.tune.candidates import Candidate, candidates
 from specdec_cli.tune.confirm import Confirming
@@ -209,8 +209,7 @@ class Tuner:
             except TranscriptError:
                 raise
             except Exception as error:
-                known = error if isinstance(error, SpecdecError) else UnexpectedError.from_exception(error)
-                self._watch.failed(file(step), known)
+                self._watch.failed(file(step), typed(error))
             self._watch.advance()
 
 

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
+from tests.cli.harness import exit_code
 from tests.cloud.serving import serving
 from tests.laws.cases import cloud
 from tests.laws.test_wire_law import rounded
@@ -152,7 +153,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_a_token_and_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_and_a_certificate_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
+) -> None:
     pem, key = certificate(tmp_path)
     arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
     process = Process(*arguments, SERVE_TOKEN="s3cret-s3cret-s3cret")
@@ -175,12 +178,12 @@ def test_a_token_and_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ConfigError, match="uses TLS, and http is not") as caught:
         captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
     assert "https://" in str(caught.value.hint)
-    config = ["--set", f"cloud.url={process.url}", "--mode", "lossless"]
     sound = write_voice(tmp_path / "voice.wav", 9)
-    command = [sys.executable, "-m", "specdec_cli", "caption", str(sound), *config]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, "is not trusted" in done.stderr, "cloud.ca_file" in done.stderr) == (2, True, True)
-    process.end()
+    code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
+    assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
+    started = time.monotonic()
+    assert process.end() == 143
+    assert time.monotonic() - started < 15  # a client that keeps a connection holds nothing up
     process.close()
     assert "s3cret" not in json.dumps(process.events)
 
@@ -229,28 +232,42 @@ def test_tuning_needs_the_scores() -> None:
         assert isinstance(away.pair, Pair)
 
 
-def test_what_cannot_be_served_is_refused() -> None:
-    taken = socket.create_server(("127.0.0.1", 0))
-    variables = os.environ | {"SHORT_TOKEN": "fifteen-letters"}
-    for arguments, match in (
-        (("--host", "0.0.0.0"), "no token is asked for"),
-        (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
-        (("--token-env", "SHORT_TOKEN"), "fewer than 16 characters"),
-        (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
-        (("--port", str(taken.getsockname()[1])), "cannot be listened at"),
-        (("--tls-cert", "x.pem"), "go together"),
-        (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
-        (("--set", "cloud=null"), "cloud is null"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "specdec_cli", "serve", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env=variables,
-        )
-        assert (done.returncode, match in done.stderr) == (2, True), done.stderr
-        assert "shards" not in done.stderr  # nothing was loaded
-    taken.close()
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs a command in this process: its exit code, and what it writes to stderr."""
+    monkeypatch.setattr("specdec_cli.serve.run.log_json", lambda **_: None)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
+        capsys.readouterr()
+        return exit_code(), capsys.readouterr().err
+
+    return run
+
+
+def test_what_cannot_be_served_is_refused(
+    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any model is loaded."""
+
+    def load_model(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("specdec_cli.serve.run.load_model", load_model)
+    monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for arguments, match in (
+            (("--host", "0.0.0.0"), "no token is asked for"),
+            (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
+            (("--token-env", "SHORT_TOKEN"), "fewer than 16 characters"),
+            (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
+            (("--tls-cert", "x.pem"), "go together"),
+            (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
+            (("--port", str(taken.getsockname()[1])), "cannot be listened at"),
+            (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
+            (("--set", "cloud=null"), "cloud is null"),
+        ):
+            code, said = command("serve", *arguments)
+            assert (code, match in " ".join(said.split())) == (2, True), said
     with pytest.raises(CheckpointError):
         Captioner.load(load_config("mini", flags={"cloud.model": "/no/such/folder"}, environ={}).config)

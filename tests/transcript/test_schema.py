@@ -37,7 +37,7 @@ def failed(message: str = "clip.wav is silent.", file: str = "clip.wav", **place
         mode="hybrid",
         models=Models(edge=None, cloud=None),
         settings={},
-        **places,  # type: ignore[arg-type]
+        **places,
     )
 
 

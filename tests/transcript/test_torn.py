@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.transcript.torn import last_line, mend
+from specdec_cli.transcript.writer import last_line, mend
 from tests.transcript.test_schema import failed
 
 
