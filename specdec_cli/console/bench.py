@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.schema import ModelInfo
 
 _LABELS: Final = {
-    "edge-tower": "edge audio tower",
+    "edge-tower": "edge audio encoder",
     "edge-prefill": "edge prefill",
     "edge-step": "edge step",
-    "cloud-tower": "cloud audio tower",
+    "cloud-tower": "cloud audio encoder",
     "cloud-prefill": "cloud prefill",
     "cloud-step": "cloud step",
     "verification": "verification",
@@ -119,7 +119,7 @@ class _Page:
 
     def _contenders(self) -> Iterator[Text]:
         yield from self._title(
-            "Captions", "from the ready prompt to the last token; decoding: behind audio towers and prefills"
+            "Captions", "from the ready prompt to the last token; decoding: after audio encoding and prefill"
         )
         found = self._bench.contenders
 
@@ -172,7 +172,7 @@ class _Page:
         yield from self._facts(
             f" decoding {_times(expected.speedup)} expected, {_times(expected.measured)} measured, "
             f"{percentage(expected.missing)} missing",
-            f"of a whole clip {_times(expected.of_a_clip)}, as towers and prefills are not sped up",
+            f"of a whole clip {_times(expected.of_a_clip)}, as drafting speeds up neither encoding nor prefill",
         )
 
     def _forced(self) -> Iterator[Text]:
@@ -202,7 +202,7 @@ class _Page:
                 yield Text.assemble(self._row(label, [(f"{value:.1f}", "")]), (f"  {more}" if more else "", DIM))
 
     def _goals(self, goals: Sequence[Goal]) -> Iterator[Text]:
-        yield from self._title("Goals", "whole clips decide; behind them the figure of decoding alone")
+        yield from self._title("Goals", "whole clips decide; the second figure is of decoding alone")
         for goal in goals:
             sign, style, word = self._outcome(goal)
             found = (goal.measured, goal.decoding)

@@ -66,7 +66,7 @@ def _rows(shapes: list[ShapeTime]) -> list[Row]:
     return [
         row("weights", *[Cell(f"{shape.weights_mb:.0f} MiB") for shape in shapes]),
         row("built in", *[Cell(seconds(shape.built_s)) for shape in shapes]),
-        row("audio tower", *[Cell(fine_ms(shape.tower_ms)) for shape in shapes]),
+        row("audio encoder", *[Cell(fine_ms(shape.tower_ms)) for shape in shapes]),
         row("prefill", *[Cell(fine_ms(shape.prefill_ms), count(shape.prompt_tokens, "token")) for shape in shapes]),
         row("a step", *[Cell(*spread_cell(shape.step_ms, fine_ms)) for shape in shapes]),
         row("verification", *[Cell(*spread_cell(shape.verification_ms, fine_ms)) for shape in shapes]),
@@ -77,7 +77,7 @@ def _rows(shapes: list[ShapeTime]) -> list[Row]:
 
 
 def _forced(found: list[Forced]) -> list[Row]:
-    """A row an acceptance; behind lossless, which share of the judged tokens did pass."""
+    """A row an acceptance; after lossless, which share of the judged tokens did pass."""
 
     def cell(forced: Forced) -> Cell:
         passed = forced.measured_acceptance

@@ -153,6 +153,8 @@ def one_line(tally: Tally, event: Finished, mode: Mode) -> str:
         f"{seconds(event.total_ms / 1000)} in all",
         speed(len(event.token_ids), event.total_ms),
     ]
+    if tally.near_ties:
+        parts.append(count(tally.near_ties, "near tie"))
     if event.degraded is not None:
         parts.append(f"degraded: {event.degraded}")
     if event.finish_reason in _ENDINGS:

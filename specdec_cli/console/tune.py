@@ -74,7 +74,7 @@ class _Page:
         found = self._tuning
         best = found.recommended
         if found.gap.low <= 0:
-            yield Text("That is not measurably better: asking the cloud buys nothing sure here, so nothing is", ASKED)
+            yield Text("That is not measurably better: no gain by escalation is certain here, so nothing is", ASKED)
             yield Text("recommended. More clips may tell, or use --mode edge.", ASKED)
             return
         if best is None:
@@ -83,25 +83,25 @@ class _Page:
             )
             return
         sentence = (
-            f"Recommended: {best.label}. It asks the cloud about {_percent(best.escalation_rate)} of the blocks "
+            f"Recommended: {best.label}. It escalates {_percent(best.escalation_rate)} of the blocks "
             f"({best.asks_per_clip:.1f} a clip)"
         )
         if best.gap_closed is not None:
             sentence += f" and closes {_share(best.gap_closed)} of the gap"
-        yield Text(f"{sentence}. It is the least asking within one standard error of the best within the budget.", GOOD)
+        yield Text(f"{sentence}. It escalates least within one standard error of the best within the budget.", GOOD)
         if found.output:
             yield Text(f"Use it: --gate {clean(found.output)}")
 
     def _frontier(self) -> Iterator[Text]:
         """The settings that were run, gate by gate."""
-        head = Text(" setting".ljust(_LABEL) + "escalated  asks a clip  quality  gap closed", DIM)
+        head = Text(" setting".ljust(_LABEL) + "escalated calls a clip  quality  gap closed", DIM)
         yield head
         points = self._tuning.confirmed
         for gate in dict.fromkeys(point.gate for point in points):
             for point in points:
                 if point.gate == gate:
                     yield self._row(point)
-        note = "run on clips that nothing was chosen on; random is what asking without looking buys"
+        note = "run on clips that nothing was chosen on; random escalates a fixed share of blocks"
         yield from self._prose(Text(note, DIM), 1)
 
     def _row(self, point: FrontierPoint) -> Text:
