@@ -34,6 +34,9 @@ class Letters:
     def __init__(self, size: int) -> None:
         self._pieces = ["^", ""] + [chr(ord("a") + i) for i in range(size - 2)]
 
+    def __len__(self) -> int:
+        return len(self._pieces)
+
     def get_vocab(self) -> dict[str, int]:
         return {piece or "<eos>": id_ for id_, piece in enumerate(self._pieces)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -49,6 +50,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, specdec_cli; print(*{'torch', 'transformers', 'numpy', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b""
+
+
+def test_idle_threads_of_openmp_do_not_spin() -> None:
+    code = "from specdec_cli import Captioner; Captioner.load('mini', {'decoding.mode': 'edge'})"
+    variables = os.environ | {"OMP_DISPLAY_ENV": "true"}
+    variables.pop("OMP_WAIT_POLICY", None)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=variables, text=True)
+    if "OPENMP DISPLAY ENVIRONMENT" not in done.stderr:
+        pytest.skip("this PyTorch's OpenMP does not show its settings")
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
 
 
 def test_every_public_name_is_there() -> None:

@@ -226,11 +226,11 @@ class Caller:
 
     def _run(self, line: Line, work: Callable[[], T]) -> T:
         """Lets a connection's thread do something, and waits for it no longer than the deadline."""
-        if self._left_s <= 0:
-            raise _LateError
         job = Job(work, self._news.put)
-        line.start(job)
         try:
+            if self._left_s <= 0:
+                raise _LateError
+            line.start(job)
             self._wait(job, self._left_s)
             if job.error is not None:
                 raise job.error
@@ -263,6 +263,11 @@ class Caller:
             self._http.keep(line)
         if why is not None:
             raise MisconfiguredError(why) from error
+
+
+def plain(text: str) -> str:
+    """A server's words as part of a message: one short line without control characters."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:

@@ -22,7 +22,7 @@ import hashlib
 import math
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 
@@ -60,7 +60,15 @@ Code = Literal[
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-Name = Annotated[str, Field(max_length=500)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a control character")
+    return text
+
+
+Name = Annotated[str, Field(max_length=500), AfterValidator(_printable)]
 
 
 class Message(BaseModel):

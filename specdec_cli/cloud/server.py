@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import Final
 
 from specdec_cli.cloud.connection import Reply, Request, UnsoundError
-from specdec_cli.cloud.http import Caller, Http, MisconfiguredError, RefusedError
+from specdec_cli.cloud.http import Caller, Http, MisconfiguredError, RefusedError, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     PROTOCOL,
@@ -122,12 +122,12 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
     except MalformedError:
         raise UnsoundError(f"status {reply.status} came without a reason") from None
     if problem.code in ("busy", "too_many_requests"):
-        raise UnsoundError(problem.message, patience=True)
+        raise UnsoundError(plain(problem.message), patience=True)
     if problem.code == "malformed" and problem.request != digest(request.body):
         raise UnsoundError("the request was altered on the way")
     if problem.code == "model_failed":
-        raise UnsoundError(problem.message)
-    message, hint = f"the cloud refuses: {problem.message}", HINTS.get(problem.code)
+        raise UnsoundError(plain(problem.message))
+    message, hint = f"the cloud refuses: {plain(problem.message)}", HINTS.get(problem.code)
     if problem.code == "unauthorized":
         raise MisconfiguredError(ConfigError(f"{url}: {message}", hint=hint))
     raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))

@@ -21,7 +21,7 @@ import soundfile
 from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.connection import Reply, Request, UnsoundError
-from specdec_cli.cloud.http import RefusedError
+from specdec_cli.cloud.http import RefusedError, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 
 GENERATE: Final = "/inference/v1/generate"
@@ -261,4 +261,4 @@ def _reason(body: bytes) -> str:
         told = found["error"]["message"] if "error" in found else found["detail"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return "no reason given"
-    return "".join(sign for sign in " ".join(str(told).split()) if sign.isprintable())[:200]
+    return plain(str(told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,7 +72,6 @@ class Loop:
         self._away = away
         self._loop = LoopRule(settings.loop_period, settings.loop_repeats)
         self._executor: ThreadPoolExecutor | None = None
-        self._turn_s = 0.0
         self._text: list[int] = []
         self._loop_was_verified = False
         self._degraded: str | None = None
@@ -269,8 +269,7 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            self._turn_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._turn_s, _TURN_S))
+            _short_turns.begin()
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -280,9 +279,38 @@ class Loop:
         if self._verifier is not None:
             self._verifier.close()
         if self._executor is not None:
-            with self._away():  # a verification under way may wait until no clip is at work
-                self._executor.shutdown(wait=True, cancel_futures=True)
-            sys.setswitchinterval(self._turn_s)
+            try:
+                with self._away():  # a verification under way may wait until no clip is at work
+                    self._executor.shutdown(wait=True, cancel_futures=True)
+            finally:
+                _short_turns.end()
+
+
+class _ShortTurns:
+    """Lets Python's threads take short turns as long as a loop works beside its cloud; clips of a batch overlap."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loops = 0
+        self._before_s = 0.0
+
+    def begin(self) -> None:
+        """One more loop."""
+        with self._lock:
+            if self._loops == 0:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before_s, _TURN_S))
+            self._loops += 1
+
+    def end(self) -> None:
+        """One loop less; after the last one, turns are as long as before the first."""
+        with self._lock:
+            self._loops -= 1
+            if self._loops == 0:
+                sys.setswitchinterval(self._before_s)
+
+
+_short_turns = _ShortTurns()
 
 
 class _Clock:

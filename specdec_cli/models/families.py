@@ -218,8 +218,12 @@ class Voxtral(Family):
         """transformers' own."""
         return transformers.VoxtralProcessor.from_pretrained(source, **common)
 
+    def least_vocab_size(self, tokenizer: Any) -> int:
+        """Its table lacks pieces that are no text by themselves, such as parts of a Chinese character."""
+        return len(tokenizer)
+
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
-        """mistral-common builds the prompt, and wants the clip as a file."""
+        """mistral-common builds the prompt, and takes the clip as a file."""
         with io.BytesIO() as file:
             soundfile.write(file, samples, processor.sampling_rate, format="WAV", subtype="FLOAT")
             encoded = base64.b64encode(file.getvalue()).decode()

@@ -107,6 +107,10 @@ class Family:
             f"{type(parts).__name__} has no feature extractor", hint="Use a checkpoint of a model that takes audio."
         )
 
+    def least_vocab_size(self, tokenizer: Any) -> int:  # noqa: ARG002
+        """Number of ids, where a tokenizer's table of pieces does not hold them all."""
+        return 0
+
     def window_s(self, parts: Any) -> float:
         """Longest recording, seconds."""
         return float(self.longest_s or getattr(self.extractor(parts), "chunk_length", None) or 30.0)

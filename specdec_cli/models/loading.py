@@ -69,7 +69,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         loaded: Any = family.module_class().from_pretrained(
             source,
             dtype=resolve_dtype(config.dtype, device, _stored_dtype(model_config)),
-            attn_implementation={"": config.attention, **dict.fromkeys(family.eager, "eager")},
+            attn_implementation=_attention(config.attention, family, model_config),
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
             quantization_config=quantization_config(config.quantization, device),
             use_safetensors=True,
@@ -144,6 +144,13 @@ def _processor(
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
     return Processor(config.label, family, parts, model_config, generation)
+
+
+def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str, str]:
+    """The attention of every part of a model, where some of them have one kind only."""
+    if not family.eager:
+        return wanted
+    return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
 
 
 def _stored_dtype(config: Any) -> torch.dtype | None:

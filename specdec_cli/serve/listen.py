@@ -18,6 +18,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.serve.limits import ServeLimits
 
 _REST_S: Final = 10.0  # for the rest of a body that was refused
+_FAREWELL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,12 @@ class GuardedProtocol(H11Protocol):
         """Its end."""
         self._stop()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server ends: an idle client need not agree that TLS does."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self.loop.call_later(_FAREWELL_S, self.transport.abort)
 
     def _watch(self) -> None:
         """Limits the time until the part of the request that is being received is complete."""

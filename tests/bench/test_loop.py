@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from specdec_cli.bench.beside import measure
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.forced import ForcedLoop, force
 from specdec_cli.bench.memory import account, cache_bytes, stored_bytes, weight_bytes
@@ -111,6 +112,13 @@ def test_scores_are_never_those_of_a_whole_prompt(lossless: Captioner, clip: Cli
         counting.remove()
     assert len(clip.cloud.ids) > K + 1
     assert max(rows) == K + 1
+
+
+@pytest.mark.slow
+def test_the_time_beside_busy_processes_is_reported() -> None:
+    found = measure(processes=1, clips=1)
+    assert found["quiet_ms"] > 0
+    assert found["times"] == pytest.approx(found["beside_ms"] / found["quiet_ms"], abs=0.02)
 
 
 def test_memory_adds_up(lossless: Captioner, clip: Clip) -> None:

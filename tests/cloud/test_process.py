@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
+from tests.cli.harness import exit_code
 from tests.cloud.serving import serving
-from tests.laws.cases import cloud, collect
+from tests.laws.cases import cloud
 from tests.laws.test_wire_law import rounded
-from tests.mini_pair import mini_pair, voice
+from tests.mini_pair import mini_pair, voice, write_voice
+from tests.tiny import collect
 
 START_S = 90
 ROOT = Path(__file__).parents[2]
@@ -88,10 +90,10 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
         away = captioner(process.url, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure)
-        edge_inputs, cloud_inputs = away.inputs(voice(seed), away.setup.prompt)
-        assert edge_inputs is not None
-        assert cloud_inputs is not None
-        here = collect(build_engine(pair, away.options, edge_inputs, rounded(cloud_inputs)).run())[1]
+        edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
+        assert edge_prompt is not None
+        assert cloud_prompt is not None
+        here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt)).run())[1]
         transcript = away.run_samples(voice(seed)).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
         assert (tuple(ids), transcript.degraded) == (here.token_ids, None)
@@ -101,12 +103,13 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
-        assert away.pair.link is not None
-        assert "ms round trip" in away.pair.link.probe()
-        away.pair.link.close()
+        assert away.pair.remote is not None
+        assert "ms round trip" in away.pair.remote.probe()
+        away.pair.remote.close()
 
 
-def test_a_server_that_is_killed_and_comes_back(process: Process) -> None:
+def test_a_server_that_is_killed_and_comes_back() -> None:
+    process = Process()
     away = captioner(process.url, decoding__mode="lossless", cloud__retry_s=0.0, cloud__timeout_s=30.0)
     before = away.run_samples(voice(7)).finish()
     process.end(signal.SIGKILL)
@@ -114,11 +117,12 @@ def test_a_server_that_is_killed_and_comes_back(process: Process) -> None:
     assert without.degraded is not None
     assert "not lossless" in without.degraded
     assert without.caption
+    process.close()
     again = Process(port=process.port)
     after = away.run_samples(voice(7)).finish()
     assert (after.caption, after.degraded) == (before.caption, None)
-    assert away.pair.link is not None
-    away.pair.link.close()
+    assert away.pair.remote is not None
+    away.pair.remote.close()
     assert again.end() == 143
     assert again.events[-1]["event"] == "stopped"
     again.close()
@@ -133,34 +137,61 @@ def test_a_server_that_is_not_there_at_the_start() -> None:
     assert transcript.caption
     assert transcript.degraded is not None
     assert (transcript.uplink.payload, transcript.uplink.bytes) == ("none", 0)
-    assert away.pair.link is not None
-    away.pair.link.close()
+    assert away.pair.remote is not None
+    away.pair.remote.close()
 
 
-def test_a_token_and_a_certificate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine that no authority vouches for, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl makes the certificate")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    certificate, key = folder / "cert.pem", folder / "key.pem"
     made = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {certificate}"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     subprocess.run([openssl, *made.split(), *names], check=True, capture_output=True)
-    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(certificate), "--tls-key", str(key))
-    process = Process(*arguments, SERVE_TOKEN="s3cret")
+    return certificate, key
+
+
+def test_a_token_and_a_certificate_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
+) -> None:
+    pem, key = certificate(tmp_path)
+    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
+    process = Process(*arguments, SERVE_TOKEN="s3cret-s3cret-s3cret")
     assert process.url.startswith("https://")
-    monkeypatch.setenv("OUR_TOKEN", "s3cret")
-    good = {"cloud__ca_file": str(certificate), "cloud__token_env": "OUR_TOKEN", "decoding__mode": "lossless"}
+    monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
+    good = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN", "decoding__mode": "lossless"}
     away = captioner(process.url, **good)
     assert away.run_samples(voice(9)).finish().degraded is None
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
         captioner(process.url, **good)
-    degraded = captioner(process.url, **good | {"cloud__ca_file": None}).run_samples(voice(9)).finish().degraded
-    assert degraded is not None
-    assert "certificate" in degraded
-    process.end()
+    monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
+    with pytest.raises(ConfigError, match=r"certificate of https.* is not trusted") as caught:
+        captioner(process.url, **good | {"cloud__ca_file": None})
+    assert "cloud.ca_file" in str(caught.value.hint)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(ConfigError, match="does not vouch for it"):
+        captioner(process.url, **good | {"cloud__ca_file": str(certificate(other)[0])})
+    with pytest.raises(ConfigError, match="uses TLS, and http is not") as caught:
+        captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
+    assert "https://" in str(caught.value.hint)
+    sound = write_voice(tmp_path / "voice.wav", 9)
+    code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
+    assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
+    started = time.monotonic()
+    assert process.end() == 143
+    assert time.monotonic() - started < 15  # a client that keeps a connection holds nothing up
     process.close()
     assert "s3cret" not in json.dumps(process.events)
+
+
+def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) -> None:
+    with pytest.raises(ConfigError, match="does not use TLS") as caught:
+        captioner(process.url.replace("http:", "https:"), decoding__mode="lossless")
+    assert "http://" in str(caught.value.hint)
 
 
 def test_a_cloud_of_another_kind_is_refused_at_once() -> None:
@@ -171,13 +202,22 @@ def test_a_cloud_of_another_kind_is_refused_at_once() -> None:
     with serving(edge) as served:
         info = served.service.info
         for changed, match in (
-            ({"protocol": 2}, "speaks protocol 2"),
-            ({"features": "sha256:0"}, "want different features"),
-            ({"prompt": "sha256:0"}, "want different prompts"),
+            ({"protocol": 1}, "uses protocol 1"),
+            ({"prompts": "sha256:0"}, "make different features or prompts"),
         ):
             served.service.info = info.model_copy(update=changed)
             with pytest.raises(ConfigError, match=match):
                 captioner(served.url)
+
+
+def test_a_processor_of_its_own(process: Process) -> None:
+    """`cloud.processor` names what makes the prompts; in cloud mode no edge model is needed."""
+    settings = {"cloud__processor": "package:mini/cloud", "decoding__mode": "cloud"}
+    away = captioner(process.url, **settings)
+    assert away.pair.edge is None
+    assert away.run_samples(voice(3)).finish().degraded is None
+    assert away.pair.remote is not None
+    away.pair.remote.close()
 
 
 def test_tuning_needs_the_scores() -> None:
@@ -187,22 +227,47 @@ def test_tuning_needs_the_scores() -> None:
     assert edge is not None
     with serving(edge) as served:
         away = captioner(served.url)
-        with pytest.raises(ConfigError, match="tells its verdicts only"):
+        with pytest.raises(ConfigError, match="returns verdicts only"):
             Recorder(away)
         assert isinstance(away.pair, Pair)
 
 
-def test_what_cannot_be_served_is_refused() -> None:
-    for arguments, match in (
-        (("--host", "0.0.0.0"), "no token is asked for"),
-        (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
-        (("--tls-cert", "x.pem"), "go together"),
-        (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
-        (("--set", "cloud=null"), "cloud is null"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "specdec_cli", "serve", *arguments], capture_output=True, text=True, cwd=ROOT
-        )
-        assert (done.returncode, match in done.stderr) == (2, True), done.stderr
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs a command in this process: its exit code, and what it writes to stderr."""
+    monkeypatch.setattr("specdec_cli.serve.run.log_json", lambda **_: None)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
+        capsys.readouterr()
+        return exit_code(), capsys.readouterr().err
+
+    return run
+
+
+def test_what_cannot_be_served_is_refused(
+    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any model is loaded."""
+
+    def load_model(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("specdec_cli.serve.run.load_model", load_model)
+    monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for arguments, match in (
+            (("--host", "0.0.0.0"), "no token is asked for"),
+            (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
+            (("--token-env", "SHORT_TOKEN"), "fewer than 16 characters"),
+            (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
+            (("--tls-cert", "x.pem"), "go together"),
+            (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
+            (("--port", str(taken.getsockname()[1])), "cannot be listened at"),
+            (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
+            (("--set", "cloud=null"), "cloud is null"),
+        ):
+            code, said = command("serve", *arguments)
+            assert (code, match in " ".join(said.split())) == (2, True), said
     with pytest.raises(CheckpointError):
         Captioner.load(load_config("mini", flags={"cloud.model": "/no/such/folder"}, environ={}).config)

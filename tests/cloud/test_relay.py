@@ -44,12 +44,15 @@ def relaying(target: int) -> Iterator[int]:
 
 def test_a_round_trip_takes_its_time_and_so_do_the_features() -> None:
     case = make_case(93_000, mode="lossless", temperature=0.0, k=4, max_new_tokens=12)
-    with serving(case.cloud) as served, relaying(served.port) as port:
-        with linked(f"http://127.0.0.1:{port}", case.edge) as link:
-            started = time.perf_counter()
-            link.probe()
-            assert time.perf_counter() - started >= 5 * RTT_MS / 1e3
-            rounds, end = collect(far_loop(case, link).run())
+    with (
+        serving(case.cloud) as served,
+        relaying(served.port) as port,
+        linked(f"http://127.0.0.1:{port}", case.edge) as link,
+    ):
+        started = time.perf_counter()
+        link.probe()
+        assert time.perf_counter() - started >= 5 * RTT_MS / 1e3
+        rounds, end = collect(far_loop(case, link).run())
     assert_wire(case, (rounds, end))
     times = [round_.network_ms for round_ in rounds if round_.network_ms is not None]
     assert min(times) >= RTT_MS

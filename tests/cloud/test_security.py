@@ -15,17 +15,17 @@ from typing import Any
 
 import psutil
 import pytest
-from specdec_cli.decoding.options import DecodingOptions
-from specdec_cli.models.family import AudioLanguageModel
 
-from specdec_cli.cloud.protocol import Clip, Info, Problem, Question, pack, pack_features, parse
-from specdec_cli.cloud.remote import rules_of
-from specdec_cli.decoding.build import Pair, build_engine
+from specdec_cli.cloud.numbers import pack_tensors
+from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, parse
+from specdec_cli.config import AcceptanceConfig
+from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
-from specdec_cli.serve.run import Place, listen
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.listen import Place, bind
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import Case, collect, make_case
-from tests.laws.test_wire_law import rounded
+from tests.laws.test_wire_law import assert_wire, far_loop
 
 TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
@@ -33,18 +33,13 @@ BODY_BYTES = 400_000
 
 @pytest.fixture(scope="module")
 def case() -> Case:
-    return make_case(90_000, mode="lossless", k=3, max_new_tokens=12, loop_period=0)
+    return make_case(90_000, mode="lossless", temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
 
 
 @pytest.fixture(scope="module")
 def served(case: Case) -> Iterator[Served]:
-    with serving(model_of(case), token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
+    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
         yield running
-
-
-def model_of(case: Case) -> AudioLanguageModel:
-    assert isinstance(case.pair.cloud, AudioLanguageModel)
-    return case.pair.cloud
 
 
 class Caller:
@@ -75,20 +70,22 @@ def call(served: Served) -> Iterator[Caller]:
 
 
 def a_clip(served: Served, case: Case, **changed: Any) -> tuple[dict[str, Any], bytes]:
-    """A good clip as a plain dictionary, and its features."""
-    inputs = case.cloud_inputs
+    """A good clip as a plain dictionary, and its tensors."""
+    tensors, numbers = pack_tensors(case.cloud_prompt.audio)
+    assert case.cloud_prompt.waveform is not None
     clip = Clip(
         identity=served.service.info.identity,
-        prompt_ids=list(inputs.ids),
-        bins=inputs.features.values.shape[0],
-        frames=inputs.features.frames,
+        prompt_ids=list(case.cloud_prompt.ids),
+        samples=len(case.cloud_prompt.waveform),
+        tensors=tensors,
         capacity=30,
         vocab_size=case.pair.vocab_size,
-        stop_ids=list(model_of(case).eos_ids),
-        rules=rules_of(case.options),
+        stop_ids=list(case.cloud.processor.eos_ids),
+        scoring=case.config.decoding.scoring(),
+        acceptance=case.config.acceptance,
         question=Question(text=[1, 2], draft=[3, 4, 5]),
     )
-    return clip.model_dump() | changed, pack_features(inputs.features.values.numpy())
+    return clip.model_dump() | changed, numbers
 
 
 def framed(message: object, numbers: bytes = b"") -> bytes:
@@ -103,12 +100,8 @@ def new_session() -> str:
 def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caption over the wire, as right as ever."""
     monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
-    expected = collect(build_engine(case.pair, case.options, case.edge_inputs, rounded(case.cloud_inputs)).run())[1]
-    assert case.pair.edge is not None
-    with linked(served.url, case.pair.edge, token_env="SPECDEC_TEST_TOKEN") as link:
-        pair = Pair(case.pair.edge, link, case.pair.vocab_size)
-        end = collect(build_engine(pair, case.options, case.edge_inputs, case.cloud_inputs).run())[1]
-    assert (end.token_ids, end.degraded) == (expected.token_ids, None)
+    with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
+        assert_wire(case, collect(far_loop(case, link).run()))
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "é"])
@@ -117,6 +110,7 @@ def test_without_the_token_nothing_is_said(served: Served, token: str | None) ->
     for method, path in (
         ("GET", "/v1/info"),
         ("GET", "/metrics"),
+        ("GET", "/openapi.json"),
         ("PUT", new_session()),
         ("POST", f"{new_session()}/verify"),
         ("DELETE", new_session()),
@@ -139,7 +133,7 @@ def test_a_server_that_others_can_reach_wants_a_token() -> None:
 
 def test_answers_are_not_held_back() -> None:
     """asyncio turns Nagle's algorithm off only for sockets that say that they are TCP."""
-    with listen(Place("127.0.0.1", 0)) as bound:
+    with bind(Place("127.0.0.1", 0), ServeLimits()) as bound:
         assert bound.proto == socket.IPPROTO_TCP
         assert bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
@@ -174,8 +168,9 @@ def test_slow_bodies_are_cut_off(served: Served) -> None:
 def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller) -> None:
     good, features = a_clip(served, case)
     assert call("PUT", new_session(), framed(good, features))[0] == 200
-    placeholder = model_of(case).placeholder_ids[0]
+    placeholder = case.cloud.processor.placeholder_id
     nan = b"\xff\x7f" + features[2:]
+    mel, mask = good["tensors"]
     wrong: list[tuple[int, bytes]] = [
         (422, b""),
         (422, b"\xff\xff\xff\xff{}"),
@@ -183,8 +178,19 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
         (422, framed(good, features + b"\0\0")),
         (422, framed(good, nan)),
         (409, framed(good | {"identity": "another"}, features)),
-        (422, framed(good | {"bins": 17}, features)),
-        (413, framed(good | {"frames": 10**6}, features)),
+        (422, framed(good | {"tensors": [mel | {"shape": [1, 17, mel["shape"][2]]}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel | {"shape": [1, 16, 0]}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel | {"shape": [1 << 30] * 6}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel | {"dtype": "float64"}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel | {"name": "labels"}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel | {"name": "__class__"}, mask]}, features)),
+        (422, framed(good | {"tensors": [mel]}, features)),
+        (422, framed(good | {"tensors": [mel, mask, mask]}, features + features)),
+        (422, framed(good | {"tensors": [mel] * 17}, features)),
+        (422, framed(good | {"samples": good["samples"] + 1000}, features)),
+        (422, framed(good | {"samples": 0}, features)),
+        (422, framed(good | {"samples": 1}, features)),
+        (413, framed(good | {"samples": 10**9}, features)),
         (413, framed(good | {"capacity": 10**6}, features)),
         (422, framed(good | {"capacity": 3}, features)),
         (422, framed(good | {"vocab_size": 10**6}, features)),
@@ -193,15 +199,22 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"surprise": 1}, features)),
-        (422, framed(good | {"rules": good["rules"] | {"rule": "sampling"}}, features)),
-        (422, framed(good | {"rules": good["rules"] | {"temperature": float("nan")}}, features)),
+        (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
+        (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
+        (422, framed(good | {"acceptance": {"rule": "all"}}, features)),
+        (422, framed(good | {"acceptance": {"prob": 2.0}}, features)),
+        (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
+        (422, framed(good | {"scoring": {"repetition_penalty": 1e-300}}, features)),
+        (422, framed(good | {"scoring": {"repetition_penalty": 1e9}}, features)),
+        (422, framed(good | {"scoring": {"seed": 1 << 63}}, features)),
+        (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
         (422, framed(good | {"question": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"question": {"text": [], "draft": [10**5]}}, features)),
         (422, framed(good | {"question": {"text": [1] * 100, "draft": []}}, features)),
         (422, framed(good | {"question": {"text": [], "draft": [], "more": 10**5}}, features)),
         (422, framed(good | {"question": {"text": [], "draft": [1], "rows": [5]}}, features)),
         (422, b"\x04\0\0\0" + b"[[[["),
-        (422, (400_000 - 10).to_bytes(4, "little") + b"[" * (400_000 - 10)),
+        (422, (BODY_BYTES - 10).to_bytes(4, "little") + b"[" * (BODY_BYTES - 10)),
     ]
     for expected, body in wrong:
         status, answer = call("PUT", new_session(), body)
@@ -265,7 +278,7 @@ def _survives(served: Served, case: Case, count: int, monkeypatch: pytest.Monkey
     grown = psutil.Process().memory_info().rss - before
     assert set(found) <= {200, 404, 409, 413, 422}, found
     assert found[422] > count * 0.5, found
-    assert len(served.service.sessions) <= served.service.limits.sessions
+    assert len(served.service.clips) <= served.service.limits.sessions
     assert grown < 40 << 20, f"{grown >> 20} MiB more"
     honest_caption(served, case, monkeypatch)
 
@@ -289,8 +302,8 @@ def test_clients_that_open_clips_and_go_away(served: Served, case: Case, monkeyp
         assert caller("PUT", new_session(), body)[0] == 200
         caller.close()
         sizes.append(psutil.Process().memory_info().rss)
-        assert len(served.service.sessions) <= limits.sessions
-        assert served.service.sessions.bytes <= limits.memory_bytes
+        assert len(served.service.clips) <= limits.sessions
+        assert served.service.clips.bytes <= limits.memory_bytes
     assert sizes[-1] - sizes[100] < 20 << 20
     honest_caption(served, case, monkeypatch)
 
@@ -305,15 +318,15 @@ def test_connections_that_say_nothing(served: Served, case: Case, monkeypatch: p
 
 
 def test_memory_is_a_budget(case: Case) -> None:
-    model = model_of(case)
+    model = case.cloud
     with serving(model, memory_bytes=1 << 20) as served:
         clip, features = a_clip(served, case)
         caller = Caller(served, None)
         assert caller("PUT", new_session(), framed(clip, features))[0] == 200
-        one = served.service.sessions.bytes
+        one = served.service.clips.bytes
         for _ in range(2 * ((1 << 20) // one) + 3):
             assert caller("PUT", new_session(), framed(clip, features))[0] == 200
-            assert served.service.sessions.bytes <= 1 << 20
+            assert served.service.clips.bytes <= 1 << 20
         large = clip | {"capacity": 1000}
         status, body = caller("PUT", new_session(), framed(large, features))
         if status != 200:  # larger than the whole budget
@@ -322,13 +335,13 @@ def test_memory_is_a_budget(case: Case) -> None:
 
 
 def test_idle_clips_are_forgotten(case: Case) -> None:
-    with serving(model_of(case), idle_s=0.2) as served:
+    with serving(case.cloud, idle_s=0.2) as served:
         clip, features = a_clip(served, case)
         caller = Caller(served, None)
         session = new_session()
         assert caller("PUT", session, framed(clip, features))[0] == 200
         deadline = time.monotonic() + 20
-        while len(served.service.sessions) and time.monotonic() < deadline:
+        while len(served.service.clips) and time.monotonic() < deadline:
             time.sleep(0.1)
         status, body = caller("POST", f"{session}/verify", framed({"text": [], "draft": []}))
         assert (status, parse(Problem, body).code) == (404, "unknown_session")
@@ -336,13 +349,13 @@ def test_idle_clips_are_forgotten(case: Case) -> None:
 
 
 def test_too_many_requests_are_turned_away(case: Case) -> None:
-    with serving(model_of(case), requests_per_s=5.0) as served:
+    with serving(case.cloud, requests_per_s=5.0) as served:
         caller = Caller(served, None)
         statuses = Counter(caller("GET", "/v1/info")[0] for _ in range(40))
         assert statuses[429] > 0
         assert statuses[200] >= 10
         time.sleep(0.5)
-        assert parse(Info, caller("GET", "/v1/info")[1]).protocol == 1
+        assert parse(Info, caller("GET", "/v1/info")[1]).protocol == PROTOCOL
         caller.close()
 
 
@@ -366,22 +379,11 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(
     assert "/v1/sessions/{id_}/verify" in text  # routes, not names of clips
 
 
-def test_options_of_the_client_never_reach_decoding_unseen() -> None:
-    """What the rules of a clip may say is what `DecodingOptions` takes for a hybrid run, and nothing else."""
-    assert set(rules_of(DecodingOptions()).model_dump()) == {
-        "rule",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "repetition_penalty",
-        "no_repeat_ngram",
-        "min_new_tokens",
-        "rank",
-        "prob",
-        "typical_epsilon",
-        "typical_delta",
-    }
+def test_settings_of_the_client_are_those_of_the_configuration() -> None:
+    """Fields and bounds exist once."""
+    fields = {name: field.annotation for name, field in Clip.model_fields.items()}
+    assert fields["scoring"] is ScoringConfig
+    assert fields["acceptance"] is AcceptanceConfig
 
 
 def test_bodies_stay_small(case: Case) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
-import torch
 
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
@@ -160,38 +156,3 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
         loop._verifier = Failing(loop._verifier, 0)
         ends.add(collect(loop.run())[1].finish_reason)
     assert "eos" in ends
-
-
-def test_a_failed_clip_leaves_no_thread() -> None:
-    before = threading.active_count()
-    case = make_case(90_100, mode="lossless", require_cloud=True, max_new_tokens=18, loop_period=0, draft_ahead="on")
-    for _ in range(5):
-        with pytest.raises(CloudError):
-            list(failing_after(0, case)[0].run())
-    assert threading.active_count() == before
-
-
-def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
-    """`torch.set_num_threads` counts for the thread that calls it alone."""
-    case, seen = make_case(90_400, mode="lossless", draft_ahead="on", gate="always"), list[int]()
-    loop = case.loop()
-    verifier: Any = loop._verifier
-    verify = verifier.verify
-
-    def counting(*args: Any) -> Verdict:
-        seen.append(torch.get_num_threads())
-        return verify(*args)  # type: ignore[no-any-return]
-
-    verifier.verify = counting
-    collect(loop.run())
-    assert set(seen) == {torch.get_num_threads()}
-
-
-def test_threads_of_this_process_take_short_turns_beside_the_loop() -> None:
-    """At Python's own 5 ms a step of half a millisecond waits for hundreds beside busy threads."""
-    before = sys.getswitchinterval()
-    try:
-        make_case(90_500, mode="lossless", draft_ahead="on").run()
-        assert sys.getswitchinterval() <= 1e-3
-    finally:
-        sys.setswitchinterval(before)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from specdec_cli.config.schema import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS
+from tests.families.checkpoints import KINDS, write
 from tests.families.equality import assert_agree, cache_free_logits
 from tests.families.running import model, prompt
 
@@ -58,6 +61,17 @@ def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> 
             session.logits(text, positions)
         scores = session.logits(text, positions)
     assert_agree(scores, expected(of, 1, 4))
+
+
+@families
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
+    folder = write(tmp_path / "model", KINDS[family], 0)
+    of = load_model(ModelConfig(model=str(folder), device="cpu", attention=attention), offline=True, tested=False)
+    assert of.module.get_decoder().config._attn_implementation == attention
+    assert of.joins == (attention == "sdpa" and not family.startswith("gemma4"))
+    session = Session(of, prompt(of, 1), 20)
+    assert_agree(session.logits(TEXT, 3), expected(of, 1, 3))
 
 
 @contextmanager

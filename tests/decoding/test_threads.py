@@ -1,0 +1,55 @@
+"""A loop with its cloud beside it: what its thread inherits, and what it leaves behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from specdec_cli.decoding.accept import Verdict
+from specdec_cli.errors import CloudError
+from specdec_cli.types import Round
+from tests.decoding.test_degraded import failing_after
+from tests.laws.cases import collect, make_case
+
+
+def test_a_failed_clip_leaves_no_thread() -> None:
+    before = threading.active_count()
+    case = make_case(90_100, mode="lossless", require_cloud=True, max_new_tokens=18, loop_period=0, draft_ahead="on")
+    for _ in range(5):
+        with pytest.raises(CloudError):
+            list(failing_after(0, case)[0].run())
+    assert threading.active_count() == before
+
+
+def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
+    """`torch.set_num_threads` counts for the thread that calls it alone."""
+    case, seen = make_case(90_400, mode="lossless", draft_ahead="on", gate="always"), list[int]()
+    loop = case.loop()
+    verifier: Any = loop._verifier
+    verify = verifier.verify
+
+    def counting(*args: Any) -> Verdict:
+        seen.append(torch.get_num_threads())
+        return verify(*args)  # type: ignore[no-any-return]
+
+    verifier.verify = counting
+    collect(loop.run())
+    assert set(seen) == {torch.get_num_threads()}
+
+
+def test_threads_of_this_process_take_short_turns_until_the_last_loop_ends() -> None:
+    """At Python's own 5 ms a step of half a millisecond waits for hundreds beside busy threads."""
+    before = sys.getswitchinterval()
+    case = make_case(90_500, mode="lossless", draft_ahead="on", max_new_tokens=18, min_new_tokens=18, loop_period=0)
+    runs = [case.loop().run() for _ in range(3)]
+    for run in runs:
+        assert any(isinstance(event, Round) for event in run)
+        assert sys.getswitchinterval() <= 1e-3
+    for run in runs:
+        assert sys.getswitchinterval() <= 1e-3
+        run.close()
+    assert sys.getswitchinterval() == before
