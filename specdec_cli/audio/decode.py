@@ -143,11 +143,13 @@ def _sound(rate: int, channels: int, declared_s: float | None, tolerance_s: floa
                 frames += len(block)
                 yield block
         except Exception as error:  # PyAV raises many kinds
+            if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
+                raise
             reason = f"cannot be decoded: it is damaged or cut short, at {frames / rate:.1f} s or later"
             raise _Refused(reason) from error
         if declared_s is not None and frames / rate < declared_s - tolerance_s:
-            ends = f"it ends after {frames / rate:.1f} s"
-            raise _Refused(f"is cut short: its header promises {declared_s:.1f} s, but {ends}")
+            promised, ends = f"its header promises {declared_s:.1f} s", f"it ends after {frames / rate:.1f} s"
+            raise _Refused(f"is cut short: {promised}, but {ends}")
 
     return Sound(rate, channels, declared_s, complete())
 

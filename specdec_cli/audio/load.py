@@ -206,7 +206,7 @@ class _Mixdown:
     def __init__(self, sound: Sound, sampling_rate: int, channel: int | None = None) -> None:
         self.sound, self.sampling_rate, self.channel = sound, sampling_rate, channel
         self._frames = 0  # samples per channel so far, at the recording's rate
-        self._sums = np.zeros((2, sound.channels + 1))  # of the mean and of each channel; and of their squares
+        self._powers = np.zeros(sound.channels + 1)  # of the mean over the channels, and of each channel
 
     def __iter__(self) -> Iterator[Floats]:
         resampler = None
@@ -233,20 +233,16 @@ class _Mixdown:
 
     def cancelled(self) -> int | None:
         """The loudest channel if the mean is 20 dB below what that channel alone would leave in it (antiphase)."""
-        with np.errstate(all="ignore"):  # NaN and inf are refused later
-            means, squares = self._sums / max(self._frames, 1)
-            mixed, *channels = np.sqrt(np.maximum(squares - means * means, 0.0)).tolist()
+        mixed, *channels = np.sqrt(self._powers).tolist()
         loudest = max(channels)
         return channels.index(loudest) if mixed < 0.1 * loudest / len(channels) else None
 
     def _mixed(self, block: Floats) -> Floats:
         if self.sound.channels == 1 or self.channel is not None:
             return np.ascontiguousarray(block[:, self.channel or 0])
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # NaN and inf are refused later
             mean: Floats = block.mean(axis=1, dtype=np.float32)
-            columns = np.column_stack([mean, block])
-            self._sums[0] += columns.sum(axis=0, dtype=np.float64)
-            self._sums[1] += np.einsum("nc,nc->c", columns, columns, dtype=np.float64)
+            self._powers += len(block) * np.column_stack([mean, block]).var(axis=0, dtype=np.float64)
         return mean
 
 
