@@ -50,7 +50,7 @@ def checked(url: str, request: Request, reply: Reply) -> bytes:
     raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))
 
 
-def believed(
+def require_possible(
     judgement: Judgement | None,
     question: Question,
     vocab_size: int,

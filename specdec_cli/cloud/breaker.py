@@ -1,4 +1,4 @@
-"""A memory of failures: while a cloud is known to be down, clips do not wait for it one after the other."""
+"""A circuit breaker: while a cloud is down, clips do not wait for it one after the other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class Breaker:
-    """A memory of failures: tells whether to try.
+    """Decides whether a call may go out.
 
-    After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are told no while
+    After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are refused while
     it is under way, and if it fails.
 
     Args:

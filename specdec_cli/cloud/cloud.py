@@ -1,4 +1,4 @@
-"""What the rest of specdec needs to know of a cloud that is not loaded in this process."""
+"""A cloud that is not loaded in this process, as the rest of specdec sees it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Http:
         config: with a `url`.
         content_type: of the bodies.
         most_bytes: of an answer.
-        check: tells good answers from others.
+        check: separates good answers from others.
 
     Attributes:
         shortest_s: shortest silence before an answer so far, seconds: a round trip, and what the quickest took.
@@ -134,7 +134,7 @@ class Http:
             line.drop()
 
     def send(self, request: Request) -> None:
-        """Sends a request and returns at once; whether it arrives is not told."""
+        """Sends a request and returns at once; the answer is dropped."""
         if self.close.alive and not self.breaker.open:
             line, there = self.take(), weakref.ref(self)
 

@@ -87,14 +87,14 @@ class Limits(Message):
 
 
 class Info(Message):
-    """The server and its model: enough to tell whether ids, tensors and prompts mean there what they mean here."""
+    """The server and its model: enough to check whether ids, tensors and prompts mean there what they mean here."""
 
     protocol: int
     server: Name = Field(description="version of specdec")
     model: Name = Field(description="as the server's configuration names it")
     dtype: Name
     device: Name
-    weights: Name | None = Field(default=None, description="tells them from others of the same name")
+    weights: Name | None = Field(default=None, description="fingerprint, differs for other weights of the same name")
     tokenizer: Name = Field(description="fingerprint of its pieces and their ids")
     prompts: Name = Field(description="fingerprint of prompts and tensors that its processor makes")
     identity: Name = Field(description="all of it in one; a clip names the one that it was made for")

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Final
 
-from specdec_cli.cloud.answers import HINTS, believed, checked
+from specdec_cli.cloud.answers import HINTS, checked, require_possible
 from specdec_cli.cloud.cloud import Payload
 from specdec_cli.cloud.connection import Request
 from specdec_cli.cloud.http import Caller, Http, RefusedError
@@ -72,7 +72,7 @@ class HttpCloud(Server):
         return self.info is not None
 
     def describe(self) -> dict[str, str]:
-        """The address, and what the server tells of its model."""
+        """The address, and how the server describes its model."""
         if self.info is None:
             return {"name": self.name, "dtype": "unknown", "device": "unknown"}
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
@@ -92,7 +92,7 @@ class HttpCloud(Server):
         self.described(caller)
 
     def described(self, caller: Caller) -> Info:
-        """What the server tells of itself; requested once."""
+        """The server's description of itself; requested once."""
         if self.info is None:
             info = caller.fetch(Request("GET", _INFO), lambda body: parse(Info, body))
             self._require_fit(info)
@@ -170,7 +170,7 @@ class RemoteVerifier:
 
     @property
     def work(self) -> ModelWork:
-        """What the server's model has done for this clip, as it tells, and the bytes that were sent."""
+        """What the server's model has done for this clip, by its own account, and the bytes that were sent."""
         return replace(_sum(self._before, self._work), bytes_up=self._caller.traffic.bytes_up)
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
@@ -180,7 +180,7 @@ class RemoteVerifier:
             limits = self._cloud.described(self._caller).limits
             question, rows = self._question(text, draft, min(run_on, limits.more_tokens))
             answer = self._answer(question, rows)
-            found = believed(
+            found = require_possible(
                 answer.judgement, question, self._vocab_size, self._stop_ids, self._never, self._cloud.name
             )
         after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3

@@ -65,7 +65,7 @@ class Server(ABC):
             self.close()
             raise error.refusal from None
         except CloudError:
-            pass  # `trouble` tells
+            pass  # see `trouble`
 
     def timed(self, path: str, read: Callable[[bytes], T]) -> tuple[T, str]:
         """The answer to a GET, and the median round trip in words; the server must fit."""

@@ -86,7 +86,7 @@ class VllmCloud(Server):
         return self.context is not None
 
     def describe(self) -> dict[str, str]:
-        """The address, and the name of the model behind it; vLLM does not tell more."""
+        """The address, and the name of the model behind it; vLLM gives no more."""
         return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
 
     def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> VllmVerifier:
@@ -116,7 +116,7 @@ class VllmCloud(Server):
         if self.context is None:
             context = self._served(caller)
             self._compare_tokens(caller)
-            # A question like those that will come, about no recording: it shows whether the last id is known, too.
+            # A question like those that will come, about no recording: it shows whether the last id exists there, too.
             ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
             question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
             body = question.body(self.model, None, self.processor.eos_ids)
@@ -189,7 +189,7 @@ class VllmVerifier:
 
     @property
     def work(self) -> ModelWork:
-        """What the server did for this clip. It computes the prompt anew each time, and does not tell how long."""
+        """What the server did for this clip. It computes the prompt anew each time, and gives no times."""
         return ModelWork(
             encoder_passes=self._recordings,
             forwards=self._passes,
@@ -277,7 +277,7 @@ class VllmVerifier:
         before_s = traffic.silent_s
         body = question.body(self._cloud.model, Recording(self._uuid, url), self._stop_ids)
         scored = self._caller.fetch(Request("POST", GENERATE, body), lambda found: read_answer(found, question))
-        # The server does not tell how long it took: as long as it was silent, beyond the shortest silence there was.
+        # The server gives no times: its silence, less the shortest silence so far, stands for them.
         self._cloud_ms += max(traffic.silent_s - before_s - self._cloud.http.shortest_s, 0.0) * 1e3
         self._passes += len(scored.generated)  # the first comes with reading the question, each other one with a step
         self._fed += question.length - self._prompt_tokens + len(scored.generated) - 1

@@ -96,7 +96,7 @@ class VllmRules:
         return best[0][1] - best[1][1] <= TIE if len(best) > 1 else None
 
     def _keeps(self, token: int, position: Position) -> bool | None:
-        """Whether a drafted token passes on its own; None if the answer does not tell."""
+        """Whether a drafted token passes on its own; None if the answer does not show it."""
         usable = self._usable(position)
         if self.acceptance.rule != "rank":
             return usable[0][0] == token if usable else None

@@ -55,7 +55,7 @@ class Question:
         length: tokens of it all, the recording's as many as they are.
         drafted: how many of the last ids are a draft, to be scored.
         tokens: most tokens to generate after them.
-        candidates: likeliest tokens wanted of each position.
+        candidates: likeliest tokens to list of each position.
     """
 
     ids: tuple[int, ...]
@@ -255,10 +255,10 @@ def checked(url: str, request: Request, reply: Reply) -> bytes:
 
 
 def _reason(body: bytes) -> str:
-    """What an error's body tells, short enough for a message."""
+    """The reason in an error's body, short enough for a message."""
     try:
         found = json.loads(body)
-        told = found["error"]["message"] if "error" in found else found["detail"]
+        reason = found["error"]["message"] if "error" in found else found["detail"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return "no reason given"
-    return plain(str(told))
+    return plain(str(reason))

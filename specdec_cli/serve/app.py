@@ -189,7 +189,7 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
-    return _good(Problem(code="model_failed", message="the server failed; its log tells how"), 500)
+    return _good(Problem(code="model_failed", message="the server failed; see its log"), 500)
 
 
 def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

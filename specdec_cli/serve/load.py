@@ -3,7 +3,7 @@
     specdec serve --max-rate 100000 &
     python -m specdec_cli.serve.load http://127.0.0.1:8765
 
-Every clip is heard once and then asked about without a pause: a draft of `k` tokens behind a text that grows. The
+Every clip is sent once and then verified without a pause: a draft of `k` tokens behind a text that grows. The
 drafts mean nothing, so most are rejected; what a verification costs does not depend on that.
 """
 
@@ -52,7 +52,7 @@ class Bearing:
 def press(
     link: HttpCloud, prompt: Prompt, words: Sequence[int], sessions: int, seconds: float, k: int, config: Config
 ) -> Bearing:
-    """Asks about `sessions` clips at once for so long; the questions that clips are heard for are left out.
+    """Verifies blocks of `sessions` clips at once for so long; the calls that send the clips are left out.
 
     Args:
         link: to the server.
@@ -63,7 +63,7 @@ def press(
     """
     askers = [_Asker(link, prompt, words, number, k, config) for number in range(sessions)]
     with ThreadPoolExecutor(sessions) as pool:
-        list(pool.map(_Asker.hear, askers))
+        list(pool.map(_Asker.open, askers))
         started = time.perf_counter()
         list(pool.map(lambda asker: asker.ask_until(started + seconds), askers))
         elapsed = time.perf_counter() - started
@@ -92,12 +92,12 @@ class _Asker:
         self._text: tuple[int, ...] = ()
         self._verifier = self._open()
 
-    def hear(self) -> None:
-        """Has the clip heard."""
+    def open(self) -> None:
+        """Sends the clip."""
         self._ask()
 
     def ask_until(self, end: float) -> None:
-        """Asks until the clock says so; a clip whose text is long enough is replaced by another."""
+        """Verifies until `end`; a clip whose text is long enough is replaced by another."""
         while time.perf_counter() < end:
             if len(self._text) >= _TEXT:
                 self._verifier.close()

@@ -53,7 +53,7 @@ def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
 
 
 def serve(service: Service, place: Place, token: str | None, bound: Listener) -> None:
-    """Serves until the process is told to end; what is being answered then is finished first."""
+    """Serves until the process gets SIGTERM or SIGINT; what is being answered then is finished first."""
     running = server(service, place, token)
     bound.listen(_BACKLOG)
     url = place.url(bound.getsockname()[1])
