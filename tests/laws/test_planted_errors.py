@@ -22,7 +22,7 @@ from tests.laws.test_edge_law import sampled_law
 from tests.laws.test_reference_law import gated_case, mixed_case
 from tests.laws.test_sampling_law import sampled_case
 from tests.laws.test_speed_law import fast, fast_edge
-from tests.laws.tolerance import LawBroken, numbers
+from tests.laws.tolerance import LawBroken
 
 Make = Callable[[int], Case]
 Plant = Callable[[Case], AbstractContextManager[None]]
@@ -42,6 +42,7 @@ LAWS: dict[str, tuple[Make, Check]] = {
     "cache": (once_case, fed_once_law),
     "cache, clean": (once_case, clean_law),
 }
+MOST = 400  # cases to try; most errors are found in the first few, noise that is not recorded in about fifty
 ERRORS: dict[str, Plant] = {
     "noise in the edge": lambda case: noise(case.edge),
     "noise in the cloud": lambda case: noise(case.cloud),
@@ -64,7 +65,7 @@ PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not 
 @pytest.mark.parametrize(("law", "error"), PLANTED)
 def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
     make, check = LAWS[law]
-    for tried, case in enumerate(map(make, numbers(200_000)), start=1):
+    for tried, case in enumerate(map(make, range(200_000, 200_000 + MOST)), start=1):
         try:
             with ERRORS[error](case):
                 check(case)
