@@ -85,7 +85,7 @@ class BatchCaptioner:
         """
         encoders, threads = _cores(self._captioner.pair)
         results: queue.SimpleQueue[Result] = queue.SimpleQueue()
-        at_work: set[threading.Thread] = set()
+        at_work: dict[int, threading.Thread] = {}  # by the identity of its clip, until its result is read
         room = min(self.batch_size, _FIRST)
         try:
             with Shared(encoders, threads=threads) as shared:
@@ -97,11 +97,11 @@ class BatchCaptioner:
                         result = results.get(timeout=_SIGNAL_S if full else _LOOK_S)
                     except queue.Empty:
                         continue
-                    at_work = {thread for thread in at_work if thread.is_alive() and thread.name != _name(result[0])}
+                    at_work.pop(id(result[0])).join()
                     room = self.batch_size
                     yield result
         finally:  # the clips under way have been ended with `shared`
-            for thread in at_work:
+            for thread in at_work.values():
                 thread.join()
 
     def _admit(
@@ -109,7 +109,7 @@ class BatchCaptioner:
         source: Source,
         shared: Shared,
         results: queue.SimpleQueue[Result],
-        at_work: set[threading.Thread],
+        at_work: dict[int, threading.Thread],
         room: int,
         threads: int,
     ) -> bool:
@@ -119,8 +119,8 @@ class BatchCaptioner:
             if prepared is None:
                 return False
             arguments = (prepared, shared, results, threads)
-            thread = threading.Thread(target=self._caption, args=arguments, name=_name(prepared), daemon=True)
-            at_work.add(thread)
+            thread = threading.Thread(target=self._caption, args=arguments, name="specdec clip", daemon=True)
+            at_work[id(prepared)] = thread
             thread.start()
         return True
 
@@ -138,10 +138,6 @@ class BatchCaptioner:
             results.put((prepared, typed(error if isinstance(error, Exception) else RuntimeError(error), _log)))
         else:
             results.put((prepared, result))
-
-
-def _name(prepared: Prepared) -> str:
-    return f"clip-{id(prepared)}"
 
 
 def _cores(pair: Pair) -> tuple[int, int]:
