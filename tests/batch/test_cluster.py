@@ -112,7 +112,7 @@ def told(output: Path) -> list[tuple[object, ...]]:
             line.caption,
             line.error.type if line.error else None,
             None if line.labels is None else sorted(line.labels.items()),
-            [(round_.draft_ids, round_.committed_ids, round_.entropy) for round_ in line.rounds],
+            [(round_.draft_ids, round_.committed_ids) for round_ in line.rounds],
         )
         for line in read_transcripts(output)
     )
