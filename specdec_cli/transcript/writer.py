@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript
 
@@ -155,14 +153,10 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
         if not line.strip():
             continue
         try:
-            yield Transcript.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise TranscriptError(
-                f"{path}:{number} is no transcript of schema 1: {where or 'line'}: {first['msg']}.",
-                hint="Each line is one JSON object as `specdec caption --output` writes it.",
-            ) from error
+            transcript = Transcript.from_json(line)
+        except TranscriptError as error:
+            raise TranscriptError(f"{path}:{number} is {error.message}", hint=error.hint) from error
+        yield transcript
 
 
 def mend(path: Path, whole: Callable[[bytes], bool], beginnings: Sequence[bytes] = (TRANSCRIPT,)) -> None:
