@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 
@@ -101,12 +99,3 @@ def test_bytes_of_what_is_made_of_several_tensors_are_theirs() -> None:
     assert stored_bytes(torch.zeros(3, 5, dtype=torch.bfloat16)) == 30
     layer = torch.nn.Linear(4, 2)
     assert weight_bytes(layer) == 4 * (8 + 2)
-
-
-def test_settings_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
-    settings = lossless.config.decoding.model_copy(update={"no_repeat_ngram": 2})
-    strict = ForcedLoop(Models.of(lossless.pair), clip, settings)
-    target = strict.target()
-    pairs = list(pairwise(target))
-    assert len(pairs) == len(set(pairs))
-    assert strict.take("lossless", target, 0.5, 0).ids == target

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from specdec_cli.bench.clips import Clip, Models
@@ -63,3 +65,12 @@ def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, cli
         (share, mode) for share in (0.6, 0.9) for mode in ("cloud", "lossless", "hybrid")
     ]
     assert all(forced.tokens_per_s.value > 0 for forced in found)
+
+
+def test_settings_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
+    settings = lossless.config.decoding.model_copy(update={"no_repeat_ngram": 2})
+    strict = ForcedLoop(Models.of(lossless.pair), clip, settings)
+    target = strict.target()
+    pairs = list(pairwise(target))
+    assert len(pairs) == len(set(pairs))
+    assert strict.take("lossless", target, 0.5, 0).ids == target
