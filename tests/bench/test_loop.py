@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from specdec_cli.bench.beside import measure
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.forced import ForcedLoop, force
 from specdec_cli.bench.memory import account, cache_bytes, stored_bytes, weight_bytes
@@ -17,6 +16,7 @@ from specdec_cli.bench.taken import caption
 from specdec_cli.captioner import Captioner
 from specdec_cli.models.session import Session
 from tests.mini_pair import captioner, mini_pair, voice
+from tools.beside import measure
 
 K = 3
 TOKENS = 20
