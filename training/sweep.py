@@ -184,7 +184,7 @@ def _gaps(edge: Tally, cloud: Tally, tally: Tally) -> dict[str, list[float] | No
     for name, attributes in (("emotion", ("emotion",)), ("seven", (*PROSODY, "emotion"))):
         interval = gap_closed(edge.hits(attributes), tally.hits(attributes), cloud.hits(attributes))
         ends = (interval.value, interval.low, interval.high) if interval else None
-        found[name] = [round(value, 3) for value in ends] if ends else None
+        found[name] = [round(value, 3) for value in ends if value is not None] if ends else None
     return found
 
 
