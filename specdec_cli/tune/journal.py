@@ -84,7 +84,8 @@ class Journal:
                 ) from error
             except TranscriptError as error:
                 raise TranscriptError(
-                    f"{path}:{number} is {error.message}", hint="Name another file in --recordings."
+                    f"{path}:{number} is neither a recording nor a transcript: {error.message}",
+                    hint="Name another file in --recordings.",
                 ) from error
 
 
