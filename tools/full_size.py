@@ -1,4 +1,6 @@
-"""Models of the published sizes on this machine: do they fit, and how near are their steps to what memory allows?
+"""Models of published sizes with made-up weights: `python -m tools.full_size 3b+7b --dtype bfloat16`.
+
+Do they fit on this machine, and how near are their steps to what its memory allows?
 
 A step of a large model at batch 1 reads every weight of the decoder and of the output layer once and does little with
 it, so that bytes of weights over memory bandwidth is its floor.
@@ -10,19 +12,20 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import psutil
 import torch
+import typer
+from pydantic import Field
 
 from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.forced import force
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.machine import describe_machine
 from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
-from specdec_cli.bench.result import Forced, FullSize, ShapeTime
-from specdec_cli.bench.shapes import SHAPES, Shape, build, parameters
+from specdec_cli.bench.result import Machine, Part
+from specdec_cli.compare.result import Spread
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
 from specdec_cli.doctor import test_sound
@@ -31,15 +34,52 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_device
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
+from tools.forced import Forced, force, print_forced, shares
+from tools.shapes import SHAPES, Shape, build, parameters
+from tools.table import print_table, spread_text
 
 ALLOWANCE_MB: Final = 1536
 """Beyond the weights, what libraries, caches, features and working memory may take, MiB."""
 
+DTYPES: Final = ("bfloat16", "float16", "float32", "int8")
 _STEPS, _VERIFICATIONS = 8, 4
 _LONG_S = 20.0  # when a kind of pass has taken so long, it is not repeated any more
 _SOUND_S = 2
 _COPIED = 1 << 27  # bytes
 _COPIES = 5
+
+
+class ShapeTime(Part):
+    """A model of a published size, made-up weights."""
+
+    name: str
+    weights_mb: float = Field(description="all that is held of it, MiB")
+    built_s: float = Field(description="making it, s")
+    tower_ms: float = Field(description="audio tower, ms; measured once, cold")
+    prefill_ms: float = Field(description="the prompt, ms; measured once, cold")
+    prompt_tokens: int
+    step_ms: Spread = Field(description="one token, ms")
+    verification_ms: Spread = Field(description="k + 1 tokens in one forward, ms")
+    read_mb: float = Field(description="weights that a step reads, MiB")
+    floor_ms: float = Field(description="read_mb at the bandwidth of a copy, ms")
+    of_floor: float = Field(description="step_ms / floor_ms")
+    cache_mb: float = Field(description="keys and values of the clip, MiB")
+
+
+class FullSize(Part):
+    """What was found."""
+
+    date: str = Field(description="UTC, ISO 8601")
+    machine: Machine
+    dtype: str
+    device: str
+    k: int
+    copy_gb_s: float = Field(description="bytes read and written per second by a large copy, in 10^9")
+    shapes: list[ShapeTime]
+    forced: list[Forced]
+    peak_mb: float | None = Field(description="most memory held, on the GPU if it is there; MiB")
+    budget_mb: float = Field(description="what may be held: the weights as first allocated, and an allowance, MiB")
+    within: bool | None = Field(description="peak_mb <= budget_mb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +104,7 @@ class Order:
 
     @classmethod
     def parse(cls, shapes: str, dtype: str, device: str, *, k: int, acceptances: Sequence[float], rounds: int) -> Order:
-        """The order that a command line gives; `shapes` is "3b" or "3b+7b".
+        """The order for `shapes` such as "3b" or "3b+7b".
 
         Raises:
             ConfigError: there is no such shape, or more than two are named.
@@ -72,13 +112,13 @@ class Order:
         names = shapes.lower().split("+")
         if len(names) > 2 or not set(names) <= SHAPES.keys():
             raise ConfigError(
-                f"--shape {shapes} is none of {', '.join(SHAPES)}, nor two of them.",
-                hint="For an edge and a cloud: --shape 3b+7b",
+                f"{shapes} is none of {', '.join(SHAPES)}, nor two of them.",
+                hint="For an edge and a cloud: 3b+7b",
             )
         return cls(tuple(SHAPES[name] for name in names), dtype, device, k, acceptances, rounds)
 
 
-def measure(order: Order, command: str, say: Callable[[str], None]) -> FullSize:
+def measure(order: Order, say: Callable[[str], None]) -> FullSize:
     """Builds the models, steps them, and forces drafts where there are two.
 
     Raises:
@@ -104,7 +144,6 @@ def measure(order: Order, command: str, say: Callable[[str], None]) -> FullSize:
     budget = sum(_bytes_in_building(shape, order.dtype) for shape in order.shapes) / MIB + ALLOWANCE_MB
     return FullSize(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=command,
         machine=describe_machine(),
         dtype=order.dtype,
         device=str(device),
@@ -212,3 +251,54 @@ def _require_room(order: Order, device: torch.device) -> None:
 def _bytes_in_building(shape: Shape, dtype: str) -> int:
     """Weights as they are first allocated; what is quantised is made of bfloat16."""
     return parameters(shape) * (4 if dtype == "float32" else 2)
+
+
+def _print(found: FullSize) -> None:
+    machine = found.machine
+    print(f"{machine.gpu or machine.processor}, {machine.threads} threads, torch {machine.torch}, {found.date}")
+    print(f"{found.dtype} on {found.device}, k {found.k}, copies at {found.copy_gb_s:.1f} GB/s, made-up weights")
+    figures: dict[str, Callable[[ShapeTime], str]] = {
+        "weights, MiB": lambda shape: f"{shape.weights_mb:.0f}",
+        "built in, s": lambda shape: f"{shape.built_s:.1f}",
+        "audio encoder, ms": lambda shape: f"{shape.tower_ms:.1f}",
+        "prefill, ms": lambda shape: f"{shape.prefill_ms:.1f} of {shape.prompt_tokens} tokens",
+        "step, ms": lambda shape: spread_text(shape.step_ms),
+        "verification, ms": lambda shape: spread_text(shape.verification_ms),
+        "floor of a step, ms": lambda shape: f"{shape.floor_ms:.2f} for {shape.read_mb:.0f} MiB",
+        "step / floor": lambda shape: f"{shape.of_floor:.2f}",
+        "cache, MiB": lambda shape: f"{shape.cache_mb:.1f}",
+    }
+    rows = [[label, *map(figure, found.shapes)] for label, figure in figures.items()]
+    print_table("", ["", *(shape.name for shape in found.shapes)], rows)
+    if found.forced:
+        print_forced(found.forced)
+    if found.peak_mb is not None:
+        verdict = "within" if found.within else "ABOVE"
+        print(f"peak {found.peak_mb:.0f} MiB, {verdict} the budget of {found.budget_mb:.0f} MiB")
+
+
+def main(
+    shape: Annotated[str, typer.Argument(metavar="3b|7b|EDGE+CLOUD", help="Published sizes.")],
+    dtype: Annotated[str, typer.Option(help="bfloat16, float16, float32 or int8.")] = "bfloat16",
+    device: Annotated[str, typer.Option(help="Where to put them.")] = "auto",
+    k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
+    acceptance: Annotated[str, typer.Option(help="Of the forced drafts, with two shapes.")] = "0.6,0.8,0.9",
+    rounds: Annotated[int, typer.Option(min=1, help="How often to force each.")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Build models of published sizes, time their forwards, and force drafts where there are two."""
+    if dtype not in DTYPES:
+        raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    order = Order.parse(shape, dtype, device, k=k, acceptances=shares(acceptance), rounds=rounds)
+    found = measure(order, lambda line: typer.echo(line, err=True))
+    if json:
+        print(found.model_dump_json())
+    else:
+        _print(found)
+
+
+if __name__ == "__main__":
+    typer.run(main)

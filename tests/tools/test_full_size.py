@@ -7,13 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import typer
 
-from specdec_cli.bench import full_size
-from specdec_cli.bench.full_size import Order, measure, step_bytes
-from specdec_cli.bench.shapes import SHAPES, build, parameters
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.session import Session
+from tools import full_size
+from tools.full_size import FullSize, Order, main, measure, step_bytes
+from tools.shapes import SHAPES, build, parameters
 
 CPU = torch.device("cpu")
 
@@ -53,7 +54,7 @@ def test_a_step_reads_all_but_embedding_and_tower() -> None:
 
 
 def test_one_shape_is_measured() -> None:
-    found = measure(order("tiny", "bfloat16"), "specdec bench --shape tiny", silent)
+    found = measure(order("tiny", "bfloat16"), silent)
     (shape,) = found.shapes
     assert shape.step_ms.value > 0
     assert shape.of_floor == pytest.approx(shape.step_ms.value / shape.floor_ms)
@@ -64,7 +65,7 @@ def test_one_shape_is_measured() -> None:
 
 
 def test_two_shapes_are_an_edge_and_a_cloud() -> None:
-    found = measure(order("tiny+tiny"), "specdec bench --shape tiny+tiny", silent)
+    found = measure(order("tiny+tiny"), silent)
     assert [forced.mode for forced in found.forced] == ["cloud", "lossless", "hybrid"]
 
 
@@ -85,13 +86,29 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pyte
     monkeypatch.setattr(full_size, "build", lambda *_, **__: pytest.fail("it was built"))
     monkeypatch.setattr(full_size.psutil, "virtual_memory", lambda: SimpleNamespace(available=8 * 2**30))
     with pytest.raises(ConfigError, match=r"3b needs 9\.\d GiB on cpu, and 8\.0 GiB are free"):
-        measure(order("3b", "bfloat16"), "", silent)
+        measure(order("3b", "bfloat16"), silent)
 
 
 @pytest.mark.parametrize("shapes", ["9b", "3b+7b+3b", "", "3b+"])
 def test_unknown_shapes_are_refused(shapes: str) -> None:
     with pytest.raises(ConfigError, match="is none of"):
         order(shapes)
+
+
+def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main("tiny+tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=None, json=False)
+    page = capsys.readouterr().out
+    assert "step / floor" in page
+    assert "Forced acceptance" in page
+    main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=None, json=True)
+    found = FullSize.model_validate_json(capsys.readouterr().out)
+    assert (found.dtype, found.device, [shape.name for shape in found.shapes]) == ("bfloat16", "cpu", ["tiny"])
+
+
+@pytest.mark.parametrize(("dtype", "acceptance"), [("int3", "0.5"), ("float32", "1.5"), ("float32", "0.5,much")])
+def test_numbers_that_mean_nothing_are_refused(dtype: str, acceptance: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        main("tiny", dtype=dtype, device="cpu", k=2, acceptance=acceptance, rounds=1, threads=None, json=False)
 
 
 @pytest.mark.gpu
@@ -101,5 +118,5 @@ def test_the_published_pair_steps_on_a_gpu() -> None:
     free, needed = torch.cuda.mem_get_info()[0], 2 * sum(parameters(SHAPES[name]) for name in ("3b", "7b"))
     if free < needed + 2**31:
         pytest.skip(f"needs {needed / 2**30:.0f} GiB of GPU memory, and {free / 2**30:.0f} GiB are free")
-    found = measure(order("3b+7b", "bfloat16", "cuda"), "specdec bench --shape 3b+7b", silent)
+    found = measure(order("3b+7b", "bfloat16", "cuda"), silent)
     assert found.within
