@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import torch
@@ -42,7 +43,7 @@ def try_threads(models: Models, clip: Clip, text: Sequence[int], k: int) -> Iter
 
     try:
         counts = dict.fromkeys((now, *(2**power for power in range(cores.bit_length())), cores))
-        times = _in_turns({count: lambda count=count: forwards_ms(count) for count in counts}, _REPEATS)
+        times = _in_turns({count: partial(forwards_ms, count) for count in counts}, _REPEATS)
     finally:
         torch.set_num_threads(now)
     for count, taken in times.items():
