@@ -21,7 +21,7 @@ from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.listen import Place, bind
+from specdec_cli.serve.run import Place, bind
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
