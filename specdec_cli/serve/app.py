@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -65,7 +65,7 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
         lifespan=lifespan,
     )
     admitted = [Depends(doorkeeper.admit)]
-    app.include_router(_clips(service), prefix="/v1", dependencies=admitted, responses=_REFUSALS)
+    app.include_router(_clips(service, admitted))
 
     @app.get("/healthz", summary="Whether the server is up; needs no token")
     async def healthz() -> dict[str, str]:
@@ -88,9 +88,10 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
     return Observed(_framed(app), service.metrics)
 
 
-def _clips(service: Service) -> APIRouter:
+def _clips(service: Service, admitted: list[params.Depends]) -> APIRouter:
     """The protocol, see `cloud.protocol`."""
-    router, bodies = APIRouter(), Bodies(service.limits)
+    router = APIRouter(prefix="/v1", dependencies=admitted, responses=_REFUSALS)
+    bodies = Bodies(service.limits)
 
     @router.get("/info", response_model=Info, summary="The model, and the limits")
     async def info() -> Response:

@@ -36,7 +36,6 @@ from specdec_cli.cloud.protocol import (
     unpack_tensors,
 )
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import Scores
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
@@ -256,8 +255,7 @@ class Service:
             session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
-        scores = Scores(clip.scoring, prompt.ids, model.processor, model.device, clip.stop_ids)
-        verifier = LocalVerifier(session, scores, clip.acceptance, clip.stop_ids)
+        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, name, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)
