@@ -297,6 +297,8 @@ class Service:
             )
         if clip.vocab_size > self.info.vocab_size:
             raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
+        if max(clip.stop_ids, default=0) >= clip.vocab_size:
+            raise MalformedError("an id that ends the text is out of range")
         if clip.acceptance.rule in ("greedy", "sampling") and clip.sends_rows != clip.scoring.sampling:
             raise MalformedError(f"the rule {clip.acceptance.rule} contradicts the temperature")
 

@@ -198,6 +198,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"surprise": 1}, features)),
+        (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
         (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
         (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
         (422, framed(good | {"acceptance": {"rule": "all"}}, features)),
