@@ -22,7 +22,7 @@ from specdec_cli.errors import CloudError, ConfigError
 HINTS: Final[dict[Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
-    "too_large": "Use shorter pieces (--segment) or a smaller --max-new-tokens, or raise the server's limits.",
+    "too_large": "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits.",
 }
 
 

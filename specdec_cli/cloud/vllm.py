@@ -258,7 +258,7 @@ class VllmVerifier:
             raise RefusedError(
                 f"the cloud at {self._cloud.name} takes {context} tokens, but the prompt has {self._prompt_tokens} "
                 f"(audio included) and {self._capacity} may follow",
-                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
+                hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment_s.",
                 about_clip=True,
             )
         question = Question((*self._prompt, *ids), self._prompt_tokens + len(ids), drafted, tokens, candidates)
