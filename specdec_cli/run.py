@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli.cloud.cloud import Payload
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.processor import Processor
@@ -20,6 +19,7 @@ from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRec
 from specdec_cli.types import EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
+    from specdec_cli.cloud.cloud import Payload
     from specdec_cli.decoding.loop import Loop
 
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 import torch
 
 from specdec_cli import __version__
-from specdec_cli.cloud.numbers import unpack_rows, unpack_tensors
 from specdec_cli.cloud.protocol import (
     PROTOCOL,
     Answer,
@@ -28,6 +27,8 @@ from specdec_cli.cloud.protocol import (
     digest,
     pack,
     unpack,
+    unpack_rows,
+    unpack_tensors,
 )
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.verify import LocalVerifier
