@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.cli import startup
 from specdec_cli.cli.comparing import identified
 from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
+from specdec_cli.console.errors import print_error
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
-from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
 from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Request:
     output: Path | None
     plot: Path | None
     json: bool
+    reads: tuple[Path | None, ...]
 
 
 class Tuning:
@@ -92,16 +95,20 @@ class Tuning:
         self._failed: set[str] = set()
 
     def run(self) -> int:
-        """The exit code: 0, 1 if no recording could be read, 3 if some could not, 130 if interrupted.
+        """The exit code: 0, 1 if no recording could be read or there is no gate to write, 3 if some recordings could
+        not be read, 130 if interrupted.
 
         Raises:
             ConfigError: something in the request cannot be.
             CheckpointError: a model cannot be loaded.
             TranscriptError: a file cannot be written or read.
         """
+        from specdec_cli.tune.plan import require_tunable
+
         clips = self._clips()
         if not clips:
             return ALL_FAILED
+        require_tunable(self._request.config, self._request.gates, len(clips))
         try:
             found, file = self._tuned(clips)
         except KeyboardInterrupt:
@@ -112,6 +119,10 @@ class Tuning:
         finally:
             self._view.close()
         self._write(found, file)
+        if self._request.output is not None and file is None:
+            message = f"{self._request.output} was not written: no setting can be recommended."
+            print_error(ConfigError(message, hint=found.reason))
+            return ALL_FAILED
         return SOME_FAILED if self._failed else 0
 
     def _clips(self) -> dict[str, str]:
@@ -129,12 +140,12 @@ class Tuning:
 
     def _refuse_targets(self, files: Sequence[str]) -> None:
         request = self._request
-        if request.recordings is not None:
-            startup.refuse_output(request.recordings, files, flag="--recordings")
-        if request.output is not None:
-            startup.refuse_target("--output", request.output, ".json", files)
-        if request.plot is not None:
-            startup.refuse_target("--plot", request.plot, ".svg", files)
+        targets = {
+            "--recordings": (request.recordings, RECORDINGS),
+            "--output": (request.output, GATE),
+            "--plot": (request.plot, PICTURE),
+        }
+        refuse(targets, [*files, *request.reads])
 
     def _tuned(self, clips: dict[str, str]) -> tuple[Found, GateFile | None]:
         request = self._request
@@ -143,9 +154,9 @@ class Tuning:
             with self._view.loading("PyTorch"):
                 from specdec_cli.captioner import Captioner
                 from specdec_cli.tune.journal import Journal
+                from specdec_cli.tune.plan import Plan
                 from specdec_cli.tune.record import setup_of
                 from specdec_cli.tune.run import tune
-                from specdec_cli.tune.tuner import Plan
             captioner = Captioner.load(request.config, loading=self._view.loading)
         journal = Journal(setup_of(captioner), request.recordings)
         plan = Plan(request.gates, request.ks, request.budget, request.seed)
@@ -155,13 +166,13 @@ class Tuning:
     def _write(self, found: Found, file: GateFile | None) -> None:
         request = self._request
         if request.output is not None and file is not None:
-            _write_text(request.output, file.to_json())
+            write(request.output, file.to_json(), GATE)
             found = found.model_copy(update={"output": str(request.output)})
         if request.plot is not None:
             from specdec_cli.report import frontier_svg
 
             title = f"{found.confirmed_on} clips, {request.config.prompt.language}"
-            _write_text(request.plot, frontier_svg([*found.estimated, *found.confirmed], title=title))
+            write(request.plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
         if request.json:
             write_line(found.model_dump_json())
             return
@@ -185,10 +196,3 @@ class Tuning:
         """A recording cannot be used."""
         self._failed.add(file)
         self._view.failed(file, error)
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be written: {error.strerror or error}") from error

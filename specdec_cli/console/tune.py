@@ -26,7 +26,7 @@ _LABEL: Final = 34
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
-    "agreement": "the cloud's own captions, token by token",
+    "agreement": "the cloud's own captions (chrF)",
 }
 
 
@@ -56,31 +56,24 @@ class _Page:
         facts = [count(found.clips, "clip"), f"half for choosing, {found.confirmed_on} for runs, by {found.split_by}"]
         yield from self._prose(Text(f" {self._signs.dot} ".join(facts), DIM), 0)
         yield from self._prose(Text(self._gap()), 2)
-        for sentence in self._advice():
+        for sentence in (*self._advice(), *map(Text, found.notes)):
             yield from self._prose(sentence, 2)
         yield Text()
         yield from self._frontier()
 
     def _gap(self) -> str:
         found = self._tuning
-        gap = found.gap
         return (
             f"Measured against {_MEASURES[found.measure]}: edge {_percent(found.edge_quality)}, "
-            f"cloud {_percent(found.cloud_quality)}; the cloud is better by {100 * gap.value:.1f} points "
-            f"({100 * gap.low:.1f} to {100 * gap.high:.1f})."
+            f"cloud {_percent(found.cloud_quality)}; the cloud is better by {100 * found.gap.value:.1f} points"
+            f"{_ends(found.gap, '.1f')}."
         )
 
     def _advice(self) -> Iterator[Text]:
         found = self._tuning
         best = found.recommended
-        if found.gap.low <= 0:
-            yield Text("That is not measurably better: no gain by escalation is certain here, so nothing is", ASKED)
-            yield Text("recommended. More clips may tell, or use --mode edge.", ASKED)
-            return
         if best is None:
-            yield Text(
-                f"No setting keeps to {_percent(found.budget)} of the blocks. Try more clips or --budget.", ASKED
-            )
+            yield Text(found.reason or "", ASKED)
             return
         sentence = (
             f"Recommended: {best.label}. It escalates {_percent(best.escalation_rate)} of the blocks "
@@ -101,7 +94,7 @@ class _Page:
             for point in points:
                 if point.gate == gate:
                     yield self._row(point)
-        note = "run on clips that nothing was chosen on; random escalates a fixed share of blocks"
+        note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
         yield from self._prose(Text(note, DIM), 1)
 
     def _row(self, point: FrontierPoint) -> Text:
@@ -135,4 +128,10 @@ def _percent(share: float) -> str:
 
 
 def _share(interval: Interval) -> str:
-    return f"{100 * interval.value:.0f}% ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+    return f"{100 * interval.value:.0f}%{_ends(interval, '.0f')}"
+
+
+def _ends(interval: Interval, form: str) -> str:
+    if interval.low is None or interval.high is None:
+        return ""
+    return f" ({100 * interval.low:{form}} to {100 * interval.high:{form}})"
