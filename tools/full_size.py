@@ -20,9 +20,9 @@ import torch
 import typer
 from pydantic import Field
 
+from specdec_cli.bench.build import describe_machine
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.machine import describe_machine
 from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
 from specdec_cli.bench.result import Machine, Part
 from specdec_cli.config.schema import DecodingConfig

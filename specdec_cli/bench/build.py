@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final, get_args
 
+import psutil
+import torch
+
+import specdec_cli
 from specdec_cli.bench.advice import suggestions
 from specdec_cli.bench.clips import Clip
 from specdec_cli.bench.formulas import expected_speedup, median, speedup_of_a_clip, tokens_per_round
-from specdec_cli.bench.machine import describe_machine
 from specdec_cli.bench.result import (
     Bench,
     Contender,
     ContenderTime,
     Expected,
+    Machine,
     Memory,
     StepName,
     StepTime,
@@ -138,3 +146,29 @@ def _step(name: StepName, steps: Sequence[Measured]) -> StepTime | None:
         return None
     tokens = sum(step.tokens for step in own) / len(own)
     return StepTime(name=name, ms=median([step.ms for step in own]), tokens=tokens, measured=len(own))
+
+
+def describe_machine() -> Machine:
+    """This machine, as it is now."""
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        specdec=specdec_cli.__version__,
+    )
+
+
+def _processor() -> str:
+    """The processor's name; Linux keeps it in a file, `platform` knows it elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

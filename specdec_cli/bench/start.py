@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
@@ -39,25 +38,10 @@ Times = dict[str, tuple[float, float]]
 """Part -> (wall, CPU) milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartTime:
-    """One part of a start, medians over several.
-
-    Attributes:
-        name: one of `PARTS`.
-        meaning: what it is.
-        wall_ms: by the clock.
-        cpu_ms: of the processor, all threads.
-    """
-
-    name: str
-    meaning: str
-    wall_ms: float
-    cpu_ms: float
-
-
-def time_start(config: str | None, settings: Sequence[str], clip: str | None, runs: int) -> list[PartTime]:
-    """Starts the command `runs` times and takes the median of each part.
+def time_start(
+    config: str | None, settings: Sequence[str], clip: str | None, runs: int
+) -> list[tuple[str, float, float, str]]:
+    """Starts the command several times: name, wall-clock ms, CPU ms of all threads and meaning of each part, medians.
 
     Args:
         config: as --config takes it; None: the default.
@@ -69,10 +53,11 @@ def time_start(config: str | None, settings: Sequence[str], clip: str | None, ru
         DecodingError: the command failed there.
     """
     started = [_start(config, settings, clip) for _ in range(runs)]
-    return [
-        PartTime(name, meaning, *(median(run[name][clock] for run in started) for clock in (0, 1)))
-        for name, meaning in PARTS
-    ]
+    found = []
+    for name, meaning in PARTS:
+        wall_ms, cpu_ms = (median(run[name][clock] for run in started) for clock in (0, 1))
+        found.append((name, wall_ms, cpu_ms, meaning))
+    return found
 
 
 def _start(config: str | None, settings: Sequence[str], clip: str | None) -> Times:
@@ -127,7 +112,7 @@ def _run(captioner: Any, clip: str | None) -> Any:
     from specdec_cli.doctor import test_sound
 
     if clip is None:
-        return captioner.run_samples(test_sound(captioner.sampling_rate), "test sound")
+        return captioner.run_samples(test_sound(captioner.sampling_rate), name="test sound")
     return next(captioner.runs(clip))
 
 
