@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from specdec_cli.bench.advice import suggestions, try_dtypes, try_threads
-from specdec_cli.bench.clips import Clip, Models
+from specdec_cli.bench.clips import Models
 from specdec_cli.bench.formulas import expected_speedup
 from specdec_cli.bench.result import Expected, Trial
 from specdec_cli.metrics.bootstrap import Interval
-from tests.mini_pair import captioner, voice
+from tests.bench.clip import clip_of
+from tests.mini_pair import captioner
 
 K = 2
 
@@ -61,11 +62,8 @@ def test_drafts_that_only_cost_are_named() -> None:
 
 def test_trials_begin_with_the_present_value_and_change_nothing() -> None:
     lossless = captioner(decoding__mode="lossless", decoding__k=K)
-    edge, cloud = lossless.prompts(voice(3), lossless.setup.prompt)
-    assert edge is not None
-    assert cloud is not None
     models, before = Models.of(lossless.pair), torch.get_num_threads()
-    threads = list(try_threads(models, Clip("voice", 1.5, edge, cloud), tuple(range(20, 30)), K))
+    threads = list(try_threads(models, clip_of(lossless), tuple(range(20, 30)), K))
     assert threads[0].value == before == torch.get_num_threads()
     assert {trial.value for trial in threads} >= {1, before}
     dtypes = list(try_dtypes(models, K))

@@ -12,7 +12,8 @@ from specdec_cli.bench.steps import measure_steps
 from specdec_cli.bench.timing import caption
 from specdec_cli.captioner import Captioner
 from specdec_cli.models.session import Session
-from tests.mini_pair import captioner, mini_pair, voice
+from tests.bench.clip import clip_of
+from tests.mini_pair import captioner, mini_pair
 
 K = 3
 TOKENS = 20
@@ -25,10 +26,7 @@ def lossless() -> Captioner:
 
 @pytest.fixture(scope="module")
 def clip(lossless: Captioner) -> Clip:
-    edge, cloud = lossless.prompts(voice(3), lossless.setup.prompt)
-    assert edge is not None
-    assert cloud is not None
-    return Clip("voice", 1.5, edge, cloud)
+    return clip_of(lossless)
 
 
 def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) -> None:

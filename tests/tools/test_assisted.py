@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench.clips import Clip, Models
+from specdec_cli.bench.clips import Models
 from specdec_cli.bench.timing import caption
 from specdec_cli.captioner import Captioner
-from tests.mini_pair import captioner, captioner_for, voice
+from tests.bench.clip import clip_of
+from tests.mini_pair import captioner, captioner_for
 from tools.assisted import generate_assisted, main
 
 TOKENS = 12
@@ -16,12 +17,10 @@ TOKENS = 12
 def test_the_assistant_changes_no_token_and_is_left_as_it_was() -> None:
     lossless = captioner(decoding__mode="lossless", decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
     models = Models.of(lossless.pair)
-    edge, cloud = lossless.prompts(voice(3), lossless.setup.prompt)
-    assert edge is not None
-    assert cloud is not None
+    clip = clip_of(lossless)
     stated = models.edge.module.config.get_text_config().vocab_size
-    assisted = generate_assisted(models.cloud, models.edge, cloud, lossless.config.decoding, TOKENS)
-    assert assisted.ids == caption(lossless, Clip("voice", 1.5, edge, cloud)).ids
+    assisted = generate_assisted(models.cloud, models.edge, clip.cloud, lossless.config.decoding, TOKENS)
+    assert assisted.ids == caption(lossless, clip).ids
     assert models.edge.module.config.get_text_config().vocab_size == stated
     assert not models.cloud.module._forward_hooks
 

@@ -8,7 +8,8 @@ import pytest
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.captioner import Captioner
-from tests.mini_pair import captioner, voice
+from tests.bench.clip import clip_of
+from tests.mini_pair import captioner
 from tools.forced import ForcedLoop, ForcedMode, force
 
 K = 3
@@ -22,10 +23,7 @@ def lossless() -> Captioner:
 
 @pytest.fixture(scope="module")
 def clip(lossless: Captioner) -> Clip:
-    edge, cloud = lossless.prompts(voice(3), lossless.setup.prompt)
-    assert edge is not None
-    assert cloud is not None
-    return Clip("voice", 1.5, edge, cloud)
+    return clip_of(lossless)
 
 
 @pytest.fixture(scope="module")
