@@ -296,6 +296,17 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
+def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
+    tmp_path: Path, command: Callable[..., tuple[int, str]]
+) -> None:
+    sound = write_voice(tmp_path / "voice.wav", 9)
+    url = "http://127.0.0.1:9"
+    code, said = command("caption", str(sound), "-q", "--mode", "lossless", "--set", f"cloud.url={url}")
+    assert code == 0
+    assert said.startswith(f"warning: {sound}: degraded: ")
+    assert url in said
+
+
 def test_what_cannot_be_served_is_refused(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
