@@ -200,7 +200,7 @@ def _generate(*tokens: Any) -> Change:
         (_generate(), "at least 1 item"),
         (_generate(1, 2), "2 generated tokens with 1 scores"),
         (_generate(1), "token 1 comes with the score of token"),
-        (lambda told: told["choices"].clear(), "at least 1 item"),
+        (lambda told: told["choices"].clear(), "Field required"),
         (lambda told: told["choices"][0].pop("logprobs"), "Field required"),
         (lambda told: told["usage"].update(prompt_tokens=3), "it read 3 tokens, and"),
         (lambda told: told.clear(), "Field required"),
