@@ -94,6 +94,7 @@ def test_the_token_goes_with_every_request(monkeypatch: pytest.MonkeyPatch) -> N
     with _linked(replay.respond, token_env="TINY_KEY") as link:
         recorded_cases()[0].run(link)
     assert {headers.get("Authorization") for headers in replay.headers} == {"Bearer s3cret"}
+    assert {headers.get("Accept-Encoding") for headers in replay.headers} == {"identity"}  # digests are of plain bytes
 
 
 @pytest.mark.parametrize("kind", ["flac", "wav"])
