@@ -83,7 +83,7 @@ class Processor:
                 f"{name} has {self.rows} token ids, but its tokenizer goes up to {highest}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.vocab_size = max(highest + 1, family.least_vocab_size(self.tokenizer))
+        self.vocab_size = max(highest + 1, len(self.tokenizer))  # Voxtral's table lacks parts of characters
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         extractor = family.extractor(parts)
