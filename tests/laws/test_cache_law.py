@@ -157,5 +157,5 @@ def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytes
             list(loop.run())
         monkeypatch.setattr(DynamicLayer, "update", update)
         again = case.loop()  # the same sessions, from the start
-        again._drafter, again._verifier = loop.drafter, loop.verifier
+        again.drafter, again.verifier = loop.drafter, loop.verifier
         assert collect(again.run())[1].token_ids == expected
