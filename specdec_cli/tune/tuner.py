@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
@@ -18,7 +18,6 @@ from specdec_cli.errors import SpecdecError, TranscriptError, typed
 from specdec_cli.metrics import Reference
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import Candidate, candidates
-from specdec_cli.tune.fit import Fitted, examples, fit
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
@@ -26,6 +25,9 @@ from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
 from specdec_cli.tune.replay import replay
 from specdec_cli.tune.trace import Trace
+
+if TYPE_CHECKING:
+    from specdec_cli.tune.fit import Fitted
 
 
 class Watch(Protocol):
@@ -120,6 +122,8 @@ class Tuner:
         """
         if "learned" not in self._plan.gates:
             return None
+        from specdec_cli.tune.fit import examples, fit  # needs scikit-learn
+
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
         judge = yardstick if yardstick.measure == "labels" else None
