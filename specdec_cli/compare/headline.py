@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
-from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures, Spread
+from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures
+from specdec_cli.metrics import Interval
 from specdec_cli.types import Mode
 
 FEWEST_CLIPS: Final = 10
@@ -77,7 +78,7 @@ def _and_others(count: int) -> str:
     return "" if count == 1 else f" and of {count - 1} other clip{'s' if count > 2 else ''}"
 
 
-def _quality(gap: Gap, escalation: Spread | None) -> str:
+def _quality(gap: Gap, escalation: Interval | None) -> str:
     subject = _SUBJECTS[gap.basis, gap.measure]
     ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
@@ -94,7 +95,7 @@ def _quality(gap: Gap, escalation: Spread | None) -> str:
     return f"{subject}: cloud-only is {cloud} than edge-only ({ends}), so {so}; {verdict}."
 
 
-def _against_edge(difference: Spread) -> str:
+def _against_edge(difference: Interval) -> str:
     if is_above(difference, 0):
         return "better"
     return "worse" if is_below(difference, 0) else "not measurably better"
@@ -115,7 +116,7 @@ def _time(figures: ModeFigures, gaps: Sequence[Gap], echoes: set[Mode]) -> str |
     return f"{_called(figures.mode)} takes {', '.join(takes)}, and is {verdict}."
 
 
-def _takes(spread: Spread, other: str) -> str:
+def _takes(spread: Interval, other: str) -> str:
     if is_above(spread, 1) or is_below(spread, 1) or spread.low is None:
         return f"{times(spread)} the time of {other}"
     return f"about the time of {other}, {times(spread)}"
@@ -140,12 +141,12 @@ def _called(mode: Mode) -> str:
     return {"edge": "Edge-only", "cloud": "Cloud-only"}.get(mode, mode.capitalize())
 
 
-def is_above(spread: Spread, bound: float) -> bool:
+def is_above(spread: Interval, bound: float) -> bool:
     """Whether all of the interval lies above `bound`."""
     return spread.low is not None and spread.low > bound
 
 
-def is_below(spread: Spread, bound: float) -> bool:
+def is_below(spread: Interval, bound: float) -> bool:
     """Whether all of the interval lies below `bound`."""
     return spread.high is not None and spread.high < bound
 
@@ -155,14 +156,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def percent_spread(spread: Spread) -> str:
+def percent_spread(spread: Interval) -> str:
     """`84% (62% to 103%)`."""
     if spread.low is None or spread.high is None:
         return f"{100 * spread.value:.0f}%"
     return f"{100 * spread.value:.0f}% ({100 * spread.low:.0f}% to {100 * spread.high:.0f}%)"
 
 
-def points(spread: Spread) -> str:
+def points(spread: Interval) -> str:
     """`+0.8 points (-0.5 to +2.1)`."""
     value = f"{100 * spread.value:+.1f} points"
     if spread.low is None or spread.high is None:
@@ -170,7 +171,7 @@ def points(spread: Spread) -> str:
     return f"{value} ({100 * spread.low:+.1f} to {100 * spread.high:+.1f})"
 
 
-def times(spread: Spread) -> str:
+def times(spread: Interval) -> str:
     """`2.6 times (2.4 to 2.9)`; three figures are enough."""
     value = f"{spread.value:.3g} times"
     if spread.low is None or spread.high is None:

@@ -10,10 +10,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics.bootstrap import Values
+from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.prompts import Language
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ _WORDS: Final[dict[Language, re.Pattern[str]]] = {
 """What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
 
 
-class TextQuality(BaseModel):
+class TextQuality(Figures):
     """Captions against reference texts; figures of the whole corpus, 0 to 100."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clips: int = Field(description="clips with at least one reference text")
     bleu_1: float = Field(description="BLEU with n-grams up to this order, and so on")
