@@ -71,11 +71,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 
 
 def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
-    """chrF of each clip [n], 0 to 100, for intervals over clips; its mean is not the corpus's chrF."""
-    _require(hypotheses, references)
+    """chrF of each clip [n], 0 to 100, for intervals over clips; NaN where it has no reference.
+
+    Its mean is not the corpus's chrF.
+    """
     metric = _chrf_metric()
-    scores = [metric.sentence_score(text, list(wanted)) for text, wanted in zip(hypotheses, references, strict=True)]
-    return np.array([score.score for score in scores])
+    pairs = zip(hypotheses, references, strict=True)
+    return np.array([metric.sentence_score(text, list(known)).score if known else np.nan for text, known in pairs])
 
 
 def _require(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
