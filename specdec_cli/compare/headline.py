@@ -38,10 +38,10 @@ def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]
             f"{clips} {noun} too few to say which mode is better: the figures are those of these clips only."
         )
     else:
-        told = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
-        told = [gap for gap in told if gap.mode not in echoes]
+        stated = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
+        stated = [gap for gap in stated if gap.mode not in echoes]
         rates = {figures.mode: figures.escalation_rate for figures in costs}
-        sentences += [_quality(gap, rates[gap.mode]) for gap in told]
+        sentences += [_quality(gap, rates[gap.mode]) for gap in stated]
     judged = gaps if clips >= FEWEST_CLIPS else []
     return [*sentences, *(sentence for figures in costs if (sentence := _time(figures, judged, echoes)))]
 
@@ -84,8 +84,8 @@ def _quality(gap: Gap, escalation: Interval | None) -> str:
     if gap.edge == gap.cloud == gap.value:
         return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
     if gap.closed is not None and is_above(gap.closed, 0):
-        asking = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
-        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){asking}."
+        price = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
+        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){price}."
     own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
     verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
     if gap.closed is not None:
@@ -123,7 +123,7 @@ def _takes(spread: Interval, other: str) -> str:
 
 
 def _verdict(mode: Mode, gaps: Sequence[Gap]) -> str | None:
-    """What the time buys, by the measure that weighs most."""
+    """The quality gained for the time, by the measure that weighs most."""
     first = min(gaps, key=lambda gap: _WEIGHT.index((gap.basis, gap.measure)), default=None)
     if first is None or (mode == "cloud" and first.basis == "cloud"):
         return None

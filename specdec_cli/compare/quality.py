@@ -82,7 +82,7 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
     """One entry a mode, in their order.
 
     Raises:
-        ConfigError: BERTScore is asked for and cannot be had.
+        ConfigError: BERTScore is requested and not available.
     """
     return [
         ModeQuality(

@@ -81,7 +81,7 @@ def gap_closed(edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike,
 
 
 def _above_zero(statistic: Statistic) -> Statistic:
-    """The statistic, and 0 for the resamples in which it is below: a share of a gap that is none means nothing."""
+    """The statistic, and 0 for the resamples in which it is below: there is no share of a gap that does not exist."""
 
     def clipped(counts: Values) -> Values:
         values = statistic(counts)

@@ -41,7 +41,7 @@ class TextQuality(Figures):
     rouge_l: float = Field(
         description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
     )
-    bertscore: float | None = Field(description="mean F1; null: not asked for")
+    bertscore: float | None = Field(description="mean F1; null: not requested")
 
 
 def text_scores(
@@ -51,7 +51,7 @@ def text_scores(
 
     Raises:
         ValueError: no clips, lists of different length, or a clip without a reference.
-        ConfigError: BERTScore is asked for and not installed, or its model cannot be loaded.
+        ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
     """
     _require(hypotheses, references)
     rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
@@ -125,7 +125,7 @@ def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
         bert_score = import_module("bert_score")
     except ImportError as error:
         raise ConfigError(
-            "BERTScore is asked for, but the package bert-score is not installed.",
+            "BERTScore is requested, but the package bert-score is not installed.",
             hint="Install it with: pip install 'specdec-cli[bertscore]'",
         ) from error
     try:

@@ -64,8 +64,8 @@ def examples(
         traces: of clips.
         groups: index of each one's speaker or clip.
         k: tokens drafted per block.
-        yardstick: with references: only a change that brings the caption nearer to them counts as one, because asking
-            for any other buys nothing.
+        yardstick: with references: only a change that brings the caption nearer to them counts as one, because
+            escalating for any other gains nothing.
     """
     found: list[Example] = []
     texts = count()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """Told how far it is."""
+    """Shows progress and errors."""
 
     def begin(self, steps: int) -> None:
         """There are so many steps to take."""
@@ -52,7 +52,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The clips, split so that nobody speaks in both parts.
+    """The clips, split so that no speaker is in both parts.
 
     Attributes:
         fitting: weights, thresholds and candidates come from these.
@@ -91,7 +91,7 @@ class Tuner:
         captioner: with both models, in hybrid mode.
         plan: what to try.
         journal: keeps traces and runs.
-        watch: told how far it is.
+        watch: shows progress and errors.
     """
 
     def __init__(self, captioner: Captioner, plan: Plan, journal: Journal, watch: Watch) -> None:
@@ -102,7 +102,7 @@ class Tuner:
         self.fitted: Fitted | None = None
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
-        """Records the clips that are not recorded yet; what is wrong with one costs no other.
+        """Records the clips that are not recorded yet; a clip that fails does not stop the others.
 
         Args:
             clips: SHA-256 -> path.
