@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specdec_cli.bench.run import Measurements
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import DecodingConfig, ResolvedConfig
-    from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.console.progress import Steps
 
 _ACCEPTANCES: Final = (0.6, 0.8, 0.9)
 
@@ -59,7 +59,7 @@ class Benching:
 
     def __init__(self, request: Request, *, quiet: bool, debug: bool) -> None:
         self._request = request
-        self._view: QuietSteps = choose_steps(quiet=quiet, debug=debug)
+        self._view: Steps = choose_steps(quiet=quiet, debug=debug)
 
     def run(self) -> None:
         """Measures and prints.

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.figures import count, milliseconds, percent, seconds
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
+from specdec_cli.report.figures import count, milliseconds, percent, seconds
 from specdec_cli.types import Finished, FinishReason, Mode, Round, Source
 
 _ENDINGS: dict[FinishReason, tuple[str, str]] = {
     "max_tokens": ("stopped at the token limit", ASKED),
-    "sentences": ("stopped after the number of sentences that was set", DIM),
+    "sentences": ("stopped after the set number of sentences", DIM),
     "stop_string": ("stopped at a stop string", DIM),
-    "loop": ("stopped: the text went in a loop that neither model broke", BAD),
+    "loop": ("stopped: the text repeated itself, and neither model broke the loop", BAD),
 }
 
 
@@ -102,13 +102,13 @@ def summary(tally: Tally, event: Finished, mode: Mode, signs: Signs) -> list[tup
     dot = f" {signs.dot} "
     words = Text(verified(tally, mode), style=STRONG)
     if mode == "hybrid" and tally.escalated:
-        words.append(f" ({percent(tally.escalated, tally.rounds)})")
+        words.append(f" ({percent(tally.escalated / tally.rounds)})")
     tokens = [f"{len(event.token_ids)} in {count(tally.rounds, 'round')}"]
     if mode in ("hybrid", "lossless") and tally.tokens:
-        tokens.append(f"{percent(tally.edge_tokens, tally.tokens)} of them drafted by the edge")
+        tokens.append(f"{percent(tally.edge_tokens / tally.tokens)} of them drafted by the edge")
     lines = [("rounds", words), ("tokens", Text(dot.join(tokens)))]
     if tally.drafted:
-        accepted = f"{tally.accepted} of {tally.drafted} drafted tokens ({percent(tally.accepted, tally.drafted)})"
+        accepted = f"{tally.accepted} of {tally.drafted} drafted tokens ({percent(tally.accepted / tally.drafted)})"
         cloud = [accepted, count(tally.sources["corrected"], "correction")]
         cloud.append(f"{tally.sources['bonus']} bonus")
         if tally.sources["cloud"]:

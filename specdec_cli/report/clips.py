@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import ClipComparison, Comparison
 from specdec_cli.report.rounds import run_view
-from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
+from specdec_cli.report.sound import SoundReader, SoundUnavailable
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Mode
 
@@ -40,15 +40,22 @@ def clip_views(
 
     Of several transcripts of one clip in one mode, as repeats give, the first is shown.
     """
-    runs = {mode: _first_of_each(transcripts.get(mode, ())) for mode in comparison.modes}
+    runs: dict[tuple[Mode, _Key], Transcript] = {}
+    for mode in comparison.modes:
+        for transcript in transcripts.get(mode, ()):
+            if transcript.caption is not None:
+                runs.setdefault((mode, (transcript.file, transcript.sha256, transcript.start_s)), transcript)
     for clip in comparison.clips:
         key = (clip.file, clip.sha256, clip.start_s)
-        sound, missing = _sound(clip, reader)
-        found = {mode: runs[mode][key] for mode in comparison.modes if key in runs[mode]}
+        sound, missing = None, None
+        try:
+            sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
+        except SoundUnavailable as unavailable:
+            missing = str(unavailable)
         values = {
             **_words(clip, comparison),
-            "runs": {mode: run_view(transcript) for mode, transcript in found.items()},
-            "sound": _drawing(sound),
+            "runs": {mode: run_view(runs[mode, key]) for mode in comparison.modes if (mode, key) in runs},
+            "sound": sound.drawing if sound else None,
             "missing": missing,
         }
         audio = base64.b64encode(sound.mp3).decode("ascii") if sound and sound.mp3 is not None else None
@@ -58,14 +65,6 @@ def clip_views(
 def disagreement(captions: Sequence[str]) -> float:
     """Largest edit distance between two of the captions in characters, as a share of the longer, 0 to 1."""
     return max((Levenshtein.normalized_distance(a, b) for a, b in combinations(captions, 2)), default=0.0)
-
-
-def _first_of_each(transcripts: Sequence[Transcript]) -> dict[_Key, Transcript]:
-    first: dict[_Key, Transcript] = {}
-    for transcript in transcripts:
-        if transcript.caption is not None:
-            first.setdefault((transcript.file, transcript.sha256, transcript.start_s), transcript)
-    return first
 
 
 def _words(clip: ClipComparison, comparison: Comparison) -> dict[str, Any]:
@@ -84,23 +83,4 @@ def _words(clip: ClipComparison, comparison: Comparison) -> dict[str, Any]:
         "reference": clip.reference,
         "texts": clip.reference_texts,
         "truth": clip.reference_labels,
-    }
-
-
-def _sound(clip: ClipComparison, reader: SoundReader) -> tuple[Sound | None, str | None]:
-    try:
-        return reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s), None
-    except SoundUnavailable as unavailable:
-        return None, str(unavailable)
-
-
-def _drawing(sound: Sound | None) -> dict[str, Any] | None:
-    if sound is None:
-        return None
-    return {
-        "envelope": sound.envelope,
-        "pitch": sound.pitch_hz,
-        "median": sound.median_hz,
-        "peak": sound.peak_dbfs,
-        "seconds": sound.seconds,
     }

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console import LinesView, LiveView
+from specdec_cli.console import LiveView
 from specdec_cli.console.rounds import layout_for
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Mode, Round, Started
@@ -76,7 +76,7 @@ def test_why_the_cloud_was_asked() -> None:
 def test_a_margin_gate_reports_its_smallest_margin() -> None:
     round_ = Round(0, (1, 2), (0.1, 2.0), (0.9, 0.07), True, "margin", 2, (1, 2), ("accepted", "accepted"), 1.0, 9.0)
     screen = Screen(100)
-    view = LinesView(screen)
+    view = LiveView(screen, redraw=False, with_caption=False)
     view.started(started("a.wav", "en", gate="margin", threshold=0.1))
     view.event(round_, EventText(("a", "b"), ("a", "b"), "ab"))
     assert "cloud: margin 0.07" in screen.output
@@ -133,7 +133,7 @@ def test_what_a_checkpoint_suggests_is_shown_and_nothing_that_is_null() -> None:
 
 def test_models_and_settings_are_told_once() -> None:
     screen = Screen(100)
-    view = LinesView(screen)
+    view = LiveView(screen, redraw=False, with_caption=False)
     for file in ("a.wav", "b.wav"):
         play(view, dataclasses.replace(EN, started=dataclasses.replace(EN.started, file=file)))
     play(view, ZH)
@@ -169,7 +169,7 @@ HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 @pytest.mark.parametrize("live", [False, True])
 def test_names_and_captions_are_never_obeyed(live: bool) -> None:
     screen = Screen(160, terminal=live)
-    view = LiveView(screen) if live else LinesView(screen, with_caption=True)
+    view = LiveView(screen, redraw=live)
     head = started(HOSTILE, "en", note="[blink]")
     head = dataclasses.replace(head, edge=HOSTILE, prompt=HOSTILE)
     clip = build(head, [step(f" {HOSTILE}/[/]", "0.1 0.1")])
@@ -186,7 +186,7 @@ def test_names_and_captions_are_never_obeyed(live: bool) -> None:
 
 def test_events_before_a_clip_are_a_mistake() -> None:
     with pytest.raises(RuntimeError, match="before any clip"):
-        LinesView(Screen(80)).event(EN.events[0][0], EN.events[0][1])
+        LiveView(Screen(80), redraw=False).event(EN.events[0][0], EN.events[0][1])
 
 
 def test_settings_take_two_lines_at_most() -> None:
