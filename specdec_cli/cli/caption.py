@@ -47,13 +47,20 @@ def caption(
 
     On a terminal a live view shows each round; in a pipe, stdout carries the captions alone.
     """
-    config = given.resolve().config
+    resolved = given.resolve()
+    config = resolved.config
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view
+    from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
+
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
         failed = _caption_all(files, config, words, view, output, svg, json=json)
+    except KeyboardInterrupt:
+        view.interrupted(output)
+        raise
     finally:
         view.close()
     if failed:
@@ -71,11 +78,7 @@ def _caption_all(
     json: bool,
 ) -> int:
     """Loads the models and captions every file; returns how many captions could not be made."""
-    if svg is not None:
-        startup.refuse_picture(svg, files)
-    if output is not None:
-        startup.refuse_output(output, files)
-    elif not json and len(refused := startup.refusals(files)) == len(set(files)):
+    if output is None and not json and len(refused := startup.refusals(files)) == len(set(files)):
         for file, error in refused.items():
             view.failed(file, error)
         return len(refused)

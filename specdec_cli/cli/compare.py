@@ -119,6 +119,7 @@ def compare(
         json=json,
         html=html,
         captions=captions,
+        reads=(references, lexicon, *given.reads(resolved)),
     )
     code = Comparing(request, quiet=quiet, debug=debug).run()
     if code:

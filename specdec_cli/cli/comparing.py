@@ -12,6 +12,7 @@ from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -42,6 +43,7 @@ class Request:
     json: bool
     html: Path | None
     captions: int
+    reads: tuple[Path | None, ...]
 
 
 def identified(files: Sequence[str], view: Steps) -> list[Recording]:
@@ -106,12 +108,9 @@ class Comparing:
 
         request = self._request
         files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
-        if request.output is not None:
-            startup.refuse_output(request.output, files)
-        elif request.overwrite:
+        if request.overwrite and request.output is None:
             raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
-        if request.html is not None:
-            startup.refuse_report(request.html, files)
+        refuse({"--output": (request.output, TRANSCRIPTS), "--html": (request.html, PAGE)}, [*files, *request.reads])
         return identified(files, self._view)
 
     def _captioned(self, recordings: Sequence[Recording]) -> tuple[Journal, bool]:

@@ -6,10 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from specdec_cli.cli import options
 from specdec_cli.config import ResolvedConfig, load_config, parse_setting
+from specdec_cli.config.gate_file import names_gate_file
+from specdec_cli.config.locate import gate_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,12 @@ class Given:
             spelled: setting -> the command's flag for it, for messages.
         """
         return resolve(self.source, {**self.flags, **(fixed or {})}, self.settings, spelled=spelled)
+
+    def reads(self, resolved: ResolvedConfig) -> list[Path]:
+        """The files that the configuration comes from: its own, and gate files that options name."""
+        named = [self.flags.get("gate.name"), *(text.partition("=")[2] for text in self.settings)]
+        gates = [gate_path(name) for name in named if names_gate_file(name)]
+        return [resolved.path, *gates, *filter(None, [resolved.config.gate.weights_path])]
 
 
 def configured(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -98,9 +98,9 @@ def tune(
     from specdec_cli.cli.tuning import Request, Tuning, parse_gates, parse_ks
 
     gates, sizes = parse_gates(gate), parse_ks(ks)
-    config = given.resolve({"decoding.mode": "hybrid"}).config
+    resolved = given.resolve({"decoding.mode": "hybrid"})
     request = Request(
-        config=config,
+        config=resolved.config,
         paths=tuple(paths),
         recursive=recursive,
         limit=limit,
@@ -115,6 +115,7 @@ def tune(
         output=output,
         plot=plot,
         json=json,
+        reads=(references, lexicon, *given.reads(resolved)),
     )
     code = Tuning(request, quiet=quiet, debug=debug).run()
     if code:

@@ -13,7 +13,8 @@ from specdec_cli.cli.comparing import identified
 from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
-from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
 from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Request:
     output: Path | None
     plot: Path | None
     json: bool
+    reads: tuple[Path | None, ...]
 
 
 class Tuning:
@@ -129,12 +131,12 @@ class Tuning:
 
     def _refuse_targets(self, files: Sequence[str]) -> None:
         request = self._request
-        if request.recordings is not None:
-            startup.refuse_output(request.recordings, files, flag="--recordings")
-        if request.output is not None:
-            startup.refuse_target("--output", request.output, ".json", files)
-        if request.plot is not None:
-            startup.refuse_target("--plot", request.plot, ".svg", files)
+        targets = {
+            "--recordings": (request.recordings, RECORDINGS),
+            "--output": (request.output, GATE),
+            "--plot": (request.plot, PICTURE),
+        }
+        refuse(targets, [*files, *request.reads])
 
     def _tuned(self, clips: dict[str, str]) -> tuple[Found, GateFile | None]:
         request = self._request
@@ -155,13 +157,13 @@ class Tuning:
     def _write(self, found: Found, file: GateFile | None) -> None:
         request = self._request
         if request.output is not None and file is not None:
-            _write_text(request.output, file.to_json())
+            write(request.output, file.to_json(), GATE)
             found = found.model_copy(update={"output": str(request.output)})
         if request.plot is not None:
             from specdec_cli.report import frontier_svg
 
             title = f"{found.confirmed_on} clips, {request.config.prompt.language}"
-            _write_text(request.plot, frontier_svg([*found.estimated, *found.confirmed], title=title))
+            write(request.plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
         if request.json:
             write_line(found.model_dump_json())
             return
@@ -185,10 +187,3 @@ class Tuning:
         """A recording cannot be used."""
         self._failed.add(file)
         self._view.failed(file, error)
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be written: {error.strerror or error}") from error

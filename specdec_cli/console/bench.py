@@ -9,15 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, hanging, padded
-from specdec_cli.console.compare import PIPED_WIDTH, PROSE_WIDTH, WIDEST
-from specdec_cli.console.compare_figures import Wording, percentage, short
-from specdec_cli.console.figures import count, milliseconds, seconds
-from specdec_cli.console.grid import Cell, Row, render
-from specdec_cli.console.tables import stdout_console
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, UNICODE, Signs, signs_for
+from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, stdout_console, titled
+from specdec_cli.console.theme import BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.report.figures import NONE, count, milliseconds, seconds, share, short
+from specdec_cli.report.tables import Cell, Row, measured
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Goal, Machine, Memory, Overhead
+    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Machine, Memory, Overhead
     from specdec_cli.compare.result import Spread
     from specdec_cli.transcript.schema import ModelInfo
 
@@ -51,10 +49,7 @@ def print_bench(bench: Bench, *, console: Console | None = None) -> None:
         console: where to print, stdout if None.
     """
     console = console or stdout_console()
-    width = min(console.width, WIDEST) if console.is_terminal else PIPED_WIDTH
-    for line in _Page(bench, width, signs_for(console)).lines():
-        line.rstrip()
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    print_lines(_Page(bench, page_width(console), signs_for(console)).lines(), console)
 
 
 class _Page:
@@ -62,7 +57,6 @@ class _Page:
         self._bench = bench
         self._width = width
         self._signs = signs
-        self._wording = Wording(unicode=signs is UNICODE)
 
     def lines(self) -> Iterator[Text]:
         """All of it."""
@@ -72,10 +66,7 @@ class _Page:
         yield from self._speedups()
         if self._bench.expected is not None:
             yield from self._expected(self._bench.expected)
-        if self._bench.forced:
-            yield from self._forced()
         yield from self._memory(self._bench.memory)
-        yield from self._goals(self._bench.goals)
         for note in self._bench.notes:
             yield from hanging(Text(f" {self._signs.dot}"), Text(clean(note), DIM), 3, min(self._width, PROSE_WIDTH))
 
@@ -98,8 +89,7 @@ class _Page:
         yield from hanging(Text(), Text(f" {self._signs.dot} ".join(facts), DIM), 0, self._width)
 
     def _title(self, title: str, note: str, *columns: str) -> Iterator[Text]:
-        yield Text()
-        yield from hanging(Text(), Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), 0, self._width)
+        yield from titled(title, note, self._width)
         if columns:
             heads = [padded(Text(name, DIM), _COLUMN, right=True) for name in columns]
             yield Text.assemble(" " * _FIRST, *heads)
@@ -127,22 +117,17 @@ class _Page:
             return Row(label, tuple(map(cell, found)))
 
         def overhead(which: Callable[[Overhead], Spread]) -> Callable[[ContenderTime], Cell]:
-            none = Cell(self._wording.none)
-            return lambda contender: self._wording.share(which(contender.overhead)) if contender.overhead else none
+            return lambda contender: measured(which(contender.overhead)) if contender.overhead else Cell(NONE)
 
         rows = [
-            row("a clip", lambda contender: self._cell(contender.clip_ms, milliseconds)),
-            row("tokens/s", lambda contender: self._cell(contender.tokens_per_s, short)),
-            row("  decoding", lambda contender: self._cell(contender.decoding_tokens_per_s, short)),
+            row("a clip", lambda contender: measured(contender.clip_ms, milliseconds)),
+            row("tokens/s", lambda contender: measured(contender.tokens_per_s, short)),
+            row("  decoding", lambda contender: measured(contender.decoding_tokens_per_s, short)),
             row("loop overhead", overhead(lambda part: part.total)),
             row("  decoding", overhead(lambda part: part.decoding)),
         ]
-        yield from render([_COLUMNS.get(contender.name, contender.name) for contender in found], rows, self._width)
+        yield from grid([_COLUMNS.get(contender.name, contender.name) for contender in found], rows, self._width)
         yield from self._equalities()
-
-    def _cell(self, spread: Spread, written: Callable[[float], str]) -> Cell:
-        ends = self._wording.range(spread, lambda value: written(value).removesuffix(" ms"))
-        return Cell(written(spread.value), spread=ends)
 
     def _equalities(self) -> Iterator[Text]:
         for contender in self._bench.contenders:
@@ -171,16 +156,9 @@ class _Page:
         )
         yield from self._facts(
             f" decoding {_times(expected.speedup)} expected, {_times(expected.measured)} measured, "
-            f"{percentage(expected.missing)} missing",
+            f"{share(expected.missing)} missing",
             f"of a whole clip {_times(expected.of_a_clip)}, as drafting speeds up neither encoding nor prefill",
         )
-
-    def _forced(self) -> Iterator[Text]:
-        yield from self._title("Forced acceptance", "drafts made wrong on purpose, tokens/s decoding", "a", "passed")
-        for forced in self._bench.forced:
-            passed = percentage(forced.measured_acceptance) if forced.measured_acceptance is not None else ""
-            figures = [(f"{forced.acceptance:g}", ""), (passed, ""), spread_cell(forced.tokens_per_s, short)]
-            yield self._row(_LABELS.get(forced.mode, forced.mode), figures)
 
     def _memory(self, memory: Memory) -> Iterator[Text]:
         yield from self._title("Memory", "MiB")
@@ -200,22 +178,6 @@ class _Page:
             if value is not None:
                 more = f"(of a whole prompt: {memory.prompt_logits_mb:.1f})" if label == "scores" else ""
                 yield Text.assemble(self._row(label, [(f"{value:.1f}", "")]), (f"  {more}" if more else "", DIM))
-
-    def _goals(self, goals: Sequence[Goal]) -> Iterator[Text]:
-        yield from self._title("Goals", "whole clips decide; the second figure is of decoding alone")
-        for goal in goals:
-            sign, style, word = self._outcome(goal)
-            found = (goal.measured, goal.decoding)
-            figures = [self._wording.none if value is None else f"{value:.3g}{goal.unit}" for value in found]
-            columns = [padded(Text(figure), 9, right=True) for figure in figures]
-            yield Text.assemble(
-                (f" {sign} ", style), padded(Text(goal.name), 34), *columns, (f"   {goal.goal}   ", DIM), (word, style)
-            )
-
-    def _outcome(self, goal: Goal) -> tuple[str, str, str]:
-        if goal.met is None:
-            return self._signs.warn, ASKED, "not measured"
-        return (self._signs.ok, GOOD, "met") if goal.met else (self._signs.fail, BAD, "missed")
 
 
 def machine_facts(machine: Machine) -> list[str]:

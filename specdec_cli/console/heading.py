@@ -81,13 +81,16 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """What the signs and the bars mean, in one line where there is room and in two where there is not."""
+    """What the signs and the bars mean."""
+    marks = tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
     bars = entropy.legend(entropy.threshold_of(event.settings), signs, entropy.figure_of(event.settings))
-    body = tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0).append("   ").append_text(bars)
-    return hanging(Text.assemble(" ", ("signs", DIM)), body, INDENT, width - 1)
+    lines = []
+    for label, body in (("signs", marks), ("bars", bars)):
+        lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width - 1)
+    return lines
 
 
-def prefill_line(event: Prefill, width: int, signs: Signs, *, verified: bool) -> Text:
+def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
     """How long a model took to encode the recording and to prefill its prompt.
 
     Args:
@@ -98,5 +101,5 @@ def prefill_line(event: Prefill, width: int, signs: Signs, *, verified: bool) ->
     """
     what = "prefill with first verification" if verified else "prefill"
     facts = [f"{event.model} prefilled {count(event.tokens, 'token')}", f"encoder {milliseconds(event.encoder_ms)}"]
-    text = f" {signs.dot} ".join([*facts, f"{what} {milliseconds(event.prefill_ms)}"])
-    return Text(fit(" " * (7 if width >= 96 else 6) + text, width - 1, signs.ellipsis), style=DIM)
+    body = Text(f" {signs.dot} ".join([*facts, f"{what} {milliseconds(event.prefill_ms)}"]), style=DIM)
+    return hanging(Text(), body, 7 if width >= 96 else 6, width - 1)

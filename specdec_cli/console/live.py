@@ -21,7 +21,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, fit, hanging
 from specdec_cli.console.entropy import figure_of, threshold_of
 from specdec_cli.console.errors import stderr_console
-from specdec_cli.console.heading import INDENT, file_line, legend_lines, model_lines, prefill_line
+from specdec_cli.console.heading import INDENT, file_line, legend_lines, model_lines, prefill_lines
 from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
 from specdec_cli.console.summary import classes, summary
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, Signs, signs_for
@@ -181,8 +181,7 @@ class LiveView(View):
         match event:
             case Prefill():
                 self._cloud_prefilled = event.model == "cloud" and clip.mode != "cloud" and self._lazy(clip)
-                line = prefill_line(event, self._width, self._signs, verified=self._cloud_prefilled)
-                self._print(line)
+                self._print(*prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
             case Round():
                 self._caption.add(event, text)
                 self._print(*self._round(clip, event, text))

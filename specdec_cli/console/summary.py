@@ -76,9 +76,9 @@ class Tally:
 def verified(tally: Tally, mode: Mode) -> str:
     """In words, how much the cloud had to do with it."""
     if mode == "edge":
-        return "the edge wrote all of it"
+        return "the edge generated every token"
     if mode == "cloud":
-        return "the cloud wrote all of it"
+        return "the cloud generated every token"
     if mode == "lossless":
         return "the cloud verified every round"
     if not tally.escalated:

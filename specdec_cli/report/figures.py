@@ -75,7 +75,7 @@ def interval(found: Interval | None, written: Callable[[float], str] = short) ->
         return ""
     low, high = written(found.low), written(found.high)
     unit = high.lstrip("+-0123456789.,")
-    return f"{low.removesuffix(unit)}{'–' if found.low >= 0 else ' to '}{high}"
+    return f"{low.removesuffix(unit)}{' to ' if low[0] in '+-' else '–'}{high}"
 
 
 def count(number: int, noun: str) -> str:

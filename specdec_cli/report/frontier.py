@@ -96,7 +96,7 @@ class _Mark:
 
 
 def frontier_svg(points: Sequence[FrontierPoint], *, title: str) -> str:
-    """Draws the settings with their intervals, and the diagonal that asking at random would reach.
+    """Draws the settings with their intervals, and the diagonal that escalation at random would reach.
 
     Args:
         points: in any order; gates take their colours in the order in which they come.
@@ -236,7 +236,7 @@ def _legend(gates: Sequence[str], estimated: bool) -> tuple[list[str], int]:
     entries = [(gate, _sign(6, -5, index, True)) for index, gate in enumerate(gates)] if len(gates) > 1 else []
     if estimated:
         entries.append(("hollow: estimated, not yet confirmed by runs", _sign(6, -5, 0, False)))
-    entries.append(("asking at random", _line(-4, -5, 14, -5, "f-axis", dash="5 5")))
+    entries.append(("escalation at random", _line(-4, -5, 14, -5, "f-axis", dash="5 5")))
     lines: list[str] = []
     x, row = float(_LEFT), 0
     for name, sign in entries:

@@ -106,7 +106,7 @@ def measured(found: Interval | None, written: Callable[[float], str] = share) ->
 def costs(comparison: Comparison) -> Table | None:
     """What each mode costs, with its ratios to edge-only and to cloud-only."""
     rows = ((label, [_cost(of(each), show) for each in comparison.costs]) for label, of, show in _COSTS)
-    return _table("Cost", comparison.modes, rows)
+    return _table("Cost by mode", comparison.modes, rows)
 
 
 def _cost(found: _Found, show: Callable[[float | None], str]) -> Cell:
@@ -126,7 +126,7 @@ def classes(comparison: Comparison) -> Table | None:
     def row(attribute: str) -> Iterable[Cell]:
         found = [each.labels.get(attribute) for each in quality]
         for label in found:
-            cell = measured(label and label.accuracy)
+            cell = measured(label.accuracy if label else None)
             notes = (*cell.notes, (f"F1 {100 * label.macro_f1:.0f}", "")) if label else ()
             yield Cell(cell.value, notes)
         known = next(label for label in found if label)

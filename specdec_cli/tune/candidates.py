@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from specdec_cli.decoding.gate import Gate, make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.tune.recording import Recording
 from specdec_cli.tune.replay import drafted
@@ -47,7 +47,7 @@ class Candidate:
         if self.gate == "random":
             digest = hashlib.blake2b(f"{seed}:{sha256}".encode(), digest_size=8).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
-        return make_gate(
+        return Gate(
             self.gate, self.threshold, stop_drafting=self.stop_drafting, classifier=classifier, generator=generator
         )
 
@@ -76,7 +76,7 @@ def _thresholds(
     recordings: Sequence[Recording], name: GateName, k: int, classifier: Classifier | None
 ) -> tuple[float, ...]:
     """The thresholds that separate the most doubtful blocks, each once."""
-    gate = make_gate(name, 0.0, classifier=classifier)
+    gate = Gate(name, 0.0, classifier=classifier)
     below = name in ("margin", "logprob")
     figures = []
     for recording in recordings:
