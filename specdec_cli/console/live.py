@@ -203,9 +203,10 @@ class LiveView(View):
             region.state = "waiting for the cloud" if waits else "drafting ahead"
         elif isinstance(event, Round):
             region.caption = self._caption.text()
-            rounds = count(self._tally.rounds, "round")
-            cloud = f"cloud in {self._tally.escalated} of {rounds}"
-            region.facts = [count(self._tally.tokens, "token"), cloud if clip.mode == "hybrid" else rounds]
+            rounds = count(len(self._rounds), "round")
+            cloud = f"cloud in {sum(round_.escalated for round_ in self._rounds)} of {rounds}"
+            tokens = sum(len(round_.committed_ids) for round_ in self._rounds)
+            region.facts = [count(tokens, "token"), cloud if clip.mode == "hybrid" else rounds]
         if self._live is not None:
             self._live.refresh()
 
@@ -237,7 +238,7 @@ class LiveView(View):
         return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
 
     def _finished(self, clip: Started, event: Finished, labels: Mapping[str, str | None] | None) -> list[Text]:
-        totals = summary(self._tally, event, clip.mode, self._signs)
+        totals = summary(self._rounds, event, clip.mode, self._signs)
         if labels is not None:
             totals.insert(0, ("labels", Text(classes(labels, f" {self._signs.dot} "))))
         if self.shows_caption:

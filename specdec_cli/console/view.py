@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import clean
 from specdec_cli.console.errors import print_error
-from specdec_cli.console.summary import Tally, classes, one_line
+from specdec_cli.console.summary import classes, one_line
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
@@ -32,7 +32,7 @@ class View:
         self._console = console
         self._debug = debug
         self._clip: Started | None = None
-        self._tally = Tally()
+        self._rounds: list[Round] = []
         self._done = 0
 
     @contextmanager
@@ -42,12 +42,12 @@ class View:
 
     def started(self, event: Started) -> None:
         """A clip is about to be decoded."""
-        self._clip, self._tally = event, Tally()
+        self._clip, self._rounds = event, []
 
     def event(self, event: Event, text: EventText) -> None:  # noqa: ARG002 - for displays that show it
         """Something happened to the clip that was started last."""
         if isinstance(event, Round):
-            self._tally.add(event)
+            self._rounds.append(event)
         self._done += isinstance(event, Finished)
 
     def failed(self, file: str, error: SpecdecError) -> None:
@@ -90,7 +90,7 @@ class PlainView(View):
         """Count rounds; print the totals at the end, and the labels if there are any."""
         super().event(event, text)
         if isinstance(event, Finished) and self._clip is not None:
-            self._say(f"{self._clip.file}: {one_line(self._tally, event, self._clip.mode)}")
+            self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
                 self._say(f"{self._clip.file}: {classes(text.labels, ', ')}")
 
