@@ -218,7 +218,7 @@ class LiveView(View):
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None
         layout = self._layout_of(clip, len(event.draft_ids))
-        heading = [] if layout == self._layout else [layout.heading()]
+        heading = [] if layout == self._layout else layout.heading()
         self._layout = layout
         return heading + render_round(
             event,

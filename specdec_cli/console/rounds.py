@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
+from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import fit, padded, wrap
+from specdec_cli.console.cells import fit, wrap
 from specdec_cli.console.entropy import Figure, bars
+from specdec_cli.console.tables import lines_of
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, written
 from specdec_cli.console.tokens import render_tokens, shown
 from specdec_cli.report.figures import NONE, milliseconds
@@ -50,29 +52,21 @@ class Layout:
     block_width: int
     stacked: bool
 
-    def heading(self) -> Text:
+    def heading(self) -> list[Text]:
         """The names of the columns."""
-        return self._line({column.name: Text(column.name) for column in self.columns}, style=DIM)
+        return self.rows({BLOCK: []} | {column.name: [Text(column.name, DIM)] for column in self.columns})
 
     def rows(self, cells: dict[str, list[Text]]) -> list[Text]:
         """Lines of one round; a cell may have several lines."""
-        block = (
-            []
-            if not self.stacked
-            else [Text.assemble(" " * (self.columns[0].width + GAP + 1), line) for line in cells[BLOCK]]
-        )
-        names = [column.name for column in self.columns]
-        blank = Text()
-        lines = zip_longest(*(cells[name] for name in names), fillvalue=blank)
-        return [self._line(dict(zip(names, line, strict=True))) for line in lines] + block
-
-    def _line(self, cells: dict[str, Text], style: str = "") -> Text:
-        line = Text(" ", style=style)
+        table = Table(box=None, padding=(0, GAP, 0, 0), show_header=False)
         for column in self.columns:
-            line.append_text(padded(cells[column.name], column.width, right=column.right))
-            line.append(" " * GAP)
-        line.rstrip()
-        return line
+            table.add_column(width=column.width, justify="right" if column.right else "left", no_wrap=True)
+        table.add_row(*(Text("\n").join(cells[column.name]) for column in self.columns))
+        indent = " " * (self.columns[0].width + GAP + 1)
+        lines = [Text.assemble(" ", line) for line in lines_of(table, _used(self.columns))]
+        for line in lines:
+            line.rstrip()
+        return lines + [Text.assemble(indent, line) for line in cells[BLOCK] if self.stacked]
 
 
 def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Figure = "entropy") -> Layout:
@@ -99,11 +93,11 @@ def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Fi
             figures.append(Column("draft+verify", 12, right=True))
     if stacked:
         return Layout((index, *figures), width - 7, stacked=True)
-    block = min(width - _used([index, *figures]) - GAP, max(CELLS_PER_TOKEN * k, MIN_BLOCK))
+    block = min(width - _used((index, *figures)) - GAP, max(CELLS_PER_TOKEN * k, MIN_BLOCK))
     return Layout((index, Column(BLOCK, block), *figures), block, stacked=False)
 
 
-def _used(columns: list[Column]) -> int:
+def _used(columns: Sequence[Column]) -> int:
     return 1 + sum(column.width + GAP for column in columns)
 
 
