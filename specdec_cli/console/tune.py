@@ -40,11 +40,11 @@ def _lines(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
     prose = min(width, PROSE_WIDTH)
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     yield from hanging(Text(), Text(f" {signs.dot} ".join(facts), DIM), 0, prose)
-    for sentence in _sentences(found):
+    for sentence in (*_sentences(found), *map(Text, found.notes)):
         yield from hanging(Text(f" {signs.dot}"), sentence, 3, prose)
     yield Text()
     yield from _frontier(found, width, signs)
-    note = "measured on clips that took no part in the choice; random escalates a fixed share of blocks"
+    note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
     yield from hanging(Text(), Text(note, DIM), 1, prose)
 
 
@@ -54,15 +54,8 @@ def _sentences(found: Tuning) -> Iterator[Text]:
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
         f"cloud {share(found.cloud_quality)}; the cloud is better by {100 * gap.value:.1f} points{_ends(gap, 1)}."
     )
-    if (gap.low or 0.0) <= 0:
-        yield Text(
-            "That is not measurably better: no gain by escalation is certain here, so nothing is recommended. "
-            "More clips may tell, or use --mode edge.",
-            ASKED,
-        )
-        return
     if best is None:
-        yield Text(f"No setting keeps to {share(found.budget)} of the blocks. Try more clips or --budget.", ASKED)
+        yield Text(found.reason or "", ASKED)
         return
     calls = f"{best.asks_per_clip:.1f} calls per clip"
     closed = f" and closes {_gap(best.gap_closed)} of the gap" if best.gap_closed is not None else ""

@@ -22,35 +22,21 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.tune.recording import DIGITS, Recording, Track
+from specdec_cli.tune.trace import DIGITS, Trace, Track
 
 
 class Recorder:
     """Records clips with a loaded pair.
 
     Args:
-        captioner: with both models, in hybrid mode.
-
-    Raises:
-        ConfigError: a temperature above 0, under which there is no one text to record; or a cloud elsewhere.
+        captioner: with both models, in hybrid mode, greedy.
     """
 
     def __init__(self, captioner: Captioner) -> None:
-        config = captioner.config
-        if config.decoding.sampling:
-            raise ConfigError(
-                f"tuning compares texts, and at temperature {config.decoding.temperature:g} there is no one text",
-                hint="Use temperature 0; the gate that comes out serves sampling too.",
-            )
-        if captioner.pair.remote is not None:
-            raise ConfigError(
-                f"tuning needs the cloud's scores, and {captioner.pair.remote.name} returns verdicts only",
-                hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
-            )
         self._captioner = captioner
         self.setup = setup_of(captioner)
 
-    def record(self, path: str) -> Recording:
+    def record(self, path: str) -> Trace:
         """Records one clip.
 
         Raises:
@@ -63,7 +49,7 @@ class Recorder:
             raise AudioContentError(f"{path} is silent: a caption would be invented")
         prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
         edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts)
-        return Recording(
+        return Trace(
             file=path,
             sha256=recording.sha256,
             duration_s=round(recording.duration_s, 4),
