@@ -10,7 +10,7 @@ from rich.text import Text
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
-from specdec_cli.console.theme import DIM, STRONG, Signs
+from specdec_cli.console.theme import BAD, DIM, STRONG, Signs
 from specdec_cli.report.figures import count, milliseconds, seconds, setting
 from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.transcript.suggested import suggestions_in_words
@@ -42,16 +42,17 @@ def file_line(event: Started, width: int, signs: Signs) -> Text:
 
 
 def model_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """The models in use, the settings that matter first, and the prompt."""
+    """The models in use, the settings that matter first, the prompt, and warnings."""
 
     def line(label: str, value: str) -> Text:
         fitted = fit(clean(value).replace("·", signs.dot), width - INDENT - 1, signs.ellipsis)
         return Text.assemble(" ", (f"{label:<{INDENT - 1}}", DIM), fitted)
 
-    models = [
-        line(label, model) for label, model in (("edge", event.edge), ("cloud", event.cloud)) if model is not None
-    ]
-    return [*models, *_settings(event, width, signs), line("prompt", event.prompt)]
+    models = [line(label, name) for label, name in (("edge", event.edge), ("cloud", event.cloud)) if name is not None]
+    lines = [*models, *_settings(event, width, signs), line("prompt", event.prompt)]
+    for warning in event.warnings:
+        lines += hanging(Text.assemble(" ", ("warning", BAD)), Text(clean(warning)), INDENT, width - 1)
+    return lines
 
 
 def _settings(event: Started, width: int, signs: Signs) -> list[Text]:

@@ -85,6 +85,8 @@ class PlainView(View):
         """Print the file and its length."""
         super().started(event)
         self._say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}")
+        for warning in event.warnings:
+            self._say(f"warning: {warning}")
 
     def event(self, event: Event, text: EventText) -> None:
         """Count rounds; print the totals at the end, and the labels if there are any."""
