@@ -122,39 +122,36 @@ class LiveView(View):
         self._layout: Layout | None = None
         self._link = self._cloud_prefilled = False
 
-    def _open(self, state: str) -> None:
+    def _open(self, state: str) -> Region:
         self.close()
-        if not self.redraws:
-            return
-        self._region = Region(self._signs, self._clock, state)
-        self._live = Live(
-            self._region,
-            console=self._console,
-            refresh_per_second=REFRESHES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            vertical_overflow="crop",
-        )
-        self._live.start(refresh=True)
+        region = Region(self._signs, self._clock, state)
+        if self.redraws:
+            self._region = region
+            self._live = Live(
+                region,
+                console=self._console,
+                refresh_per_second=REFRESHES_PER_SECOND,
+                transient=True,
+                redirect_stdout=False,
+                vertical_overflow="crop",
+            )
+            self._live.start(refresh=True)
+        return region
 
     @contextmanager
     def loading(self, what: str) -> Iterator[None]:
         """Show `what`, then print it with the time it took."""
-        start, outer = self._clock(), self._region
+        start, state, outer = self._clock(), f"loading {what}", self._region
         if not self.redraws:
-            self._print(*hanging(Text(), Text(f" {self._signs.ellipsis} loading {clean(what)}"), 0, self._width))
-        elif outer is None:
-            self._open(f"loading {what}")
-        before = ""
-        if outer is not None:
-            before, outer.state = outer.state, f"loading {what}"
+            self._print(*hanging(Text(), Text(f" {self._signs.ellipsis} {clean(state)}"), 0, self._width))
+        region = outer or self._open(state)
+        before, region.state = region.state, state
         try:
             yield
         finally:
+            region.state = before
             if outer is None:
                 self.close()
-            else:
-                outer.state = before
         took = (seconds(self._clock() - start), DIM)
         self._print(*hanging(Text(), Text.assemble(" ", self._ok, f" loaded {clean(what)} ", took), 0, self._width))
 
@@ -180,7 +177,8 @@ class LiveView(View):
         super().event(event, text)
         match event:
             case Prefill():
-                self._cloud_prefilled = event.model == "cloud" and clip.mode != "cloud" and self._lazy(clip)
+                lazy = clip.mode != "cloud" and clip.settings.get("cloud_prefill", "lazy") == "lazy"
+                self._cloud_prefilled = event.model == "cloud" and lazy  # in one forward with the first verification
                 self._print(*prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
             case Round():
                 self._caption.add(event, text)
@@ -209,11 +207,6 @@ class LiveView(View):
             region.facts = [count(tokens, "token"), cloud if clip.mode == "hybrid" else rounds]
         if self._live is not None:
             self._live.refresh()
-
-    @staticmethod
-    def _lazy(clip: Started) -> bool:
-        """Whether the cloud prefills with the first block that it verifies, in one forward."""
-        return clip.settings.get("cloud_prefill", "lazy") == "lazy"
 
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None

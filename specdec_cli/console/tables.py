@@ -50,9 +50,9 @@ def print_lines(lines: Iterable[Text], console: Console) -> None:
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def columns(*right: bool, gap: int = 2) -> Table:
+def columns(*right: bool) -> Table:
     """An empty table without lines; `right`: whether each column is aligned to the right."""
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for aligned in right:
         table.add_column(justify="right" if aligned else "left", overflow="fold")
     return table

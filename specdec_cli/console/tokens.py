@@ -61,7 +61,7 @@ def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text:
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
     for fate, word in parts:
         rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
-        rendered.append(f"{word}  ", style=STYLES[fate])
+        rendered.append(word, style=STYLES[fate]).append("  ")
     return rendered.append(signs.joint, DIM).append(" between tokens")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any
@@ -20,23 +19,10 @@ from specdec_cli.types import Mode
 _Key = tuple[str, str | None, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ClipView:
-    """One clip of the page.
-
-    Attributes:
-        values: what the script draws; made of what JSON can say.
-        audio: its MP3 in base64; None where there is nothing to play.
-    """
-
-    values: dict[str, Any]
-    audio: str | None
-
-
 def clip_views(
     comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], reader: SoundReader
-) -> Iterator[ClipView]:
-    """The clips of `comparison`, in its order.
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """The clips of `comparison`, in its order: what the script draws, and the MP3 in base64 if there is one to play.
 
     Of several transcripts of one clip in one mode, as repeats give, the first is shown.
     """
@@ -59,7 +45,7 @@ def clip_views(
             "missing": missing,
         }
         audio = base64.b64encode(sound.mp3).decode("ascii") if sound and sound.mp3 is not None else None
-        yield ClipView(values, audio)
+        yield values, audio
 
 
 def disagreement(captions: Sequence[str]) -> float:
@@ -80,7 +66,6 @@ def _words(clip: ClipComparison, comparison: Comparison) -> dict[str, Any]:
         "total": {mode: clip.total_ms.get(mode) for mode in comparison.modes},
         "escalation": {mode: clip.escalation_rate.get(mode) for mode in comparison.modes},
         "disagreement": round(disagreement(captions), 4),
-        "reference": clip.reference,
         "texts": clip.reference_texts,
         "truth": clip.reference_labels,
     }

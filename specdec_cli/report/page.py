@@ -74,8 +74,8 @@ def render(
             comparison=comparison,
             settings=_settings(comparison),
             tables=tables,
-            data={**data, "clips": [clip.values for clip in clips]},
-            audio=[(number, clip.audio) for number, clip in enumerate(clips, 1) if clip.audio is not None],
+            data={**data, "clips": [values for values, _ in clips]},
+            audio=[(number, audio) for number, (_, audio) in enumerate(clips, 1) if audio is not None],
         )
     )
 
@@ -101,16 +101,8 @@ def _environment() -> Environment:
 
 def _policy(*, styles: Iterable[str], scripts: Iterable[str]) -> str:
     """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_hashes(scripts)}",
-            f"style-src {_hashes(styles)}",
-            "media-src blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    own = f"script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
+    return f"default-src 'none'; {own}; media-src blob:; base-uri 'none'; form-action 'none'"
 
 
 def _hashes(sources: Iterable[str]) -> str:

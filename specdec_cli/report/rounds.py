@@ -48,7 +48,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
 
     Times are milliseconds, entropies nats; what was not measured is None.
     """
-    timing, totals, settings = transcript.timing, transcript.totals, transcript.settings
+    totals, settings = transcript.totals, transcript.settings
     gate = settings.get("gate")
     return {
         "gate": {
@@ -59,8 +59,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         },
         "early": settings.get("cloud_prefill") == "early",
         "finish": transcript.finish_reason,
-        "total": timing.total_ms,
-        "prefill": {"edge": timing.prefill_edge_ms, "cloud": timing.prefill_cloud_ms},
+        "prefill": {"edge": transcript.timing.prefill_edge_ms, "cloud": transcript.timing.prefill_cloud_ms},
         "edge_share": totals.edge_token_share if totals else None,
         "rounds": [_round(record) for record in transcript.rounds],
     }
