@@ -167,11 +167,11 @@ class Steps:
         return min(_BAR, self._console.width // 4)
 
     def _facts(self) -> list[str]:
-        """`12 of 400`, `about 2 min 11 s left`, `4.10 s`, and what goes on."""
+        """`12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`, and what goes on."""
         elapsed, total = self._clock() - (self._begun or 0.0), self._total or 0
-        facts = [f"{self._done:,} of {total:,}", seconds(elapsed)]
+        facts = [f"{self._done:,} of {total:,}", f"{100 * self._done // max(total, 1)}%", seconds(elapsed)]
         if _FEWEST <= self._done < total:
-            facts.insert(1, f"about {seconds(elapsed / self._done * (total - self._done))} left")
+            facts.insert(2, f"about {seconds(elapsed / self._done * (total - self._done))} left")
         return facts
 
     def _draw(self, facts: list[str]) -> None:

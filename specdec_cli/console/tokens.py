@@ -54,14 +54,11 @@ def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
 
 def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text:
     """What the signs mean that `mode` needs; `run_on`: whether the cloud may write more than one token at a time."""
-    parts: list[tuple[Fate, str]] = []
-    if mode in ("hybrid", "lossless"):
-        parts = [("accepted", "accepted"), ("rejected", "rejected"), ("corrected", "corrected"), ("bonus", "bonus")]
-        parts += [("run_on", "run on")] if run_on else []
+    named: list[Fate] = ["accepted", "rejected", "corrected", "bonus"] if mode in ("hybrid", "lossless") else []
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
-    for fate, word in parts:
+    for fate in [*named, "run_on"] if named and run_on else named:
         rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
-        rendered.append(word, style=STYLES[fate]).append("  ")
+        rendered.append(fate.replace("_", " "), style=STYLES[fate]).append("  ")
     return rendered.append(signs.joint, DIM).append(" between tokens")
 
 

@@ -125,8 +125,8 @@ def _marks(points: Iterable[FrontierPoint]) -> Iterator[_Mark]:
     for point in points:
         gap = point.gap_closed
         if gap is not None and math.isfinite(gap.value):
-            ends = [gap.value if end is None or not math.isfinite(end) else end for end in (gap.low, gap.high)]
-            yield _Mark(point.label, point.gate, point.escalation_rate, gap.value, *ends, point.confirmed)
+            low, high = (gap.value if end is None or not math.isfinite(end) else end for end in (gap.low, gap.high))
+            yield _Mark(point.label, point.gate, point.escalation_rate, gap.value, low, high, point.confirmed)
 
 
 def _scale(marks: Sequence[_Mark]) -> _Scale:

@@ -11,6 +11,7 @@ from specdec_cli.compare.result import Comparison, Figure, Gap, ModeFigures, Spr
 from specdec_cli.report.figures import (
     NONE,
     Interval,
+    count,
     interval,
     milliseconds,
     percent,
@@ -135,7 +136,7 @@ def classes(comparison: Comparison) -> Table | None:
     names = _in_order(comparison, (name for each in quality for name in each.labels))
     rows = [(name, row(name)) for name in names]
     rows.append(("mean", [*(measured(each.label_mean) for each in quality), Cell(""), Cell("")]))
-    return _table("Classes named as in the references", (*comparison.modes, "commonest", "clips"), rows)
+    return _table(f"{_references(comparison)}: classes", (*comparison.modes, "commonest", "clips"), rows)
 
 
 def confusions(comparison: Comparison) -> Iterable[Table]:
@@ -158,7 +159,7 @@ def texts(comparison: Comparison) -> Table | None:
             value = getattr(quality.text, field, None)
             yield Cell(NONE if value is None else f"{value:.1f}")
 
-    title = "Captions against the reference texts, 0 to 100"
+    title = f"{_references(comparison)}: texts, 0 to 100"
     return _table(title, comparison.modes, ((name, row(field)) for field, name in _TEXTS.items()))
 
 
@@ -175,7 +176,7 @@ def agreement(comparison: Comparison) -> Table | None:
     ]
     for name in _in_order(comparison, (name for each in rated for name in each.labels)):
         rows.append((f"  {name}", [Cell(share(each.labels.get(name))) for each in rated]))
-    return _table("Agreement with the cloud's captions", list(found), rows) if found else None
+    return _table("Against the cloud's captions", list(found), rows) if found else None
 
 
 def gaps(comparison: Comparison) -> Table | None:
@@ -209,6 +210,10 @@ def frontier_points(comparison: Comparison) -> tuple[str, list[GapPoint]] | None
             points_.append(GapPoint(gap.mode, gap.mode, rate.value if rate else 0.0, gap.closed))
     points_.append(GapPoint("cloud", "cloud", 1.0, Spread(value=1.0, low=1.0, high=1.0)))
     return f"{SUBJECTS[subject]}: share of the gap closed", points_
+
+
+def _references(comparison: Comparison) -> str:
+    return f"Against the references of {count(comparison.references_found or 0, 'clip')}"
 
 
 def _in_order(comparison: Comparison, attributes: Iterable[str]) -> list[str]:

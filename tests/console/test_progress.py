@@ -111,7 +111,10 @@ def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
         clock.now += 1
         steps.step("edge a.wav")
         steps.advance()
-    assert screen.lines[:2] == ["10 of 100, about 90.0 s left, 10.0 s", "20 of 100, about 80.0 s left, 20.0 s"]
+    assert screen.lines[:2] == [
+        "10 of 100, 10%, about 90.0 s left, 10.0 s",
+        "20 of 100, 20%, about 80.0 s left, 20.0 s",
+    ]
     assert len(screen.lines) == 6
 
 
