@@ -12,16 +12,18 @@ from rich.console import Console
 
 from specdec_cli.report.rounds import Fate
 
-STYLES: Final[dict[Fate, str]] = {
-    "edge": "",
-    "accepted": "green",
-    "rejected": "dim red strike",
-    "cut": "dim strike",
-    "corrected": "bold magenta",
-    "bonus": "bold cyan",
-    "cloud": "cyan",
-    "run_on": "cyan",
+_FATES: Final[dict[Fate, tuple[str, str, str]]] = {
+    "edge": ("", "", ""),
+    "accepted": ("✓", "=", "green"),
+    "rejected": ("✗", "~", "dim red strike"),
+    "cut": ("-", "-", "dim strike"),
+    "corrected": ("→", ">", "bold magenta"),
+    "bonus": ("+", "+", "bold cyan"),
+    "cloud": ("", "", "cyan"),
+    "run_on": ("»", ">>", "cyan"),
 }
+"""Of each fate of a token: its sign, the same in ASCII, and its style."""
+STYLES: Final = {fate: style for fate, (_, _, style) in _FATES.items()}
 
 DIM: Final = "dim"
 STRONG: Final = "bold"
@@ -65,16 +67,7 @@ class Signs:
 
 
 UNICODE: Final = Signs(
-    roles={
-        "edge": "",
-        "accepted": "✓",
-        "rejected": "✗",
-        "cut": "-",
-        "corrected": "→",
-        "bonus": "+",
-        "cloud": "",
-        "run_on": "»",
-    },
+    roles={fate: sign for fate, (sign, _, _) in _FATES.items()},
     bars="▁▂▃▄▅▆▇█",
     eos="∎",
     newline="⏎",
@@ -90,16 +83,7 @@ UNICODE: Final = Signs(
 )
 
 ASCII: Final = Signs(
-    roles={
-        "edge": "",
-        "accepted": "=",
-        "rejected": "~",
-        "cut": "-",
-        "corrected": ">",
-        "bonus": "+",
-        "cloud": "",
-        "run_on": ">>",
-    },
+    roles={fate: sign for fate, (_, sign, _) in _FATES.items()},
     bars=".:-=+*#@",
     eos="<end>",
     newline="\\n",
