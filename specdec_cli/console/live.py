@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -184,10 +184,6 @@ class LiveView(View):
                 self._caption.add(event, text)
                 self._print(*self._round(clip, event, text))
                 self._cloud_prefilled = False
-            case Finished():
-                self.close()
-                self._caption.caption = text.caption  # which a stop string may have shortened
-                self._print(Text(), *self._finished(clip, event, text.labels))
         if self._region is not None:
             self._redraw(self._region, clip, event, text)
 
@@ -230,17 +226,21 @@ class LiveView(View):
         k = k if isinstance(k, int) else drafted
         return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
 
-    def _finished(self, clip: Started, event: Finished, labels: Mapping[str, str | None] | None) -> list[Text]:
-        totals = summary(self._rounds, event, clip.mode, self._signs)
-        if labels is not None:
-            totals.insert(0, ("labels", Text(classes(labels, f" {self._signs.dot} "))))
+    def _finished(self, event: Finished, text: EventText) -> None:
+        """Close the region; print the caption and the totals."""
+        self.close()
+        assert self._clip is not None
+        self._caption.caption = text.caption  # which a stop string may have shortened
+        totals = summary(self._rounds, event, self._clip.mode, self._signs)
+        if text.labels is not None:
+            totals.insert(0, ("labels", Text(classes(text.labels, f" {self._signs.dot} "))))
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
         lines = []
         for label, body in totals:
             width = min(self._width - 1, PROSE_WIDTH)
             lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
-        return lines if self.shows_caption else [*lines, Text()]
+        self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Close the region and print the error."""

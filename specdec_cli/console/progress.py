@@ -124,8 +124,13 @@ class Steps:
             os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
 
     def finished(self, counts: Counts) -> None:
-        """A batch is over: its totals."""
+        """A batch is over: its totals; of errors alone, how many captions lack the cloud."""
         self.close()
+        if self._show == "errors":
+            if counts.degraded:
+                what = f" {count(counts.degraded, 'caption')} degraded: the cloud failed"
+                self._print(Text.assemble(("warning:", BAD), what))
+            return
         signs = self._signs
         line = Text.assemble((signs.ok, GOOD), f" {counts.captioned:,} captioned")
         for number, what, sign, style in (
@@ -138,8 +143,7 @@ class Steps:
             line.append(f"  {counts.skipped:,} done before")
         if counts.captioned:
             line.append(f"  {f' {signs.dot} '.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
-        if self._show != "errors":
-            self._print(line)
+        self._print(line)
 
     def failures(self, counts: Counts, output: str) -> None:
         """The recordings without a caption, as many as were kept; the rest is in `output`."""

@@ -12,13 +12,16 @@ from rich.text import Text
 from specdec_cli.console.cells import clean
 from specdec_cli.console.errors import print_error
 from specdec_cli.console.summary import classes, one_line
+from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
 
 
 class View:
-    """A display of one or several clips, one after the other, on stderr; this one shows errors and nothing else.
+    """A display of one or several clips, one after the other, on stderr.
+
+    This one shows errors, and captions that lack the cloud, and nothing else.
 
     Args:
         console: where to print.
@@ -44,11 +47,20 @@ class View:
         """A clip is about to be decoded."""
         self._clip, self._rounds = event, []
 
-    def event(self, event: Event, text: EventText) -> None:  # noqa: ARG002 - for displays that show it
+    def event(self, event: Event, text: EventText) -> None:
         """Something happened to the clip that was started last."""
         if isinstance(event, Round):
             self._rounds.append(event)
-        self._done += isinstance(event, Finished)
+        elif isinstance(event, Finished):
+            self._done += 1
+            self._finished(event, text)
+
+    def _finished(self, event: Finished, text: EventText) -> None:  # noqa: ARG002 - for displays that show it
+        """Say why the cloud did not take part in a clip, where it should have."""
+        if event.degraded is not None:
+            file = f"{clean(self._clip.file)}: " if self._clip else ""
+            line = Text.assemble(("warning:", BAD), f" {file}degraded: {clean(event.degraded)}")
+            self._console.print(line, soft_wrap=True)
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """A clip could not be captioned; the next one may follow."""
@@ -88,10 +100,9 @@ class PlainView(View):
         for warning in event.warnings:
             self._say(f"warning: {warning}")
 
-    def event(self, event: Event, text: EventText) -> None:
-        """Count rounds; print the totals at the end, and the labels if there are any."""
-        super().event(event, text)
-        if isinstance(event, Finished) and self._clip is not None:
+    def _finished(self, event: Finished, text: EventText) -> None:
+        """Print the totals, and the labels if there are any."""
+        if self._clip is not None:
             self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
                 self._say(f"{self._clip.file}: {classes(text.labels, ', ')}")

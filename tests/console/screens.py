@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from specdec_cli.console import LiveView, show
+from specdec_cli.console import LiveView, View, show
 from tests.console.script import Clip
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")
@@ -53,7 +53,7 @@ def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
     return screen
 
 
-def play(view: LiveView, clip: Clip) -> None:
+def play(view: View, clip: Clip) -> None:
     """Play a clip on a view."""
     for update in clip.updates:
         show(view, update)

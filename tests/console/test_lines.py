@@ -259,3 +259,11 @@ def test_a_log_says_that_it_was_interrupted_and_quiet_does_not() -> None:
         view = kind(screen)
         view.interrupted(Path("out.jsonl"))
         assert ("interrupted: nothing was captioned yet" in screen.output) == (kind is PlainView)
+
+
+def test_quiet_does_not_hide_that_a_caption_lacks_the_cloud() -> None:
+    finished, text = EN.events[-1]
+    degraded = dataclasses.replace(finished, degraded="the cloud does not answer")  # type: ignore[type-var]
+    screen = Screen(100)
+    play(View(screen), Clip(EN.started, (*EN.events[:-1], (degraded, text))))  # type: ignore[arg-type]
+    assert screen.output == "warning: samples/angry_en.wav: degraded: the cloud does not answer\n"
