@@ -37,9 +37,9 @@ def main() -> None:
     marks = Marks(asked["began"])
     with marks.part("command"):
         from specdec_cli.cli import startup
-        from specdec_cli.cli.configured import resolve
+        from specdec_cli.cli.command import Given
 
-        resolved = resolve(asked["config"], {}, asked["settings"])
+        resolved = Given(asked["config"], {}, asked["settings"]).resolve()
     with startup.still_collector():
         with marks.part("torch"):
             import torch  # noqa: F401

@@ -233,7 +233,9 @@ class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""
 
     temperature: float = Field(default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature")
-    top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
+    top_p: float | None = Field(
+        default=None, gt=0, le=1, description="sample from the nucleus of this probability; null or 1: off"
+    )
     top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
     repetition_penalty: float | None = Field(
@@ -309,7 +311,8 @@ class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
     name: Annotated[GateName, Expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
-        default="entropy", description=f"{', '.join(GATES)}; or a gate file (.json), which brings threshold and k"
+        default="entropy",
+        description=f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
     )
     threshold: float | None = Field(
         default=None,
@@ -342,7 +345,8 @@ class AcceptanceConfig(Section):
 
     rule: AcceptanceName | None = Field(
         default=None,
-        description="greedy, sampling (lossless), rank, prob, typical (lossy); null: as the temperature says",
+        description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical (lossy); "
+        "null: as the temperature says",
     )
     rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
     prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")

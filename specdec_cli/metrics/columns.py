@@ -78,7 +78,7 @@ def find_columns(
     if not found.texts and not found.labels:
         raise ReferencesError(
             f"{path} has neither reference texts nor labels.",
-            hint="Name their columns with --text-column and --label ATTRIBUTE=COLUMN. "
+            hint="Name their columns with --text-column and --label-column ATTRIBUTE=COLUMN. "
             f"Its columns: {', '.join(map(show_name, table.columns))}.",
         )
     return found

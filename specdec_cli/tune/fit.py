@@ -285,5 +285,5 @@ def _sklearn(module: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             "the learned gate is fitted with scikit-learn, which is not installed",
-            hint="pip install 'specdec-cli[tune]', or leave it out: --gate entropy,margin,logprob",
+            hint="pip install 'specdec-cli[tune]', or leave it out: --gates entropy,margin,logprob",
         ) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from tests.cli.harness import Outcome, exit_code, load_mini
+from tests.cli.harness import CHINESE, Outcome, exit_code, load_mini
 from tests.mini_pair import mini_pair, write_voice
 
 Specdec = Callable[..., Outcome]
@@ -29,6 +29,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in os.environ:
         if name.startswith("SPECDEC_") or name in ("CI", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("LC_ALL", CHINESE)  # the language of captions where a test names none
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)

@@ -485,5 +485,5 @@ def test_quiet_is_failures_alone(batch: Callable[..., Outcome], clips: Path) -> 
 
 def test_help_names_every_flag_of_caption(specdec: Specdec) -> None:
     text = specdec("batch", "--help").out
-    for flag in (*FLAG_NAMES.values(), "--config", "--set", "--output", "--manifest", "--resume", "--debug"):
+    for flag in (*FLAG_NAMES.values(), "--config", "--set", "--output", "--manifest", "--overwrite", "--debug"):
         assert f"  {flag}" in text or f", {flag}" in text, flag

@@ -285,3 +285,49 @@ def test_an_svg_that_would_overwrite_something_is_refused(
         outcome = specdec("caption", recordings[0], "--svg", picture)
         assert outcome.code == 2
         assert outcome.err.count("error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "language", "because"),
+    [
+        ({}, [], "en", "no locale is set"),
+        ({"LANG": "en_US.UTF-8"}, [], "en", "LANG is en_US.UTF-8"),
+        ({"LANG": "zh_CN.UTF-8"}, [], "zh", "LANG is zh_CN.UTF-8"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, ["-l", "auto"], "en", "LC_MESSAGES is C"),
+        ({"LANG": "de_DE.UTF-8", "LC_ALL": "zh_TW"}, [], "zh", "LC_ALL is zh_TW"),
+        ({"LANG": "zh_CN.UTF-8"}, ["--language", "en"], "en", None),
+        ({"LANG": "en_US.UTF-8"}, ["--set", "prompt.language=zh"], "zh", None),
+        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, [], "zh", None),
+        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, ["-l", "auto"], "en", "LANG is en_US.UTF-8"),
+    ],
+)
+def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
+    specdec: Specdec,
+    recordings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    flags: list[str],
+    language: str,
+    because: str | None,
+) -> None:
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    outcome = specdec("caption", *flags, recordings[0])
+    said = [line for line in outcome.err.splitlines() if "--language" in line]
+    assert outcome.code == 0
+    assert outcome.out.isascii() == (language == "en")
+    assert len(said) == (because is not None)
+    assert because is None or because in said[0]
+    assert specdec("caption", *flags, "-q", recordings[0]).err == ""
+
+
+def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(specdec("config", "show", "--yaml").out, "utf-8")
+    monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
+    assert not specdec("caption", "-c", own, recordings[0]).out.isascii()
+    assert specdec("caption", recordings[0]).out.isascii()

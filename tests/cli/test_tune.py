@@ -14,7 +14,7 @@ from specdec_cli.tune.result import Tuning
 from tests.cli.conftest import Specdec
 from tests.mini_pair import captioner, write_voice
 
-QUICK = ("--ks", "2", "--gate", "entropy", "--budget", "0.5", "-l", "en")
+QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
     gate, plot = tmp_path / "gate.json", tmp_path / "frontier.svg"
-    outcome = specdec("tune", voices, *QUICK, "--json", "-o", gate, "--plot", plot)
+    outcome = specdec("tune", voices, *QUICK, "--json", "--save-gate", gate, "--plot", plot)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
     assert (found.measure, found.clips, found.fitted_on + found.confirmed_on) == ("agreement", 12, 12)
@@ -91,8 +91,8 @@ def test_a_second_run_does_nothing_again(
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gate", "learned", "--budget", "0.9", "-l", "en")
-    outcome = specdec("tune", voices, *quick, "--json", "-o", gate)
+    quick = ("--ks", "2", "--gates", "learned", "--budget", "0.9", "-l", "en")
+    outcome = specdec("tune", voices, *quick, "--json", "--save-gate", gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
     assert found.learned is not None
@@ -129,15 +129,15 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gate", "always"], "'always' cannot be tuned"),
-        (["--gate", ","], "nothing cannot be tuned"),
+        (["--gates", "always"], "'always' cannot be tuned"),
+        (["--gates", ","], "nothing cannot be tuned"),
         (["--ks", "0"], "'0' is no whole number from 1 to 64"),
         (["--ks", "2,x"], "'x' is no whole number"),
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
-        (["--output", "gate.yaml"], "does not end in .json"),
+        (["--save-gate", "gate.yaml"], "does not end in .json"),
         (["--plot", "frontier.png"], "does not end in .svg"),
         (["--limit", "3"], "3 clips could be recorded, and tuning needs at least 8"),
-        (["--label", "emotion=mood"], "there are none"),
+        (["--label-column", "emotion=mood"], "there are no references"),
         (["--budget", "2"], "--budget"),
     ],
 )

@@ -153,7 +153,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
             "Did you mean decoding.max_new_tokens?",
         ),
         ("edge: {device: true}\n", "edge is given twice", ""),
-        ("gate: {name: true}\n", "never, not true", "gate.name: entropy, margin"),
+        ("gate: {name: true}\n", "never, not true", "gate.name: what escalates a block: entropy, margin"),
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
         ('"\\e": 1\n"\\e": 1\n', "'\\x1b' is given twice", "there is no setting '\\x1b'"),
         ("decoding: {stop_strings: [a, [b]]}\n", "not a list with lists or mappings in it", ""),
