@@ -68,7 +68,7 @@ def load(name: str) -> Any:
 class _Commands(TyperGroup):
     """Lists commands by their first sentence, and imports the one that is used."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the library's name
         """Writes the summaries whole."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help or "") for name, command in self.commands.items()])

@@ -44,11 +44,13 @@ def batch(
     from specdec_cli.cli.work import exit_code
     from specdec_cli.console import choose_batch_view
 
-    config = given.resolve().config
+    resolved = given.resolve()
+    config = resolved.config
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
-    refuse(paths or [], output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
+    reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
+    refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     if inputs is not None:
         require_one(inputs, recursive=recursive)
     words = startup.lexicon_for(labels, lexicon)

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli import startup
 from specdec_cli.errors import ConfigError
+from specdec_cli.targets import TABLE, TRANSCRIPTS
+from specdec_cli.targets import refuse as refuse_targets
 
 if TYPE_CHECKING:
     from specdec_cli.batch.backend import Backend
@@ -197,7 +199,13 @@ def find_inputs(
 
 
 def refuse(
-    paths: list[str], output: Path, csv: Path | None, txt_dir: Path | None, *, resume: bool, retry_failed: bool
+    reads: Sequence[str | Path | None],
+    output: Path,
+    csv: Path | None,
+    txt_dir: Path | None,
+    *,
+    resume: bool,
+    retry_failed: bool,
 ) -> None:
     """Refuses what would fail later, or damage something.
 
@@ -209,9 +217,7 @@ def refuse(
         raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")
     if retry_failed and not output.is_file():
         raise ConfigError(f"--retry-failed: there is no file {output}.", hint="Name the --output of the earlier run.")
-    startup.refuse_output(output, [path for path in paths if not os.path.isdir(path)])
-    if csv is not None:
-        startup.refuse_table(csv, output, paths)
+    refuse_targets({"--output": (output, TRANSCRIPTS), "--csv": (csv, TABLE)}, reads)
     if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
         raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
 

@@ -47,11 +47,10 @@ def caption(
     """
     resolved, language = choose_language(given, os.environ)
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
-    if svg is not None:
-        startup.refuse_picture(svg, files)
-    if output is not None:
-        startup.refuse_output(output, files)
-    from specdec_cli.console import choose_view
+    from specdec_cli.console import choose_view, record_svg
+    from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
+
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
@@ -74,7 +73,7 @@ def caption(
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
-                startup.draw(job.updates, svg)
+                record_svg(job.updates, svg)
         return 1 if job.failed else 0
     finally:
         view.close()

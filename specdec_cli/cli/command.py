@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,8 +20,9 @@ from typer.core import TyperCommand
 from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, RENAMED, Option
 from specdec_cli.config import Config, ResolvedConfig, Setting, load_config, parse_setting
 from specdec_cli.config.environment import parse_value
+from specdec_cli.config.gate_file import names_gate_file
+from specdec_cli.config.locate import gate_path
 from specdec_cli.errors import ConfigError
-
 
 _HIDDEN: Final = "hidden_"
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -60,9 +62,15 @@ class Given:
             names[name] = "--set"
         return load_config(self.source, flags=flags, flag_names=names)
 
+    def reads(self, resolved: ResolvedConfig) -> list[Path]:
+        """The files that the configuration comes from: its own, and gate files that options name."""
+        named = [self.flags.get("gate.name"), *(text.partition("=")[2] for text in self.settings)]
+        gates = [gate_path(str(name)) for name in named if names_gate_file(name)]
+        return [resolved.path, *gates, *filter(None, [resolved.config.gate.weights_path])]
+
 
 def command(
-    *settings: str, example: str, defaults: Mapping[str, str] = _NOTHING
+    *settings: str, example: str, defaults: Mapping[str, str] = _NOTHING, source: bool = False
 ) -> Callable[[Callable[..., int | None]], Any]:
     """Makes a function a command.
 
@@ -70,18 +78,19 @@ def command(
         settings: options of settings that it takes, by parameter.
         example: arguments to show in its help.
         defaults: option -> its default where this command has its own.
+        source: take the configuration as an argument, not with --config.
     """
 
     def declare(function: Callable[..., int | None]) -> Any:
         @functools.wraps(function)
         def run(**own: Any) -> None:
-            if own.get("debug"):
+            if own["debug"]:
                 _log_everything()
-            if takes_given:
-                flags = {OPTIONS[name].setting: _value(OPTIONS[name], own.pop(name)) for name in settings}
-                source = own.pop("config" if "config" in own else "source")
-                given = {str(setting): value for setting, value in flags.items() if value is not None}
-                own["given"] = Given(source, given, own.pop("settings") or [])
+            if "debug" not in parameters:
+                del own["debug"]
+            flags = {str(OPTIONS[name].setting): _value(OPTIONS[name], own.pop(name)) for name in settings}
+            given = {setting: value for setting, value in flags.items() if value is not None}
+            own["given"] = Given(own.pop("source" if source else "config"), given, own.pop("settings") or [])
             for name in [name for name in own if name.startswith(_HIDDEN)]:
                 former, name = own.pop(name), name.removeprefix(_HIDDEN)
                 if former:
@@ -90,8 +99,7 @@ def command(
                 raise typer.Exit(code)
 
         parameters = inspect.signature(function, eval_str=True).parameters
-        takes_given = "given" in parameters
-        declared = list(_declared(function.__name__, parameters, settings))
+        declared = list(_declared(function.__name__, parameters, settings, "source" if source else "config"))
         run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
         del run.__wrapped__  # typer would look through it
@@ -102,19 +110,22 @@ def command(
     return declare
 
 
-def _declared(name: str, parameters: Mapping[str, inspect.Parameter], settings: Sequence[str]) -> Any:
+def _declared(
+    name: str, parameters: Mapping[str, inspect.Parameter], settings: Sequence[str], source: str
+) -> Iterator[inspect.Parameter]:
     """The parameters as typer reads them."""
     for parameter in parameters.values():
-        if parameter.name != "given":
+        if parameter.name not in ("given", "debug"):
             yield _parameter(parameter.name, parameter.annotation, parameter.default)
+        if parameter.name != "given":
             continue
         for setting in settings:
             default = OPTIONS[setting].of_setting and OPTIONS[setting].of_setting.default
             kind = bool if isinstance(default, bool) else list[str] if isinstance(default, tuple) else str
             yield _parameter(setting, kind | None, None)
-        if "source" not in parameters:
-            yield _parameter("config", str | None, None)
+        yield _parameter(source, str | None, None)
         yield _parameter("settings", list[str] | None, None)
+    yield _parameter("debug", bool, False)
     for option in [name for name in parameters if name in OPTIONS and OPTIONS[name].former]:
         hidden = typer.Option(*OPTIONS[option].former, hidden=True)
         yield _keyword(_HIDDEN + option, Annotated[parameters[option].annotation, hidden], None)
@@ -132,10 +143,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
         keywords["autocompletion"] = lambda incomplete: values(incomplete)
     if option.least is not None or option.most is not None:
         keywords |= {"min": option.least, "max": option.most}
-    if option.flags:
-        declared = typer.Option(*option.flags, **keywords)
-    else:
-        declared = typer.Argument(**keywords)
+    declared = typer.Option(*option.flags, **keywords) if option.flags else typer.Argument(**keywords)
     return _keyword(name, Annotated[annotation, declared], default)
 
 

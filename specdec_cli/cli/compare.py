@@ -54,22 +54,22 @@ def compare(
     from specdec_cli.cli.work import Work, emit, exit_code
     from specdec_cli.compare.plan import parse_modes, richest
     from specdec_cli.compare.recordings import find_recordings
+    from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
     wanted = parse_modes(modes)
     spelled = {**FLAG_NAMES, "decoding.mode": "--modes"}
-    config = given.resolve({"decoding.mode": richest(wanted)}, spelled=spelled).config
+    resolved = given.resolve({"decoding.mode": richest(wanted)}, spelled=spelled)
+    config = resolved.config
     if config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     words, table = read_references(
         references, file_column, text_column, label_column, lexicon, needed=("--bertscore",) if bertscore else ()
     )
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if output is not None:
-        startup.refuse_output(output, files)
-    elif overwrite:
+    if overwrite and output is None:
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
-    if html is not None:
-        startup.refuse_report(html, files)
+    reads = [*files, references, lexicon, *given.reads(resolved)]
+    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
     recordings = work.identified(files)
     study = _Study(work, config, wanted, output, overwrite=overwrite)

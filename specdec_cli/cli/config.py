@@ -7,8 +7,8 @@ import typer
 from specdec_cli.cli.command import Given, command
 
 
-@command(example="mini --yaml")
-def show(given: Given, source: str | None = None, yaml: bool = False, debug: bool = False) -> None:
+@command(example="mini --yaml", source=True)
+def show(given: Given, yaml: bool = False) -> None:
     """Print every setting, its value, and where the value comes from."""
     resolved = given.resolve()
     if yaml:
@@ -19,7 +19,7 @@ def show(given: Given, source: str | None = None, yaml: bool = False, debug: boo
     print_config([(row.name, row.value, row.origin) for row in resolved.rows()])
 
 
-@command(example="my.yaml")
-def validate(given: Given, source: str | None = None, debug: bool = False) -> None:
+@command(example="my.yaml", source=True)
+def validate(given: Given) -> None:
     """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
     typer.echo(f"{given.resolve().path}: valid")

@@ -10,7 +10,7 @@ from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.judging import read_references
 from specdec_cli.cli.options import TUNED_GATES
-from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
@@ -48,17 +48,14 @@ def tune(
     """
     from specdec_cli.cli.work import ALL_FAILED, Work, emit
     from specdec_cli.compare.recordings import find_recordings
+    from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
 
     competing, sizes = parse_gates(gates), parse_ks(ks)
-    config = given.resolve({"decoding.mode": "hybrid"}).config
+    resolved = given.resolve({"decoding.mode": "hybrid"})
     words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if recordings is not None:
-        startup.refuse_output(recordings, files, flag="--recordings")
-    if save_gate is not None:
-        startup.refuse_target("--save-gate", save_gate, ".json", files)
-    if plot is not None:
-        startup.refuse_target("--plot", plot, ".svg", files)
+    targets = {"--recordings": (recordings, RECORDINGS), "--save-gate": (save_gate, GATE), "--plot": (plot, PICTURE)}
+    refuse(targets, [*files, references, lexicon, *given.reads(resolved)])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
     with Work(quiet=quiet, debug=debug, interruption=again) as work:
         clips: dict[str, str] = {}
@@ -76,7 +73,7 @@ def tune(
             from specdec_cli.tune.run import tune as tuned
             from specdec_cli.tune.tuner import Plan
         with startup.still_collector():
-            captioner = Captioner.load(config, loading=work.view.loading)
+            captioner = Captioner.load(resolved.config, loading=work.view.loading)
         journal = Journal(setup_of(captioner), recordings)
         plan = Plan(competing, sizes, budget, eval_seed)
         find = table.find if table is not None else lambda _: None
@@ -84,13 +81,13 @@ def tune(
     if work.interrupted:
         return work.code(done=False)
     if save_gate is not None and file is not None:
-        _write_text(save_gate, file.to_json())
+        write(save_gate, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(save_gate)})
     if plot is not None:
         from specdec_cli.report import frontier_svg
 
-        title = f"{found.confirmed_on} clips, {config.prompt.language}"
-        _write_text(plot, frontier_svg([*found.estimated, *found.confirmed], title=title))
+        title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
+        write(plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
     from specdec_cli.console.tune import print_tuning
 
     emit(found, print_tuning, json=json)
@@ -141,10 +138,3 @@ class _Watch:
     def failed(self, file: str, error: SpecdecError) -> None:
         """A recording cannot be used."""
         self._work.failed(file, error)
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from pydantic import ValidationError
-
 from specdec_cli.compare.pairing import Place, place
 from specdec_cli.compare.recordings import Recording
-from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
+from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError, TranscriptError
 from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, differing
 from specdec_cli.transcript.writer import append_transcript, mend, read_transcripts
 from specdec_cli.types import Mode
@@ -189,8 +187,8 @@ def _other_models(there: Models, here: Models) -> Iterator[tuple[str, object, ob
 
 def _whole(line: bytes) -> bool:
     try:
-        Transcript.model_validate_json(line)
-    except ValidationError:
+        Transcript.from_json(line)
+    except TranscriptError:
         return False
     return True
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from specdec_cli.console.lines import LinesView
 from specdec_cli.console.view import show
+from specdec_cli.targets import PICTURE, write
 from specdec_cli.types import Update
 
 _REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -25,7 +26,7 @@ def record_svg(updates: Iterable[Update], path: Path, *, width: int = 100, title
 
     Args:
         updates: the run, in order; several clips may follow each other.
-        path: file to write; the same updates give the same bytes.
+        path: file to write, "-" for stdout; the same updates give the same bytes.
         width: cells of the terminal that is drawn.
         title: in the frame of the window.
     """
@@ -44,7 +45,7 @@ def record_svg(updates: Iterable[Update], path: Path, *, width: int = 100, title
     for update in updates:
         show(view, update)
     svg = console.export_svg(title=title, unique_id="specdec")
-    path.write_text(_SVG_TEXT.sub(_in_cells, _REMOTE_FONT.sub("", svg)), encoding="utf-8")
+    write(path, _SVG_TEXT.sub(_in_cells, _REMOTE_FONT.sub("", svg)), PICTURE)
 
 
 def _in_cells(match: re.Match[str]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -15,10 +13,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from specdec_cli.compare.result import Comparison
-from specdec_cli.errors import ReportError
+from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.report import figures, frontier, summary
 from specdec_cli.report.clips import clip_views
 from specdec_cli.report.sound import SoundReader
+from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.transcript.suggested import suggestions_in_words
@@ -51,12 +50,9 @@ def write_report(
     """
     page = render(comparison, transcripts, embed_audio=embed_audio)
     try:
-        _write_whole(path, page)
-    except OSError as error:
-        raise ReportError(
-            f"The report {path} cannot be written: {error.strerror or error}.",
-            hint="Check the folder, its permissions and the free space.",
-        ) from error
+        write(path, page, PAGE)
+    except TranscriptError as error:
+        raise ReportError(f"The report {error.message}", hint=error.hint) from error
 
 
 def render(
@@ -145,24 +141,3 @@ def _hashes(sources: Iterable[str]) -> str:
 
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Through a neighbour that takes its place, so that no half-written page is ever found."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".html", delete=False) as file:
-        neighbour = Path(file.name)
-        try:
-            file.write(text)
-            file.close()
-            neighbour.chmod(0o666 & ~_umask())  # temporary files are private; a page is as open as any new file
-            neighbour.replace(path)
-        except OSError:
-            neighbour.unlink()
-            raise
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
-
-from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
+from specdec_cli.targets import TRANSCRIPT, writing
 from specdec_cli.transcript.schema import Transcript
-
-TRANSCRIPT: Final = b'{"schema":1,"file":"'
-"""What every transcript begins with."""
 
 PATIENCE_S = 10.0
 """How long an append waits for its turn, seconds; longer, and a batch has the file for hours."""
@@ -93,18 +88,6 @@ def lock(descriptor: int, *, wait_s: float = 0.0) -> bool:
             time.sleep(0.005)
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What the system refuses inside becomes a TranscriptError."""
-    try:
-        yield
-    except OSError as error:
-        raise TranscriptError(
-            f"The transcript {path} cannot be written: {error.strerror or error}.",
-            hint="Check the folder, its permissions and the free space; what the file held is untouched.",
-        ) from error
-
-
 def write_whole(descriptor: int, lines: bytes) -> None:
     """Appends `lines`, all of them or nothing, so that a reader never finds half of what belongs together.
 
@@ -116,27 +99,6 @@ def write_whole(descriptor: int, lines: bytes) -> None:
     if written != len(lines):
         os.ftruncate(descriptor, size)
         raise OSError(f"only {written} of {len(lines)} bytes could be written")
-
-
-def require_appendable(path: Path) -> None:
-    """Refuses a file that `append_transcript` would fail on, or that holds something else; writes nothing.
-
-    Raises:
-        TranscriptError: it is a folder, it or its folder cannot be written, or its first line is no JSON object.
-    """
-    start = b""
-    with writing(path):
-        if path.exists():
-            with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND)) as file:
-                start = os.pread(file.fileno(), 64, 0) if path.is_file() else b""
-        elif not path.parent.is_dir():
-            raise TranscriptError(f"The folder of {path} does not exist.", hint=f"Create it: mkdir -p {path.parent}")
-        elif not os.access(path.parent, os.W_OK | os.X_OK):
-            raise PermissionError("Permission denied")
-    if start.strip() and not start.lstrip().startswith(b"{"):
-        raise TranscriptError(
-            f"{path} holds something else than transcripts; nothing was written to it.", hint=_ANOTHER_FILE
-        )
 
 
 def read_transcripts(path: Path) -> Iterator[Transcript]:
@@ -155,14 +117,10 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
         if not line.strip():
             continue
         try:
-            yield Transcript.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise TranscriptError(
-                f"{path}:{number} is no transcript of schema 1: {where or 'line'}: {first['msg']}.",
-                hint="Each line is one JSON object as `specdec caption --output` writes it.",
-            ) from error
+            transcript = Transcript.from_json(line)
+        except TranscriptError as error:
+            raise TranscriptError(f"{path}:{number} is {error.message}", hint=error.hint) from error
+        yield transcript
 
 
 def mend(path: Path, whole: Callable[[bytes], bool], beginnings: Sequence[bytes] = (TRANSCRIPT,)) -> None:

@@ -82,17 +82,21 @@ class Journal:
                     f"{path}:{number} is neither a recording nor a transcript: {where}: {detail['msg']}.",
                     hint="Name another file in --recordings.",
                 ) from error
+            except TranscriptError as error:
+                raise TranscriptError(
+                    f"{path}:{number} is {error.message}", hint="Name another file in --recordings."
+                ) from error
 
 
 def _parsed(line: str) -> Recording | Transcript:
     if line.startswith(_RECORDING):
         return Recording.model_validate_json(line)
-    return Transcript.model_validate_json(line)
+    return Transcript.from_json(line)
 
 
 def _is_whole(raw: bytes) -> bool:
     try:
         _parsed(raw.decode("utf-8"))
-    except ValueError:  # of pydantic's too
+    except (ValueError, TranscriptError):
         return False
     return True

@@ -13,8 +13,8 @@ import pytest
 
 from specdec_cli import Transcript
 from specdec_cli.errors import TranscriptError
+from specdec_cli.targets import TRANSCRIPTS, require_ours
 from specdec_cli.transcript import append_transcript, read_transcripts
-from specdec_cli.transcript.writer import require_appendable
 from tests.transcript.test_schema import failed
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -140,7 +140,7 @@ def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         with pytest.raises(TranscriptError, match="cannot be written"):
             append_transcript(path, failed())
         with pytest.raises(TranscriptError):
-            require_appendable(path)
+            require_ours(path, TRANSCRIPTS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_a_folder_without_permission_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(TranscriptError, match="Permission denied"):
-            require_appendable(tmp_path / "out.jsonl")
+            require_ours(tmp_path / "out.jsonl", TRANSCRIPTS)
     finally:
         tmp_path.chmod(0o700)
 
@@ -159,7 +159,7 @@ def test_a_file_of_another_kind_is_not_appended_to(tmp_path: Path, content: byte
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(TranscriptError, match="something else than transcripts"):
-        require_appendable(path)
+        require_ours(path, TRANSCRIPTS)
     assert path.read_bytes() == content
 
 
@@ -167,8 +167,8 @@ def test_a_file_of_another_kind_is_not_appended_to(tmp_path: Path, content: byte
 def test_an_empty_file_and_one_of_objects_are_appended_to(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(content)
-    require_appendable(path)
-    require_appendable(tmp_path / "new.jsonl")
+    require_ours(path, TRANSCRIPTS)
+    require_ours(tmp_path / "new.jsonl", TRANSCRIPTS)
     assert path.read_bytes() == content
     assert not (tmp_path / "new.jsonl").exists()
 

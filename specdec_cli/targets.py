@@ -1,0 +1,188 @@
+"""What a command may write: nothing but new files and files that specdec wrote itself, and none that it reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.errors import ConfigError, TranscriptError
+
+STDOUT: Final = Path("-")
+"""As a target: standard output."""
+
+TRANSCRIPT: Final = b'{"schema":1,"file":"'
+RECORDING: Final = b'{"recording":1,'
+COLUMNS: Final = (
+    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
+)  # fmt: skip
+
+_HEAD: Final = 16_384  # bytes of a file that tell what it is
+_LINE: Final = re.compile(rb'\{\s*"(schema|recording)"\s*:\s*1\s*[,}]')
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file that specdec writes.
+
+    Attributes:
+        name: for messages, in the plural.
+        ours: whether the beginning of a file says that specdec wrote it as this kind; blanks before it are left out.
+        suffix: what the file's name must end in; None: anything.
+        stdout: whether "-" means standard output; elsewhere it is refused, for stdout has the command's own text.
+    """
+
+    name: str
+    ours: Callable[[bytes], bool]
+    suffix: str | None = None
+    stdout: bool = False
+
+
+def _lines(*beginnings: bytes) -> Callable[[bytes], bool]:
+    """Recognises JSON lines by the beginning of the first, which may be torn, or written by another JSON library."""
+    keys = [beginning.split(b'"')[1] for beginning in beginnings]
+
+    def ours(head: bytes) -> bool:
+        found = _LINE.match(head)
+        return (found is not None and found[1] in keys) or any(b.startswith(head) for b in beginnings)
+
+    return ours
+
+
+TRANSCRIPTS: Final = Kind("transcripts", _lines(TRANSCRIPT))
+RECORDINGS: Final = Kind("recordings of specdec tune", _lines(RECORDING, TRANSCRIPT))
+TABLE: Final = Kind(
+    "tables of specdec batch", lambda head: head.startswith(",".join(COLUMNS[:8]).encode()), stdout=True
+)
+PICTURE: Final = Kind(
+    "pictures of specdec",
+    lambda head: head.startswith(b"<svg") and (b".specdec-" in head or b'class="frontier"' in head),
+    ".svg",
+)
+PAGE: Final = Kind(
+    "pages of specdec",
+    lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec report</title>" in head,
+    ".html",
+)
+GATE: Final = Kind(
+    "gate files", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec gate"', head) is not None, ".json"
+)
+
+
+def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
+    """Refuses targets that cannot be written, or whose writing would destroy something; writes nothing.
+
+    Args:
+        targets: flag -> the file, None where the flag is not given, and what it will hold.
+        inputs: files that the command reads: recordings, tables, configuration, gate, lexicon.
+
+    Raises:
+        ConfigError: a target is an input, or another target; it has the wrong ending; its folder does not exist.
+        TranscriptError: a target holds something that specdec did not write, or cannot be written.
+    """
+    read = [Path(given) for given in inputs if given is not None]
+    taken: dict[str, str] = {}
+    for flag, (target, kind) in targets.items():
+        if target is None:
+            continue
+        real = os.path.realpath(target)
+        if (other := taken.setdefault(real, flag)) != flag:
+            raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
+        if target == STDOUT:
+            if not kind.stdout:
+                raise ConfigError(
+                    f"{flag} takes a file, not -.", hint="Name a file; --json prints to stdout where a command has it."
+                )
+            continue
+        if any(os.path.realpath(given) == real or _same(given, target) for given in read):
+            raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
+        if kind.suffix is not None and target.suffix.lower() != kind.suffix:
+            hint = f"Name it {target.stem}{kind.suffix}, for example."
+            raise ConfigError(f"{flag} {target} does not end in {kind.suffix}.", hint=hint)
+        require_ours(target, kind)
+
+
+def require_ours(target: Path, kind: Kind) -> None:
+    """Refuses a file that holds something else than `kind`, or cannot be written; an empty one is fine.
+
+    Raises:
+        TranscriptError: the reason.
+    """
+    head, folder = b"", Path(os.path.realpath(target)).parent
+    with writing(target):
+        try:
+            with os.fdopen(os.open(target, os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+                head = file.read(_HEAD) if target.is_file() else b""
+        except FileNotFoundError:
+            if not folder.is_dir():
+                hint = f"Create it: mkdir -p {target.parent}"
+                raise TranscriptError(f"{target} cannot be written: its folder does not exist.", hint=hint) from None
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError("Permission denied") from None
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\0\r\n\t ")
+    if head and not kind.ours(head):
+        raise TranscriptError(
+            f"{target} holds something else than {kind.name}; nothing was written to it.",
+            hint="Name a new file, or one that specdec wrote.",
+        )
+
+
+def write(target: Path, text: str, kind: Kind) -> None:
+    """Writes a file whole or not at all, in the place of one of the same kind; "-" is standard output.
+
+    Raises:
+        TranscriptError: it cannot be written, or holds something else by now.
+    """
+    if target == STDOUT:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    require_ours(target, kind)
+    replace(target, text.encode("utf-8", "surrogateescape"))
+
+
+def replace(target: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
+
+    Raises:
+        TranscriptError: it cannot be written.
+    """
+    with writing(target):
+        if target.exists() and not target.is_file():  # a device or a pipe
+            target.write_bytes(content)
+            return
+        target = Path(os.path.realpath(target))
+        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
+        try:
+            with draft.open("xb") as file:
+                file.write(content)
+            if target.exists():
+                draft.chmod(target.stat().st_mode & 0o7777)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses inside becomes a TranscriptError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise TranscriptError(
+            f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.",
+            hint="Check the folder, its permissions and the free space; what the file held is untouched.",
+        ) from error
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them does not exist
+        return False
