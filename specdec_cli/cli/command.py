@@ -103,8 +103,7 @@ def command(
         run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
         del run.__wrapped__  # typer would look through it
-        run.example = example  # type: ignore[attr-defined]
-        run.defaults = defaults  # type: ignore[attr-defined]
+        run.__dict__.update(example=example, defaults=defaults, own=parameters)
         return run
 
     return declare

@@ -209,7 +209,7 @@ def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int)
     if folds < 2:
         raise ConfigError(
             f"the cloud changes a token in {folds} of the clips, which is too little to fit a gate to",
-            hint="Tune with more clips, or leave the gate `learned` out: --gate entropy,margin,logprob",
+            hint="Tune with more clips, or leave the gate `learned` out: --gates entropy,margin,logprob",
         )
     chooser = _sklearn("model_selection").StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     return list(chooser.split(np.zeros(len(found)), changed, groups))

@@ -207,3 +207,13 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
     text = shown.decode(errors="replace")
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert "Traceback" not in text
+
+
+def test_json_on_a_terminal_holds_nothing_that_the_terminal_acts_on(recordings: list[str], tmp_path: Path) -> None:
+    name = tmp_path / "a\x9b31m\u202e\u2028\U000e0041　b.wav"
+    name.write_bytes(Path(recordings[0]).read_bytes())
+    _, shown = on_terminal(["caption", "--json", str(name)], width=100)
+    (line,) = shown.splitlines()
+    assert line.isprintable() or set(line) - {"　"} <= {c for c in line if c.isprintable()}
+    assert json.loads(line)["file"] == str(name)
+    assert str(name) in Fork(["caption", "--json", str(name)]).wait().out  # a pipe has it as it is
