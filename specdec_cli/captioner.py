@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # OpenMP threads that wait for work would spin: beside a busy process a clip then takes 20 s instead of 0.5 s. It counts
 # where PyTorch is not loaded yet.
@@ -23,7 +24,6 @@ import numpy.typing as npt
 import torch
 
 from specdec_cli.audio import Recording, Segment, check_samples, open_recording
-from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_loop, gate_of
@@ -37,6 +37,9 @@ from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript
 from specdec_cli.types import TOKEN_GATES, Mode, Update
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.cloud import RemoteCloud
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""

@@ -8,9 +8,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from specdec_cli.cloud.cloud import Payload
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.processor import Processor
@@ -18,6 +17,9 @@ from specdec_cli.prompts import Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
 from specdec_cli.types import Event, EventText, Finished, Mode, Round, Sent, Started, Update
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.cloud import Payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import io
 import os
 import signal
 import sys
+from functools import cache
 from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -45,6 +46,7 @@ _STYLE: Final[dict[str, Any]] = {
 }
 
 
+@cache
 def load(name: str) -> Any:
     """A command by its name, or the group `config`."""
     from specdec_cli.cli.command import Command

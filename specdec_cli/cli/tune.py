@@ -49,6 +49,7 @@ def tune(
     from specdec_cli.cli.work import ALL_FAILED, Work, emit
     from specdec_cli.compare.recordings import find_recordings
     from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+    from specdec_cli.tune.plan import require_tunable
 
     competing, sizes = parse_gates(gates), parse_ks(ks)
     resolved = given.resolve({"decoding.mode": "hybrid"})
@@ -66,12 +67,13 @@ def tune(
                 clips[recording.sha256] = recording.path
         if not clips:
             return ALL_FAILED
+        require_tunable(resolved.config, competing, len(clips))
         with work.libraries():
             from specdec_cli.captioner import Captioner
             from specdec_cli.tune.journal import Journal
+            from specdec_cli.tune.plan import Plan
             from specdec_cli.tune.record import setup_of
             from specdec_cli.tune.run import tune as tuned
-            from specdec_cli.tune.tuner import Plan
         with startup.still_collector():
             captioner = Captioner.load(resolved.config, loading=work.view.loading)
         journal = Journal(setup_of(captioner), recordings)
@@ -91,6 +93,8 @@ def tune(
     from specdec_cli.console.tune import print_tuning
 
     emit(found, print_tuning, json=json)
+    if save_gate is not None and file is None:
+        raise SpecdecError(f"{save_gate} was not written: no setting can be recommended.", hint=found.reason)
     return work.code(done=True)
 
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 import torch
 
 from specdec_cli import __version__
-from specdec_cli.cloud.numbers import unpack_rows, unpack_tensors
 from specdec_cli.cloud.protocol import (
     PROTOCOL,
     Answer,
@@ -28,9 +27,10 @@ from specdec_cli.cloud.protocol import (
     digest,
     pack,
     unpack,
+    unpack_rows,
+    unpack_tensors,
 )
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import Scores
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
@@ -142,12 +142,11 @@ class Service:
             session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
-        scores = Scores(clip.scoring, prompt.ids, model.processor, model.device)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(
             id_,
             name,
-            LocalVerifier(session, scores, clip.acceptance, clip.stop_ids),
+            LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids),
             clip.capacity,
             clip.vocab_size,
             clip.sends_rows,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from specdec_cli.errors import TranscriptError
 from specdec_cli.transcript.schema import Transcript, differing
 from specdec_cli.transcript.writer import TRANSCRIPT, append_line, mend
-from specdec_cli.tune.recording import Recording
+from specdec_cli.tune.trace import Trace
 
 _RECORDING: Final = '{"recording"'
 _BEGINNINGS: Final = (TRANSCRIPT, _RECORDING.encode())
@@ -32,14 +32,14 @@ class Journal:
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
-        self.recordings: dict[str, Recording] = {}
+        self.recordings: dict[str, Trace] = {}
         self._setup = json.loads(json.dumps(setup))
         self._runs: dict[str, list[Transcript]] = {}
         self._path = path
         if path is not None and path.exists():
             self._read(path)
 
-    def add(self, line: Recording | Transcript) -> None:
+    def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file.
 
         Raises:
@@ -54,8 +54,8 @@ class Journal:
         runs = reversed(self._runs.get(sha256, []))
         return next((run for run in runs if not any(differing(run.settings, settings))), None)
 
-    def _take(self, line: Recording | Transcript) -> None:
-        if isinstance(line, Recording):
+    def _take(self, line: Trace | Transcript) -> None:
+        if isinstance(line, Trace):
             if not any(differing(line.setup, self._setup)):
                 self.recordings[line.sha256] = line
         elif line.sha256 is not None and line.error is None:
@@ -84,13 +84,14 @@ class Journal:
                 ) from error
             except TranscriptError as error:
                 raise TranscriptError(
-                    f"{path}:{number} is {error.message}", hint="Name another file in --recordings."
+                    f"{path}:{number} is neither a recording nor a transcript: {error.message}",
+                    hint="Name another file in --recordings.",
                 ) from error
 
 
-def _parsed(line: str) -> Recording | Transcript:
+def _parsed(line: str) -> Trace | Transcript:
     if line.startswith(_RECORDING):
-        return Recording.model_validate_json(line)
+        return Trace.model_validate_json(line)
     return Transcript.from_json(line)
 
 

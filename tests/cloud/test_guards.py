@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from specdec_cli.cloud.numbers import pack_rows
-from specdec_cli.cloud.protocol import Problem, Question, pack, parse
+from specdec_cli.cloud.protocol import Problem, Question, pack, pack_rows, parse
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.listen import Listener, Place, bind
 from tests.cloud.serving import Served, serving

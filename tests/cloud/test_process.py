@@ -221,14 +221,14 @@ def test_a_processor_of_its_own(process: Process) -> None:
 
 
 def test_tuning_needs_the_scores() -> None:
-    from specdec_cli.tune.record import Recorder
+    from specdec_cli.tune.plan import require_tunable
 
     edge = mini_pair().edge
     assert edge is not None
     with serving(edge) as served:
         away = captioner(served.url)
         with pytest.raises(ConfigError, match="returns verdicts only"):
-            Recorder(away)
+            require_tunable(away.config, ("entropy",), 100)
         assert isinstance(away.pair, Pair)
 
 

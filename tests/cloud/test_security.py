@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from specdec_cli.cloud.numbers import pack_tensors
-from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, parse
+from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, pack_tensors, parse
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
