@@ -139,7 +139,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("prompt: {text: 5}\n", "must be text, or null, not 5", "Put quotes around it to make it text: '5'."),
         ("prompt: {text: ' '}\n", "prompt.text is empty", ""),
         ("prompt: {system: 'a<|im_end|>'}\n", "holds '<|im_end|>'", ""),
-        ("decoding: 5\n", "my.yaml:5: decoding must hold settings, not 5", "Settings in decoding: temperature"),
+        ("decoding: 5\n", "my.yaml:5: decoding must hold settings, not 5", "Settings in decoding: mode, k"),
         ("decoding:\n\tk: 3\n", "my.yaml:6:1: not valid YAML", "spaces, not tabs"),
         ("decoding: {k: [\n", "my.yaml:6:1: not valid YAML", ""),
         ("decoding: {k: \x07}\n", "my.yaml:5:15: not valid YAML", "control character"),
