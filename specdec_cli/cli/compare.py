@@ -79,7 +79,7 @@ def compare(
     transcripts = [] if journal is None else journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code(done=False)
-    from specdec_cli.compare.build import Bootstrap, by_mode, comparison
+    from specdec_cli.compare.build import by_mode, comparison
     from specdec_cli.console.compare import print_comparison
 
     found = comparison(
@@ -89,7 +89,7 @@ def compare(
         references=table,
         planned=len(recordings),
         bertscore=bertscore,
-        bootstrap=Bootstrap(seed=eval_seed),
+        seed=eval_seed,
     )
     if html is not None:
         from specdec_cli.report import write_report

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from specdec_cli.config import SETTINGS, Setting, shipped_configs
+from specdec_cli.errors import FLAGS
 from specdec_cli.types import GateName, Mode
 
 CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
@@ -264,6 +265,8 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     option.setting: option.flags[0].partition("/")[0] for option in OPTIONS.values() if option.setting is not None
 }
 """Setting -> the flag that gives it."""
+
+FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags too
 
 SETTING_OPTIONS: Final = tuple(name for name, option in OPTIONS.items() if option.setting is not None)
 """Parameters of the options that give settings, in the order of a help."""

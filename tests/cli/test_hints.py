@@ -33,7 +33,7 @@ ALONE = {
     "batch/": "batch",
     "compare/journal.py": "compare",
     "compare/plan.py": "compare",
-    "tune/": "tune",
+    "tune/": "tune caption",  # what to caption with afterwards
     "serve/listen.py": "serve",
 }
 """Beginning of a module's path -> the commands whose user may read its messages; elsewhere any command."""
