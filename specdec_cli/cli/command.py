@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, RENAMED, Option
-from specdec_cli.config import Config, ResolvedConfig, Setting, load_config, parse_setting
+from specdec_cli.config import SETTINGS, Config, ResolvedConfig, Setting, load_config, parse_setting
 from specdec_cli.config.environment import parse_value
 from specdec_cli.config.gate_file import names_gate_file
 from specdec_cli.config.locate import gate_path
@@ -119,7 +119,7 @@ def _declared(
         if parameter.name != "given":
             continue
         for setting in settings:
-            default = OPTIONS[setting].of_setting and OPTIONS[setting].of_setting.default
+            default = SETTINGS[str(OPTIONS[setting].setting)].default
             kind = bool if isinstance(default, bool) else list[str] if isinstance(default, tuple) else str
             yield _parameter(setting, kind | None, None)
         yield _parameter(source, str | None, None)
@@ -189,12 +189,13 @@ class Command(TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         own: Mapping[str, str] = getattr(self.callback, "defaults", _NOTHING)
         mini = load_config("mini", environ={}).config
+        parameter: Any
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue
-            option = OPTIONS.get(str(parameter.name))
-            default = option and (own.get(str(parameter.name)) or option.default or _configured(option, mini))
+            option = OPTIONS.get(parameter.name)
+            default = option and (own.get(parameter.name) or option.default or _configured(option, mini))
             argument = parameter.param_type_name == "argument"
             panel = "Arguments" if argument else parameter.rich_help_panel or "Other"
             text = f"{record[1]}  [default: {default}]" if default else record[1]

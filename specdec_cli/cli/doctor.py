@@ -12,7 +12,7 @@ _STARTS: Final = 3
 
 
 @command(example="--config qwen2.5-omni")
-def doctor(given: Given, quick: bool = False, timed: bool = False, debug: bool = False) -> int | None:
+def doctor(given: Given, quick: bool = False, timed: bool = False, debug: bool = False) -> int:
     """Check the installation, the machine and the configured models.
 
     Exit code 1 if something is missing.
@@ -22,7 +22,8 @@ def doctor(given: Given, quick: bool = False, timed: bool = False, debug: bool =
         if quick:
             hint = "Leave one of them out."
             raise ConfigError("--quick loads no models, and --time is about loading them.", hint=hint)
-        return _time(given, debug=debug)
+        _time(given, debug=debug)
+        return 0
     from specdec_cli.console import choose_view, print_doctor
     from specdec_cli.doctor import examine
 

@@ -98,8 +98,6 @@ def _of(setting: str, *flags: str, panel: str, metavar: str | None = None) -> Op
     return Option(flags, panel, None, metavar, setting, one_of(*words) if words else None)
 
 
-_JUDGED: Final = {"panel": JUDGING}
-
 OPTIONS: Final[Mapping[str, Option]] = {
     "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
@@ -191,22 +189,20 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "references": Option(
         ("--references",),
-        help="Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
-        metavar="TABLE",
-        **_JUDGED,
+        JUDGING,
+        "Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
+        "TABLE",
     ),
-    "file_column": Option(("--file-column",), help="Column that names the recording.", metavar="COLUMN", **_JUDGED),
-    "text_column": Option(
-        ("--text-column",), help="Column that holds a caption. Repeatable.", metavar="COLUMN", **_JUDGED
-    ),
+    "file_column": Option(("--file-column",), JUDGING, "Column that names the recording.", "COLUMN"),
+    "text_column": Option(("--text-column",), JUDGING, "Column that holds a caption. Repeatable.", "COLUMN"),
     "label_column": Option(
         ("--label-column",),
-        help="Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
-        metavar="NAME=COLUMN",
+        JUDGING,
+        "Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
+        "NAME=COLUMN",
         former=("--label",),
-        **_JUDGED,
     ),
-    "bertscore": Option(("--bertscore",), help="Compute BERTScore too; needs the extra bertscore.", **_JUDGED),
+    "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
     "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
     "workers": Option(
         ("--workers",),
