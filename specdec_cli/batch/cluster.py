@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.backend import Deliver, Stopped
-from specdec_cli.batch.items import Outcome, Task
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.prepare import error_outcome
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.batch.inputs import relative_name
-from specdec_cli.batch.items import Key
 from specdec_cli.batch.lines import Line, groups, read_lines
 from specdec_cli.errors import TranscriptError
+from specdec_cli.inputs.find import relative_name
+from specdec_cli.inputs.recording import Key
 
 COLUMNS: Final = (
     "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Final
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.items import Task
 from specdec_cli.batch.prepare import Ready
+from specdec_cli.batch.tasks import Task
 
 IN_FLIGHT_S: Final = 600.0
 """Audio that is prepared and waits, seconds: about 70 MB of samples and features."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.batch.backend import Deliver, Stopped
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
-from specdec_cli.batch.items import Outcome, Task
 from specdec_cli.batch.loader import Loader
 from specdec_cli.batch.prepare import Part, Preparer, Ready, Refused
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import SpecdecError
 from specdec_cli.run import Clip
 from specdec_cli.transcript.schema import Transcript

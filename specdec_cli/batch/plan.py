@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from specdec_cli.audio.files import content_of
-from specdec_cli.batch.inputs import Inputs
-from specdec_cli.batch.items import Item, Key, Task
 from specdec_cli.batch.output import Entry, Output
+from specdec_cli.batch.tasks import Task
+from specdec_cli.inputs.find import Inputs
+from specdec_cli.inputs.recording import InputFile, Key
 
 
 class Plan:
@@ -51,7 +52,7 @@ class Plan:
             total += 1
         return total
 
-    def _items(self) -> Iterator[Item]:
+    def _items(self) -> Iterator[InputFile]:
         if self._inputs is None:
             yield from [entry.retry for _, entry in self._output.entries() if entry.retry is not None]
             return
@@ -59,17 +60,17 @@ class Plan:
             if not self._only_failed or _failed(self._output.find(item.key)):
                 yield item
 
-    def _task(self, item: Item) -> Task:
+    def _task(self, item: InputFile) -> Task:
         entry = self._output.find(item.key)
         if entry is None:
             return Task(item, done=self._was_moved(item))
         return Task(item, known=None if entry.retry is not None else entry.sha256)
 
-    def _was_moved(self, item: Item) -> bool:
+    def _was_moved(self, item: InputFile) -> bool:
         """Whether the output has this content under a name that no file has any more; each line counts once."""
         if not self._moved:
             return False
-        content = content_of(item.file)
+        content = content_of(item.path)
         names = self._moved.get((content, item.id)) if content else None
         if not names:
             return False

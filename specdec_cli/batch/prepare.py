@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.audio.files import content_of
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.items import Item, Outcome, Task
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import silent_piece
 from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
 from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
@@ -34,7 +35,7 @@ class Gathering:
         count: number of segments.
     """
 
-    def __init__(self, item: Item, setup: Setup, count: int) -> None:
+    def __init__(self, item: InputFile, setup: Setup, count: int) -> None:
         self._item = item
         self._setup = setup
         self._lines: dict[int, Transcript] = {}
@@ -80,13 +81,13 @@ class Preparer:
     def __call__(self, task: Task) -> Iterator[Ready]:
         """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
         # What cannot be read any more has its caption all the same.
-        if task.done or (task.known is not None and content_of(task.item.file) in (task.known, None)):
+        if task.done or (task.known is not None and content_of(task.item.path) in (task.known, None)):
             yield Outcome(task.item)
             return
         ours, prompt = self._captioner.setup, self._captioner.config.prompt
         setup = item_setup(task.item, ours, prompt)
         try:
-            recording = self._captioner.recording(task.item.file)
+            recording = self._captioner.recording(task.item.path)
         except Exception as error:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
@@ -110,7 +111,7 @@ class Preparer:
         return Prepared(part, clip, prompts, decode_s + time.perf_counter() - started, setup)
 
 
-def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:
+def item_setup(item: InputFile, setup: Setup, prompt: PromptConfig) -> Setup:
     """The setup of a run with an item's own language and instruction."""
     asked = item.asked(prompt)
     if asked == (setup.language, setup.prompt):
@@ -120,11 +121,11 @@ def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:
     return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
 
 
-def error_outcome(item: Item, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
+def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
     """The outcome of an item that could not be captioned at all."""
-    line = item_setup(item, setup, prompt).error_line(item.file, error)
+    line = item_setup(item, setup, prompt).error_line(item.path, error)
     return Outcome(item, (_named(line, item),))
 
 
-def _named(line: Transcript, item: Item) -> Transcript:
+def _named(line: Transcript, item: InputFile) -> Transcript:
     return line if item.id is None else line.model_copy(update={"id": item.id})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from specdec_cli.batch.items import Outcome
+from specdec_cli.batch.tasks import Outcome
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from specdec_cli.batch.backend import Backend
-from specdec_cli.batch.items import Outcome
 from specdec_cli.batch.output import Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.progress import Progress
+from specdec_cli.batch.tasks import Outcome
 
 
 class Stop:

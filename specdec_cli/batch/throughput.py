@@ -21,12 +21,13 @@ from typing import Final
 import psutil
 import torch
 
-from specdec_cli.audio.search import search
-from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.meter import PARTS, Clock, Meter
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
+from specdec_cli.inputs.find import search
+from specdec_cli.inputs.recording import InputFile
 
 SIZES: Final = (1, 10, 100, 1000)
 """Clips of the batches whose cost and memory are compared."""
@@ -123,7 +124,7 @@ class Bench:
             outcomes.append(sum(line.totals.tokens for line in outcome.lines if line.totals))
 
         backend = LocalBackend(captioner, batch_size=self._batch_size, workers=self._workers)
-        backend.run((Task(Item(file)) for file in files), deliver, lambda: False)
+        backend.run((Task(InputFile(file)) for file in files), deliver, lambda: False)
         return sum(outcomes)
 
 

@@ -21,11 +21,11 @@ from specdec_cli.targets import refuse as refuse_targets
 if TYPE_CHECKING:
     from specdec_cli.batch.backend import Backend
     from specdec_cli.batch.identity import Asked, Identity
-    from specdec_cli.batch.inputs import Inputs
     from specdec_cli.batch.progress import Progress
     from specdec_cli.batch.runner import Stop
     from specdec_cli.config import Config
     from specdec_cli.console import BatchView
+    from specdec_cli.inputs.find import Inputs
     from specdec_cli.lexicon import Lexicon
 
 _LONGEST_COMMAND: Final = 300
@@ -107,7 +107,7 @@ class Batching:
         return Identity.of(self._path, self._config, settings, self._asked(), labels=labels)
 
     def _asked(self) -> Asked:
-        from specdec_cli.batch.manifest import Manifest
+        from specdec_cli.inputs.manifest import Manifest
 
         inputs, prompt = self._inputs, self._config.prompt
         if inputs is None:  # each line says what it was asked
@@ -181,8 +181,8 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
-    from specdec_cli.batch.inputs import Paths, read_list
-    from specdec_cli.batch.manifest import Manifest
+    from specdec_cli.inputs.find import Paths, read_list
+    from specdec_cli.inputs.manifest import Manifest
 
     if manifest is not None and paths:
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")

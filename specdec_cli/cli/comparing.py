@@ -17,13 +17,14 @@ from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.judging import Judging
-    from specdec_cli.compare.journal import Journal, Terms
-    from specdec_cli.compare.recordings import Recording
+    from specdec_cli.compare.journal import Journal
     from specdec_cli.compare.result import Comparison
     from specdec_cli.compare.runner import Runner, Step
     from specdec_cli.config import Config
     from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.inputs.recording import InputFile
     from specdec_cli.transcript import Transcript
+    from specdec_cli.transcript.terms import Terms
     from specdec_cli.types import Mode
 
 
@@ -46,9 +47,9 @@ class Request:
     reads: tuple[Path | None, ...]
 
 
-def identified(files: Sequence[str], view: QuietSteps) -> list[Recording]:
+def identified(files: Sequence[str], view: QuietSteps) -> list[InputFile]:
     """The recordings by their bytes; one that another one equals is left out, and said to be."""
-    from specdec_cli.compare.recordings import identify
+    from specdec_cli.inputs.find import identify
 
     recordings, copies = identify(files)
     for copy, original in copies.items():
@@ -102,9 +103,9 @@ class Comparing:
             return 0
         return SOME_FAILED if found.clips else ALL_FAILED
 
-    def _recordings(self) -> list[Recording]:
+    def _recordings(self) -> list[InputFile]:
         """Everything to compare, after what cannot succeed was refused."""
-        from specdec_cli.compare.recordings import find_recordings
+        from specdec_cli.inputs.find import find_recordings
 
         request = self._request
         files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
@@ -113,23 +114,22 @@ class Comparing:
         refuse({"--output": (request.output, TRANSCRIPTS), "--html": (request.html, PAGE)}, [*files, *request.reads])
         return identified(files, self._view)
 
-    def _captioned(self, recordings: Sequence[Recording]) -> tuple[Journal, bool]:
+    def _captioned(self, recordings: Sequence[InputFile]) -> tuple[Journal, bool]:
         """What there is after captioning what was missing, and whether that was interrupted."""
         request = self._request
         with startup.still_collector(), self._view.loading("PyTorch"):
-            from specdec_cli.compare.journal import Journal, read_journal
+            from specdec_cli.compare.journal import Journal
             from specdec_cli.compare.plan import in_mode, terms
             from specdec_cli.compare.runner import Runner
         wanted = terms({mode: in_mode(request.config, mode) for mode in request.modes})
-        again = request.output is not None and not request.overwrite
-        journal = Journal(request.output, read_journal(request.output, wanted) if again and request.output else ())
-        runner = Runner(wanted, journal, _Watch(self._view))
-        steps = runner.steps(recordings, request.repeats)
-        captioners = self._captioners(wanted, journal) if steps else {}
-        if request.overwrite and request.output is not None:
-            request.output.unlink(missing_ok=True)
-        runner.refuse_unreadable(recordings)
-        return journal, self._interrupted(runner, steps, captioners)
+        with Journal(request.output, wanted, overwrite=request.overwrite) as journal:
+            runner = Runner(wanted, journal, _Watch(self._view))
+            steps = runner.steps(recordings, request.repeats)
+            captioners = self._captioners(wanted, journal) if steps else {}
+            if request.overwrite:
+                journal.clear()
+            runner.refuse_unreadable(recordings)
+            return journal, self._interrupted(runner, steps, captioners)
 
     def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
         """Every mode on the same loaded models."""

@@ -118,7 +118,7 @@ class Tuning:
 
     def _clips(self) -> dict[str, str]:
         """SHA-256 -> path of everything to tune on, after what cannot succeed was refused."""
-        from specdec_cli.compare.recordings import find_recordings
+        from specdec_cli.inputs.find import find_recordings
 
         request = self._request
         files = find_recordings(request.paths, recursive=request.recursive, limit=request.limit)
@@ -149,10 +149,10 @@ class Tuning:
                 from specdec_cli.tune.run import tune
                 from specdec_cli.tune.tuner import Plan
             captioner = Captioner.load(request.config, loading=self._view.loading)
-        journal = Journal(setup_of(captioner), request.recordings)
         plan = Plan(request.gates, request.ks, request.budget, request.seed)
         find = references.find if references is not None else lambda _: None
-        return tune(captioner, plan, clips, find, lexicon, journal, self)
+        with Journal(setup_of(captioner), request.recordings) as journal:
+            return tune(captioner, plan, clips, find, lexicon, journal, self)
 
     def _write(self, found: Found, file: GateFile | None) -> None:
         request = self._request

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.items import Key
 from specdec_cli.batch.lines import Line
 from specdec_cli.batch.output import Output
 from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.inputs.recording import Key
 from specdec_cli.transcript import Transcript, append_transcript, read_transcripts
 from tests.batch.lines import failed_line, good_line, write
 

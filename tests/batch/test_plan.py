@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch.identity import Identity
-from specdec_cli.batch.inputs import Paths
-from specdec_cli.batch.items import Task
 from specdec_cli.batch.output import Output
 from specdec_cli.batch.plan import Plan
+from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import Paths
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.schema import ModelInfo, Models
 from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
@@ -31,7 +31,7 @@ def planned(clips: Path, *lines: Transcript, limit: int | None = None, only_fail
     path = write(clips.parent / "o.jsonl", *lines)
     with Output(path, lambda _: None) as output:
         plan = Plan(Paths([str(clips)]), output, limit=limit, only_failed=only_failed)
-        tasks = {Path(task.item.file).name: task for task in plan}
+        tasks = {Path(task.item.path).name: task for task in plan}
         assert plan.count() == len(tasks)
     return tasks
 
@@ -69,7 +69,7 @@ def test_failed_ones_alone(clips: Path) -> None:
     assert set(planned(clips, *lines, only_failed=True)) == {"b.wav"}
     path = write(clips.parent / "o.jsonl", *lines)
     with Output(path, lambda _: None) as output:
-        files = [task.item.file for task in Plan(None, output, limit=None, only_failed=True)]
+        files = [task.item.path for task in Plan(None, output, limit=None, only_failed=True)]
     assert files == [str(clips / "b.wav"), "/elsewhere/x.wav"]
 
 

@@ -10,10 +10,11 @@ import pytest
 from specdec_cli.compare.journal import Journal, Terms, read_journal
 from specdec_cli.compare.pairing import MODES
 from specdec_cli.compare.plan import in_mode, parse_modes, richest
-from specdec_cli.compare.recordings import Recording, find_recordings, identify
 from specdec_cli.compare.schedule import turns
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.inputs.find import find_recordings, identify
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import append_transcript, read_transcripts
 from tests.compare.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
 
@@ -55,7 +56,7 @@ def test_the_same_bytes_are_compared_once_and_an_unreadable_file_is_kept_as_an_e
 
 
 def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
-    recordings = [Recording(f"{index}.wav", digest(str(index))) for index in range(8)]
+    recordings = [InputFile(f"{index}.wav", digest(str(index))) for index in range(8)]
     order = list(turns(recordings, MODES, 2))
     assert [turn.recording for turn in order] == recordings * 2
     assert all(sorted(turn.modes) == sorted(MODES) for turn in order)
@@ -105,7 +106,7 @@ def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
         assert known.repeats((digest("b"), None), "cloud") == 0
         assert known.refused((digest("c"), None), "edge")
         assert not known.refused((digest("b"), None), "edge")
-    order = [Recording(name, digest(name)) for name in "ab"]
+    order = [InputFile(name, digest(name)) for name in "ab"]
     assert [run.file for run in again.of(order)] == ["a", "b", "b"]
 
 
@@ -113,7 +114,7 @@ def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
     journal = Journal(None, [made("a", "edge", start_s=2.0), made("a", "edge", start_s=0.0)])
     assert journal.repeats((digest("a"), 2.0), "edge") == 1
     assert journal.repeats((digest("a"), None), "edge") == 0
-    assert [run.start_s for run in journal.of([Recording("a", digest("a"))])] == [0.0, 2.0]
+    assert [run.start_s for run in journal.of([InputFile("a", digest("a"))])] == [0.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch.export import text_name
-from specdec_cli.batch.inputs import Paths, read_list, relative_name
-from specdec_cli.batch.items import Key
+from specdec_cli.inputs.find import Paths, read_list, relative_name
+from specdec_cli.inputs.recording import Key
 
 TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
 
@@ -25,7 +25,7 @@ def tree(tmp_path: Path) -> Path:
 
 def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
     inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
-    return sorted(os.path.relpath(item.file, tree) for item in inputs)
+    return sorted(os.path.relpath(item.path, tree) for item in inputs)
 
 
 def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
@@ -78,7 +78,7 @@ def test_folders_are_scanned_while_they_are_read(tree: Path, monkeypatch: pytest
         return scan(folder)
 
     items = iter(Paths([str(tree)], recursive=True))
-    monkeypatch.setattr("specdec_cli.batch.inputs.os.scandir", watched)
+    monkeypatch.setattr("specdec_cli.inputs.find.os.scandir", watched)
     next(items)
     assert scanned == ["."]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.items import Item
-from specdec_cli.batch.manifest import Manifest
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.recording import InputFile
 
 
-def read(path: Path, text: str) -> list[Item]:
+def read(path: Path, text: str) -> list[InputFile]:
     path.write_text(text, "utf-8")
     return list(Manifest.read(path))
 
@@ -30,16 +30,16 @@ def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
     jsonl = read(tmp_path / "list.jsonl", "\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
     assert tsv == csv == jsonl
     assert tsv == [
-        Item(str(tmp_path / "a.wav"), "1", "zh", "怎么说话的？"),
-        Item("/b c.wav", "2", "en", 'with a "quote", and a comma'),
-        Item(str(tmp_path / "d.wav"), "3", None, None),
+        InputFile(str(tmp_path / "a.wav"), "1", "zh", "怎么说话的？"),
+        InputFile("/b c.wav", "2", "en", 'with a "quote", and a comma'),
+        InputFile(str(tmp_path / "d.wav"), "3", None, None),
     ]
 
 
 def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
-    assert read(tmp_path / "l.tsv", "\ufeffspeaker\tpath\n1\ta.wav\n") == [Item(str(tmp_path / "a.wav"))]
+    assert read(tmp_path / "l.tsv", "\ufeffspeaker\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
     assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [1]}\n\n') == [
-        Item(str(tmp_path / "a.wav"), "7")
+        InputFile(str(tmp_path / "a.wav"), "7")
     ]
 
 
