@@ -59,7 +59,7 @@ class Store:
         self.path, self._kind = path, kind
         self._lock = _locked(path, wait_s)
         try:
-            self._created = not path.exists()
+            self._created = not os.path.exists(path)
             with writing(path):
                 self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except BaseException:
@@ -82,12 +82,7 @@ class Store:
 
     def lines(self) -> Iterator[StoredLine]:
         """The lines in order; empty ones are left out."""
-        offset = 0
-        with self.path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if raw.strip():
-                    yield StoredLine(number, offset, raw)
-                offset += len(raw)
+        return read_lines(self.path)
 
     def append(self, lines: Iterable[str]) -> None:
         """Appends lines, all of them or none, whatever ends the process; a last line without a newline gets one first.
@@ -106,7 +101,7 @@ class Store:
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
     def mend(self) -> bool:
-        """Ends a last line that only lacks its newline, or cuts off half a line, or the zeros that a crash left instead.
+        """Ends a last line that only lacks its newline, or cuts off half a line, or zeros that a crash left instead.
 
         Returns:
             Whether something was cut off.
@@ -134,7 +129,7 @@ class Store:
 
     def compact(self, keep: Callable[[StoredLine], bool]) -> None:
         """Writes the file anew with the lines to `keep` alone; the new file takes the old one's place at once."""
-        draft = _beside(self.path, "new")
+        draft = beside(self.path, "new")
         with writing(self.path):
             draft.unlink(missing_ok=True)  # of a run that was killed
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
@@ -155,6 +150,21 @@ class Store:
         if self._lock is not None:
             Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
             self._lock.release()
+
+
+def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
+    """The lines of a store that need not be held, in order; empty ones are left out.
+
+    Args:
+        path: the store.
+        offset: where a line begins, bytes; lines are counted from there.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                yield StoredLine(number, offset, raw)
+            offset += len(raw)
 
 
 def append_line(path: Path, kind: Kind, text: str) -> None:
@@ -184,9 +194,9 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:
     """The lock of a file, held; None for a device or a pipe, which needs none."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         return None
-    lock = FileLock(_beside(path, "lock"), timeout=wait_s, thread_local=False)
+    lock = FileLock(beside(path, "lock"), timeout=wait_s, thread_local=False)
     with writing(path):
         if not Path(lock.lock_file).parent.is_dir():  # which the lock would create
             raise FileNotFoundError("its folder does not exist")
@@ -199,7 +209,7 @@ def _locked(path: Path, wait_s: float) -> FileLock | None:
     return lock
 
 
-def _beside(path: Path, ending: str) -> Path:
+def beside(path: Path, ending: str) -> Path:
     """A file of this store's own in the same folder; its name is short however long the store's is."""
     real = Path(os.path.realpath(path))
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.{ending}")
@@ -225,4 +235,3 @@ def _last_line(descriptor: int) -> tuple[int, bytes]:
         if end:
             return at + end, tail
     return 0, tail
-

@@ -8,7 +8,6 @@ replace are dropped when the file is closed, or opened the next time if the run 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any, Final
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key, stored_path
-from specdec_cli.store import Store, StoredLine
+from specdec_cli.store import Store, StoredLine, read_lines
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.schema import Transcript, file_name
 
 _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
@@ -30,7 +29,6 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("labels", "error"), (dict, NoneType)),
     "start_s": (int, float, NoneType),
 }
-_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +173,22 @@ class Output:
             self._superseded = False
 
 
+def stored_groups(path: Path, offsets: Sequence[int] | None = None) -> Iterator[list[Line]]:
+    """The lines of each run over a recording, of an output that need not be locked.
+
+    Args:
+        path: the output.
+        offsets: of the groups wanted, in the order wanted; None: all, in the order of the file.
+
+    Raises:
+        TranscriptError: it holds something else.
+    """
+    if offsets is None:
+        yield from groups(_heads(path, read_lines(path)))
+    for offset in offsets or ():
+        yield next(groups(_heads(path, read_lines(path, offset))))
+
+
 def groups(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """The lines of one run over one clip: one, or one per segment, which were written together."""
     group: list[Line] = []
@@ -215,7 +229,7 @@ def _well_formed(values: dict[str, Any]) -> bool:
         return False
     error, models = values.get("error"), values["models"].values()
     return (
-        not _NO_NAME.search(values["file"])
+        file_name(values["file"]) == values["file"]
         and (error is None or all(isinstance(error.get(name), str) for name in ("type", "message")))
         and all(model is None or (isinstance(model, dict) and isinstance(model.get("name"), str)) for model in models)
     )

@@ -11,14 +11,12 @@ import numpy as np
 
 from specdec_cli.bench.clips import Clip
 from specdec_cli.bench.formulas import Reading, expected_speedup, median, tokens_per_round
-from specdec_cli.bench.goals import goals
 from specdec_cli.bench.machine import describe_machine
 from specdec_cli.bench.result import (
     Bench,
     Contender,
     ContenderTime,
     Expected,
-    Forced,
     Memory,
     Overhead,
     Speedup,
@@ -63,7 +61,7 @@ class Subject:
     rounds: int
 
 
-def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced], memory: Memory) -> Bench:
+def build_result(subject: Subject, found: Measurements, memory: Memory) -> Bench:
     """The object that `--json` prints."""
     config = subject.captioner.config
     times = [_contender(name, found, len(subject.clips)) for name in found.taken]
@@ -85,9 +83,7 @@ def build_result(subject: Subject, found: Measurements, forced: Sequence[Forced]
         contenders=times,
         speedups=speedups,
         expected=expected(found, steps, block_of(config.decoding.k)),
-        forced=list(forced),
         memory=memory,
-        goals=goals(times, speedups),
         notes=found.notes,
     )
 

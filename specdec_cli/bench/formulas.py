@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdec_cli.compare.result import Spread
-from specdec_cli.compare.spread import Resampler, middle
+from specdec_cli.metrics.bootstrap import Resampler, middle
 
 
 def median(values: Sequence[float]) -> Spread:

@@ -112,26 +112,6 @@ class Memory(Part):
     gpu_peak_mb: float | None
 
 
-class Forced(Part):
-    """The loop at a chosen acceptance: drafts are made wrong on purpose."""
-
-    acceptance: float = Field(description="probability that a drafted token is the target's own")
-    mode: Literal["cloud", "lossless", "hybrid"]
-    tokens_per_s: Spread = Field(description="behind the prefill")
-    measured_acceptance: float | None = Field(description="of the judged tokens, the share that passed")
-
-
-class Goal(Part):
-    """A promise of this project, and whether it holds here."""
-
-    name: str
-    goal: str
-    measured: float | None
-    unit: Literal["%", "x"]
-    decoding: float | None = Field(description="the same behind audio towers and prefills; null: not measured")
-    met: bool | None = Field(description="null: it was not measured")
-
-
 class Bench(Part):
     """Everything that one run of the benchmark found."""
 
@@ -151,42 +131,5 @@ class Bench(Part):
     contenders: list[ContenderTime]
     speedups: list[Speedup]
     expected: Expected | None = Field(description="null: nothing was drafted for the cloud")
-    forced: list[Forced]
     memory: Memory
-    goals: list[Goal]
     notes: list[str]
-
-
-class ShapeTime(Part):
-    """A model of a published size, made-up weights."""
-
-    name: str
-    weights_mb: float = Field(description="all that is held of it, MiB")
-    built_s: float = Field(description="making it, s")
-    tower_ms: float = Field(description="audio tower, ms; measured once, cold")
-    prefill_ms: float = Field(description="the prompt, ms; measured once, cold")
-    prompt_tokens: int
-    step_ms: Spread = Field(description="one token, ms")
-    verification_ms: Spread = Field(description="k + 1 tokens in one forward, ms")
-    read_mb: float = Field(description="weights that a step reads, MiB")
-    floor_ms: float = Field(description="read_mb at the bandwidth of a copy, ms")
-    of_floor: float = Field(description="step_ms / floor_ms")
-    cache_mb: float = Field(description="keys and values of the clip, MiB")
-
-
-class FullSize(Part):
-    """What `specdec bench --shape` found."""
-
-    schema_: Literal[1] = Field(default=1, alias="schema")
-    date: str = Field(description="UTC, ISO 8601")
-    command: str
-    machine: Machine
-    dtype: str
-    device: str
-    k: int
-    copy_gb_s: float = Field(description="bytes read and written per second by a large copy, in 10^9")
-    shapes: list[ShapeTime]
-    forced: list[Forced]
-    peak_mb: float | None = Field(description="most memory held, on the GPU if it is there; MiB")
-    budget_mb: float = Field(description="what may be held: the weights as first allocated, and an allowance, MiB")
-    within: bool | None = Field(description="peak_mb <= budget_mb")

@@ -14,6 +14,7 @@ from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
 from specdec_cli.errors import ConfigError
 
 _INPUT, _OUTPUT, _WORK = "Input", "Output", "Work"
+_LISTED = 5
 
 
 @configured()
@@ -113,8 +114,9 @@ def batch(
     Run the same command again to go on where it was interrupted. Exit code 0: all have a caption; 3: some have none;
     1: none has; 130: interrupted.
     """
-    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse, require_one
+    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse
     from specdec_cli.console import choose_batch_view
+    from specdec_cli.inputs import Paths
 
     resolved = given.resolve()
     config = resolved.config
@@ -123,25 +125,29 @@ def batch(
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
-    if inputs is not None:
-        require_one(inputs, recursive=recursive)
     words = startup.lexicon_for(labels, lexicon)
     view = choose_batch_view(quiet=quiet, debug=debug)
     place = Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
     job = Batching(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
     try:
         counts, interrupted = job.run(place, limit, fail_fast=fail_fast)
-        job.export(csv, txt_dir)
+        unwritten = job.export(csv, txt_dir)
     finally:
         view.close()
     view.finished(counts)
+    for error in unwritten[:_LISTED]:
+        view.hint(error.message)
+    if unwritten[_LISTED:]:
+        view.hint(f"{len(unwritten) - _LISTED} more text files were not written.")
+    if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
+        view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if counts.failed:
         view.failures(counts, str(output))
         view.hint(f"To caption just those again: {command_line(paths or [], '--retry-failed')}")
     if interrupted:
         view.hint(f"To go on: {command_line([])}")
         raise typer.Exit(INTERRUPTED)
-    if counts.failed:
+    if counts.failed or unwritten:
         raise typer.Exit(SOME_FAILED if counts.captioned + counts.skipped else ALL_FAILED)
 
 

@@ -12,8 +12,8 @@ from specdec_cli.compare.headline import headline
 from specdec_cli.compare.pairing import MODES, Failure, PairedClip, Pairing, pair
 from specdec_cli.compare.quality import Judged, quality
 from specdec_cli.compare.result import ClipComparison, ClipError, Comparison
-from specdec_cli.compare.spread import Resampler
 from specdec_cli.errors import ConfigError
+from specdec_cli.metrics.bootstrap import Resampler
 from specdec_cli.transcript.schema import Models, Transcript
 from specdec_cli.types import Mode
 

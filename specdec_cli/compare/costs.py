@@ -9,7 +9,7 @@ import numpy as np
 
 from specdec_cli.compare.pairing import PairedClip, Pairing
 from specdec_cli.compare.result import Figure, ModeFigures, Process, Spread
-from specdec_cli.compare.spread import Resampler, Statistic, Values, middle, quotient, ratio, total
+from specdec_cli.metrics.bootstrap import Resampler, Statistic, Values, middle, quotient, ratio, total
 from specdec_cli.transcript.schema import Totals, Transcript
 from specdec_cli.types import Mode
 

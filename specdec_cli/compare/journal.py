@@ -11,10 +11,10 @@ from typing import Final, Protocol, Self
 
 from specdec_cli.compare.pairing import Place, place
 from specdec_cli.errors import AudioContentError, AudioDecodeError
-from specdec_cli.inputs.recording import InputFile, escaped
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.schema import Models, Transcript, readable
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.transcript.writer import parse_transcript
 from specdec_cli.types import Mode
@@ -45,6 +45,9 @@ class Journal:
             failure under other terms is tried again.
         overwrite: read nothing; `clear` drops what the file holds.
 
+    Attributes:
+        transcripts: what was read and counts, and what was added.
+
     Raises:
         ConfigError: a caption of one of the modes was made with other settings; names them.
         TranscriptError: the file cannot be read or written, holds something else, or another run is writing it.
@@ -53,7 +56,7 @@ class Journal:
     def __init__(
         self, path: Path | None = None, terms: Mapping[Mode, Terms] | None = None, *, overwrite: bool = False
     ) -> None:
-        self._transcripts: list[Transcript] = []
+        self.transcripts: list[Transcript] = []
         self._numbers: dict[int, int] = {}  # identity of a stored transcript -> its line
         self._done: Counter[tuple[Place, Mode]] = Counter()
         self._refused: set[tuple[Place, Mode]] = set()
@@ -84,7 +87,7 @@ class Journal:
         Raises:
             TranscriptError: the file cannot be written.
         """
-        known = transcript.error is not None and any(_same_failure(transcript, other) for other in self._transcripts)
+        known = transcript.error is not None and any(_same_failure(transcript, other) for other in self.transcripts)
         if self._store is not None and not known:
             self._store.append([transcript.to_json()])
         self._take(transcript)
@@ -98,7 +101,7 @@ class Journal:
         Raises:
             ConfigError: a caption was made by other models than those that are loaded now.
         """
-        for transcript in self._transcripts:
+        for transcript in self.transcripts:
             number, now = self._numbers.get(id(transcript)), recorded.get(transcript.mode)
             if self._store is None or number is None or transcript.error is not None or now is None:
                 continue
@@ -120,9 +123,9 @@ class Journal:
         """
         order: dict[str, int] = {}
         for index, recording in enumerate(recordings):  # what could not be read is known by its name
-            for name in (recording.sha256 or recording.path, escaped(recording.path)):
+            for name in (recording.sha256 or recording.path, readable(recording.path)):
                 order.setdefault(name, index)
-        found = [transcript for transcript in self._transcripts if place(transcript)[0] in order]
+        found = [transcript for transcript in self.transcripts if place(transcript)[0] in order]
         found.sort(key=lambda transcript: (order[place(transcript)[0]], transcript.start_s or 0.0))
         paths = [recordings[order[place(transcript)[0]]].path for transcript in found]
         return [
@@ -146,7 +149,7 @@ class Journal:
             self._numbers[id(transcript)] = line.number
 
     def _take(self, transcript: Transcript) -> None:
-        self._transcripts.append(transcript)
+        self.transcripts.append(transcript)
         if transcript.error is None:
             self._done[place(transcript), transcript.mode] += 1
         elif transcript.error.type in _FINAL and transcript.sha256 is not None:

@@ -10,6 +10,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import LOSSY_RULES, Mode
 
+
 def parse_modes(text: str) -> tuple[Mode, ...]:
     """Modes out of `edge,hybrid`, in the order of tables.
 

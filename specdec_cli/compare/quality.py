@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from specdec_cli.compare.pairing import Pairing
-from specdec_cli.compare.result import CloudAgreement, LabelQuality, ModeQuality, Spread, TextQuality
-from specdec_cli.compare.spread import Resampler, Values, average, mean
-from specdec_cli.metrics import agreement, label_hits, label_scores, text_scores
+from specdec_cli.compare.result import CloudAgreement, LabelQuality, ModeQuality, TextQuality
+from specdec_cli.metrics import Resampler, Values, agreement, attribute_table, label_hits, label_scores, text_scores
+from specdec_cli.metrics.bootstrap import mean
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
@@ -20,9 +18,6 @@ from specdec_cli.types import Mode
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import Reference
-
-Said = Sequence[Mapping[str, str | None]]
-"""Per clip, attribute -> class that a caption names."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +63,13 @@ class Judged:
         }
 
     def right(self, mode: Mode) -> dict[str, Values]:
-        """Attribute -> 1 or 0 per clip [clips], NaN where no reference knows; attributes that none knows left out."""
-        hits = label_hits(self.said[mode], self.truth, self.lexicon)
-        return {attribute: values for attribute, values in hits.items() if np.isfinite(values).any()}
+        """Attribute -> 1 or 0 for the reference's class or another [clips]; NaN where the reference names none."""
+        return label_hits(self.said[mode], self.truth, self.lexicon)
 
     def like_cloud(self, mode: Mode) -> dict[str, Values]:
-        """Attribute -> 1 or 0 per clip [clips] for the cloud's class or another; NaN where neither names one."""
-        pairs = list(zip(self.said[mode], self.said["cloud"], strict=True))
-        return {
-            attribute: np.array([_alike(ours.get(attribute), theirs.get(attribute)) for ours, theirs in pairs])
-            for attribute in self.lexicon.attributes
-        }
+        """The same with the classes that the cloud's caption names for the reference's."""
+        named = [{name: class_ for name, class_ in said.items() if class_} for said in self.said["cloud"]]
+        return label_hits(self.said[mode], named, self.lexicon)
 
 
 def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) -> list[ModeQuality]:
@@ -93,7 +84,7 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
             agreement=_agreement(judged, mode, resampler),
             text=_text(judged, mode, bertscore),
             labels=_labels(judged, mode, resampler),
-            label_mean=_mean_of(judged.right(mode), resampler),
+            label_mean=resampler.interval(mean(attribute_table(judged.right(mode)))),
         )
         for mode in judged.pairing.modes
     ]
@@ -102,10 +93,6 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
 def token_ids(transcript: Transcript) -> list[int]:
     """The committed tokens of a caption."""
     return [id_ for record in transcript.rounds for id_ in record.committed_ids]
-
-
-def _alike(ours: str | None, theirs: str | None) -> float:
-    return float("nan") if ours is None and theirs is None else float(ours == theirs)
 
 
 def _agreement(judged: Judged, mode: Mode, resampler: Resampler) -> CloudAgreement | None:
@@ -120,7 +107,7 @@ def _agreement(judged: Judged, mode: Mode, resampler: Resampler) -> CloudAgreeme
         edit_tokens=found.edit_distance,
         edit_share=found.edit_distance_normalised,
         labels={attribute: resampler.value(mean(values)) for attribute, values in same.items()},
-        label_mean=_mean_of(same, resampler),
+        label_mean=resampler.interval(mean(attribute_table(same))),
     )
 
 
@@ -155,8 +142,3 @@ def _labels(judged: Judged, mode: Mode, resampler: Resampler) -> dict[str, Label
         for attribute, found in scores.items()
         if (spread := resampler.interval(mean(right[attribute])))
     }
-
-
-def _mean_of(hits: Mapping[str, Values], resampler: Resampler) -> Spread | None:
-    known = [mean(values) for values in hits.values() if np.isfinite(values).any()]
-    return resampler.interval(average(known)) if known else None

@@ -6,10 +6,12 @@ the descriptions; a figure that was not measured, or means nothing for its mode,
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.gap import GapClosed
 from specdec_cli.transcript.schema import Models, Text
 from specdec_cli.types import Mode
 
@@ -25,26 +27,11 @@ character by character (basis cloud only).
 """
 
 
+Spread = Interval
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-def _from_figure(value: object) -> object:
-    """An interval of the metrics package as this model takes it."""
-    if isinstance(value, BaseModel | dict) or not hasattr(value, "low"):
-        return value
-    return {name: getattr(value, name) for name in ("value", "low", "high")}
-
-
-class Spread(_Part):
-    """A figure and its bootstrap interval over clips."""
-
-    value: float = Field(description="over all clips")
-    low: float | None = Field(description="lower end of the interval; null: a single clip has no spread")
-    high: float | None = Field(description="upper end of the interval; null alike")
-
-
-Interval = Annotated[Spread, BeforeValidator(_from_figure)]
 
 
 class Figure(_Part):
@@ -145,19 +132,12 @@ class ModeQuality(_Part):
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
 
 
-class Gap(_Part):
+class Gap(GapClosed):
     """How much of what the cloud is better by than the edge a mode gains."""
 
     mode: Mode
     basis: Basis
     measure: GapMeasure
-    clips: int = Field(description="clips that could be judged")
-    edge: float = Field(description="of edge-only, 0 to 1")
-    value: float = Field(description="of this mode, 0 to 1")
-    cloud: float = Field(description="of cloud-only, 0 to 1; with basis cloud it is 1")
-    gap: Interval = Field(description="cloud - edge, paired by clip")
-    gain: Interval = Field(description="value - edge, paired by clip")
-    closed: Interval | None = Field(description="gain / gap; null: the interval of the gap holds 0, or it is below")
 
 
 class ClipComparison(_Part):

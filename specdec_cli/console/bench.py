@@ -14,10 +14,10 @@ from specdec_cli.console.compare_figures import Wording, percentage, short
 from specdec_cli.console.figures import count, milliseconds, seconds
 from specdec_cli.console.grid import Cell, Row, render
 from specdec_cli.console.tables import stdout_console
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, UNICODE, Signs, signs_for
+from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, UNICODE, Signs, signs_for
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Goal, Machine, Memory, Overhead
+    from specdec_cli.bench.result import Bench, ContenderTime, Expected, Machine, Memory, Overhead
     from specdec_cli.compare.result import Spread
     from specdec_cli.transcript.schema import ModelInfo
 
@@ -72,10 +72,7 @@ class _Page:
         yield from self._speedups()
         if self._bench.expected is not None:
             yield from self._expected(self._bench.expected)
-        if self._bench.forced:
-            yield from self._forced()
         yield from self._memory(self._bench.memory)
-        yield from self._goals(self._bench.goals)
         for note in self._bench.notes:
             yield from hanging(Text(f" {self._signs.dot}"), Text(clean(note), DIM), 3, min(self._width, PROSE_WIDTH))
 
@@ -175,13 +172,6 @@ class _Page:
             f"of a whole clip {_times(expected.of_a_clip)}, as drafting speeds up neither encoding nor prefill",
         )
 
-    def _forced(self) -> Iterator[Text]:
-        yield from self._title("Forced acceptance", "drafts made wrong on purpose, tokens/s decoding", "a", "passed")
-        for forced in self._bench.forced:
-            passed = percentage(forced.measured_acceptance) if forced.measured_acceptance is not None else ""
-            figures = [(f"{forced.acceptance:g}", ""), (passed, ""), spread_cell(forced.tokens_per_s, short)]
-            yield self._row(_LABELS.get(forced.mode, forced.mode), figures)
-
     def _memory(self, memory: Memory) -> Iterator[Text]:
         yield from self._title("Memory", "MiB")
         rows: list[tuple[str, float | None]] = [
@@ -200,22 +190,6 @@ class _Page:
             if value is not None:
                 more = f"(of a whole prompt: {memory.prompt_logits_mb:.1f})" if label == "scores" else ""
                 yield Text.assemble(self._row(label, [(f"{value:.1f}", "")]), (f"  {more}" if more else "", DIM))
-
-    def _goals(self, goals: Sequence[Goal]) -> Iterator[Text]:
-        yield from self._title("Goals", "whole clips decide; the second figure is of decoding alone")
-        for goal in goals:
-            sign, style, word = self._outcome(goal)
-            found = (goal.measured, goal.decoding)
-            figures = [self._wording.none if value is None else f"{value:.3g}{goal.unit}" for value in found]
-            columns = [padded(Text(figure), 9, right=True) for figure in figures]
-            yield Text.assemble(
-                (f" {sign} ", style), padded(Text(goal.name), 34), *columns, (f"   {goal.goal}   ", DIM), (word, style)
-            )
-
-    def _outcome(self, goal: Goal) -> tuple[str, str, str]:
-        if goal.met is None:
-            return self._signs.warn, ASKED, "not measured"
-        return (self._signs.ok, GOOD, "met") if goal.met else (self._signs.fail, BAD, "missed")
 
 
 def machine_facts(machine: Machine) -> list[str]:

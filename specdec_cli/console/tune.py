@@ -26,7 +26,7 @@ _LABEL: Final = 34
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
-    "agreement": "the cloud's own captions, token by token",
+    "agreement": "the cloud's own captions (chrF)",
 }
 
 
@@ -63,17 +63,16 @@ class _Page:
 
     def _gap(self) -> str:
         found = self._tuning
-        gap = found.gap
         return (
             f"Measured against {_MEASURES[found.measure]}: edge {_percent(found.edge_quality)}, "
-            f"cloud {_percent(found.cloud_quality)}; the cloud is better by {100 * gap.value:.1f} points "
-            f"({100 * gap.low:.1f} to {100 * gap.high:.1f})."
+            f"cloud {_percent(found.cloud_quality)}; the cloud is better by {100 * found.gap.value:.1f} points"
+            f"{_ends(found.gap, '.1f')}."
         )
 
     def _advice(self) -> Iterator[Text]:
         found = self._tuning
         best = found.recommended
-        if found.gap.low <= 0:
+        if found.gap.low is None or found.gap.low <= 0:
             yield Text("That is not measurably better: no gain by escalation is certain here, so nothing is", ASKED)
             yield Text("recommended. More clips may tell, or use --mode edge.", ASKED)
             return
@@ -135,4 +134,10 @@ def _percent(share: float) -> str:
 
 
 def _share(interval: Interval) -> str:
-    return f"{100 * interval.value:.0f}% ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+    return f"{100 * interval.value:.0f}%{_ends(interval, '.0f')}"
+
+
+def _ends(interval: Interval, form: str) -> str:
+    if interval.low is None or interval.high is None:
+        return ""
+    return f" ({100 * interval.low:{form}} to {100 * interval.high:{form}})"

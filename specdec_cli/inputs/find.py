@@ -7,9 +7,11 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from specdec_cli.audio.decode import open_sound
 from specdec_cli.audio.files import opened, sha256
 from specdec_cli.errors import AudioError, ConfigError
 from specdec_cli.inputs.recording import InputFile, Key
@@ -22,7 +24,7 @@ SUFFIXES: Final = frozenset(
 """Endings of what a folder is searched for; a file that is named, or matched by a pattern, may have any."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Paths:
     """Recordings by path, found while they are iterated: as given, and of each folder sorted by name.
 
@@ -31,14 +33,12 @@ class Paths:
         recursive: whether folders are searched at every depth.
         pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
         without: absolute paths that are never recordings, as the run's own output.
-        unsearched: folders inside the given ones that were passed over so far.
     """
 
     paths: Sequence[str]
     recursive: bool = False
     pattern: str | None = None
     without: frozenset[str] = field(default_factory=frozenset)
-    unsearched: int = field(default=0, init=False)
 
     @property
     def base(self) -> str:
@@ -50,7 +50,6 @@ class Paths:
 
         A path that leads nowhere is a recording too: the run says that it is not there.
         """
-        self.unsearched = 0
         seen: set[Key] = set()
         for path in self.paths:
             for file in self._expand(path):
@@ -63,8 +62,18 @@ class Paths:
 
     @property
     def missing(self) -> list[str]:
-        """Paths as given that lead nowhere."""
-        return [path for path in self.paths if not os.path.lexists(path) and not glob.has_magic(path)]
+        """Paths as given that lead nowhere, and patterns that nothing matches."""
+        gone = (path for path in self.paths if not os.path.lexists(path))
+        return [path for path in gone if not glob.has_magic(path) or next(self._match(path)) == path]
+
+    @property
+    def unsearched(self) -> int:
+        """Folders inside the given ones that are not searched."""
+        count = 0
+        for folder in self.paths if not self.recursive else ():
+            with suppress(OSError), os.scandir(folder) as entries:
+                count += sum(e.is_dir(follow_symlinks=False) and not e.name.startswith(".") for e in entries)
+        return count
 
     def require_one(self) -> None:
         """Refuses folders and patterns that hold no recording; looks no further than the first.
@@ -109,10 +118,10 @@ class Paths:
                     yield entry.path
             if self.recursive:
                 waiting += reversed(inner)
-            else:
-                self.unsearched += sum(not os.path.basename(path).startswith(".") for path in inner)
 
     def _wanted(self, name: str) -> bool:
+        if name.startswith(".specdec-"):  # files that specdec itself keeps beside outputs
+            return False
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern)
         return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
@@ -180,6 +189,15 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
         else:
             recordings.append(InputFile(path, digest))
     return recordings, copies
+
+
+def unreadable(recording: InputFile) -> AudioError | None:
+    """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
+    try:
+        with opened(recording.path) as (file, _), open_sound(recording.path, file):
+            return None
+    except AudioError as error:
+        return recording.explained(error)
 
 
 def relative_name(path: str, base: str) -> str:

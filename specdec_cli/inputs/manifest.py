@@ -42,7 +42,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Reads and checks all of a manifest (.tsv, .csv, .json, .jsonl). Relative paths are relative to its own folder.
+        """Reads and checks a manifest (.tsv, .csv, .json, .jsonl). Relative paths are relative to its own folder.
 
         Raises:
             ConfigError: it cannot be read, is malformed, or has wrong rows; names each line.
@@ -57,7 +57,7 @@ class Manifest:
         places: dict[object, str] = {}  # of ids, and of recordings without one
         problems: list[Problem] = []
         for row in table.rows:
-            item = _input(row, column, path.parent, problems)
+            item = _input(row, column, path, problems)
             if item is None:
                 continue
             before = places.setdefault(item.key if item.id is None else item.id, row.place)
@@ -72,7 +72,7 @@ class Manifest:
         return cls(path, rows)
 
 
-def _input(row: Row, column: str, folder: Path, problems: list[Problem]) -> InputFile | None:
+def _input(row: Row, column: str, manifest: Path, problems: list[Problem]) -> InputFile | None:
     """The recording of a row; None where something is wrong with it, which `problems` gets."""
     before = len(problems)
     given = {name: row.single(name) for name in (column, "id", "language", "prompt")}
@@ -89,5 +89,7 @@ def _input(row: Row, column: str, folder: Path, problems: list[Problem]) -> Inpu
         problems.append(Problem(f"{row.place}: no recording is named.", _HINT))
     if file is None or len(problems) > before:
         return None
-    path = file if os.path.isabs(file) else os.path.join(folder, file)
-    return InputFile(path, id=given["id"], language=given["language"], prompt=given["prompt"])  # type: ignore[arg-type]
+    own = {"id": given["id"], "language": given["language"], "prompt": given["prompt"]}
+    if os.path.isabs(file):
+        return InputFile(file, **own)  # type: ignore[arg-type]
+    return InputFile(str(manifest.parent / file), listed_in=str(manifest), **own)  # type: ignore[arg-type]

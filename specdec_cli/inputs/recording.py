@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.errors import AudioError
+from specdec_cli.errors import AudioError, AudioNotFoundError
 from specdec_cli.prompts import Language, prompt_for
+from specdec_cli.transcript.schema import readable
 
 if TYPE_CHECKING:
     from specdec_cli.config import PromptConfig
@@ -30,12 +31,7 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, path: str, id_: str | None = None) -> Key:
         """The key of a path as it was given, or as a transcript of any version has it."""
-        return cls(escaped(os.path.abspath(path)), id_)
-
-
-def escaped(path: str) -> str:
-    """The path with bytes that are no UTF-8 written out, as transcripts of 0.1 have them."""
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+        return cls(readable(os.path.abspath(path)), id_)
 
 
 def stored_path(text: str) -> str:
@@ -55,6 +51,7 @@ class InputFile:
         error: why it could not.
         id: of its row in a manifest; None elsewhere.
         language, prompt: of its own; None: those of the run.
+        listed_in: the manifest that it is relative to, if it is.
     """
 
     path: str
@@ -63,11 +60,20 @@ class InputFile:
     id: str | None = None
     language: Language | None = None
     prompt: str | None = None
+    listed_in: str | None = field(default=None, compare=False)
 
     @property
     def key(self) -> Key:
         """What it is recognised by."""
         return Key.of(self.path, self.id)
+
+    def explained(self, error: AudioError) -> AudioError:
+        """The error; of one that is not where its manifest says, with what the path is relative to."""
+        if self.listed_in is None or not isinstance(error, AudioNotFoundError):
+            return error
+        where = os.path.dirname(os.path.abspath(self.listed_in))
+        message = f"{error.message} Paths in {self.listed_in} are relative to its own folder, {where}."
+        return AudioNotFoundError(message, hint=error.hint)
 
     def asked(self, prompt: PromptConfig) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""

@@ -1,131 +1,139 @@
-"""How far a figure may be off because other clips could have been drawn: percentile bootstrap over clips."""
+"""How far a figure may be off because other clips could have been drawn: percentile bootstrap over clips.
+
+A resample is a row of counts, how often each clip was drawn, so a sum over clips is a product of matrices and all
+resamples are computed at once (Efron and Tibshirani 1993, chapter 13). Every statistic sees the same resamples, which
+keeps modes paired clip by clip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
-_DRAWN_AT_ONCE: Final = 2_000_000  # indices, 16 MB
 
-Indices = npt.NDArray[np.intp]
 Values = npt.NDArray[np.float64]
+Statistic = Callable[[Values], Values]
+"""From how often each clip counts [..., clips] to a figure for each row [...]; NaN where it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure with the interval that holds it at the level asked for, in the figure's own unit."""
+    """A figure with its bootstrap interval over clips, in the figure's own unit."""
 
-    value: float
-    low: float
-    high: float
-
-    def holds(self, value: float) -> bool:
-        """Whether `value` lies in the interval, ends included."""
-        return self.low <= value <= self.high
+    value: Annotated[float, Field(description="over all clips")]
+    low: Annotated[float | None, Field(description="lower end of the interval; null: a single clip has none")]
+    high: Annotated[float | None, Field(description="upper end of the interval; null alike")]
 
 
-def bootstrap(
-    statistic: Callable[[Indices], float],
-    n: int,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level: float = LEVEL,
-) -> Interval:
-    """Percentile interval of a statistic over clips (Efron and Tibshirani 1993, chapter 13).
+@dataclass(frozen=True)
+class Resampler:
+    """Draws clips with replacement, the same way for every statistic.
 
-    Pairing is kept by indexing everything that belongs to a clip with the same indices.
-
-    Args:
-        statistic: a figure of the clips with these indices [n]; a clip may come several times.
-        n: number of clips.
-        resamples: how often n clips are drawn with replacement.
-        seed: of the draws; the same seed draws the same clips for every statistic.
-        level: share of resamples inside the interval.
-
-    Returns:
-        The statistic of all clips and its interval. Resamples whose statistic is NaN are left out; where no other
-        remains, both ends are the value itself.
-
-    Raises:
-        ValueError: no clips, no resamples, or a level outside (0, 1).
+    Attributes:
+        clips: how many there are, at least one.
+        resamples: how often to draw; they take 8 bytes a clip and resample.
+        level: share of the resampled figures within an interval.
+        seed: of the drawing.
     """
-    _require(n, resamples, level)
-    value = float(statistic(np.arange(n)))
-    drawn = np.array([statistic(indices) for block in _draws(n, resamples, seed) for indices in block], dtype=float)
-    return _interval(value, drawn, level)
+
+    clips: int
+    resamples: int = RESAMPLES
+    level: float = LEVEL
+    seed: int = 0
+
+    def value(self, statistic: Statistic) -> float | None:
+        """The figure over all clips; None where it does not exist."""
+        value = float(statistic(np.ones(self.clips)))
+        return value if np.isfinite(value) else None
+
+    def interval(self, statistic: Statistic) -> Interval | None:
+        """The figure and its interval; None where it does not exist.
+
+        Resamples in which the figure does not exist (a rate whose denominator was not drawn) are left out.
+        """
+        value = self.value(statistic)
+        if value is None:
+            return None
+        if self.clips < 2:
+            return Interval(value, None, None)
+        drawn = statistic(self._counts)
+        drawn = drawn[np.isfinite(drawn)]
+        if not len(drawn):
+            return Interval(value, value, value)
+        low, high = np.quantile(drawn, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return Interval(value, float(low), float(high))
+
+    @cached_property
+    def _counts(self) -> Values:
+        """[resamples, clips]"""
+        generator = np.random.default_rng(self.seed)
+        counts = np.empty((self.resamples, self.clips))
+        for row in counts:
+            row[:] = np.bincount(generator.integers(0, self.clips, self.clips), minlength=self.clips)
+        return counts
 
 
-def gap_closed(
-    edge: npt.ArrayLike,
-    hybrid: npt.ArrayLike,
-    cloud: npt.ArrayLike,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level: float = LEVEL,
-) -> Interval | None:
-    """Share of the quality gap between edge and cloud that the hybrid closes: (hybrid - edge) / (cloud - edge).
+def total(values: Values) -> Statistic:
+    """The sum over clips."""
+    return lambda counts: np.asarray(counts @ values)
 
-    0: no better than the edge; 1: as good as the cloud; above 1: better than the cloud. The figure is a ratio of
-    means, paired by clip. A ratio has no useful interval where its denominator may be 0, so it is given only where
-    the gap itself is measurable: where at least (1 + level) / 2 of the resamples (97.5%) have a gap above 0. The few
-    others are left out of the interval.
 
-    Args:
-        edge, hybrid, cloud: one figure per clip [n], higher is better; clips with a NaN in any of them are left out.
-        resamples, seed, level: as in `bootstrap`.
+def mean(values: Values) -> Statistic:
+    """The mean over the clips that have a value; NaN values are clips without one.
 
-    Returns:
-        The share and its interval, or None where the gap is not measurably above 0 or there are no clips.
-
-    Raises:
-        ValueError: the three differ in length, or as in `bootstrap`.
+    Of a table [clips, attributes]: the mean over attributes of these means. Attributes without any value are left out.
     """
-    columns = [np.asarray(values, dtype=float).reshape(-1) for values in (edge, hybrid, cloud)]
-    if len({len(column) for column in columns}) > 1:
-        raise ValueError(f"one figure per clip is wanted, not {[len(column) for column in columns]}")
-    table = np.stack(columns, axis=1)
-    table = table[~np.isnan(table).any(axis=1)]
-    if not len(table):
-        return None
-    _require(len(table), resamples, level)
-    means = table.mean(axis=0)
-    if not means[2] - means[0] > 0:
-        return None
-    drawn = np.concatenate([table[block].mean(axis=1) for block in _draws(len(table), resamples, seed)])
-    gap = drawn[:, 2] - drawn[:, 0]
-    usable = gap > 0
-    if usable.mean() < (1 + level) / 2:
-        return None
-    shares = (drawn[usable, 1] - drawn[usable, 0]) / gap[usable]
-    return _interval(float((means[1] - means[0]) / (means[2] - means[0])), shares, level)
+    table = values.reshape(len(values), -1)
+    known = np.isfinite(table)
+    filled = np.where(known, table, 0.0)
+
+    def statistic(counts: Values) -> Values:
+        means = _divided(counts @ filled, counts @ known)
+        exist = np.isfinite(means)
+        return _divided(np.where(exist, means, 0.0).sum(axis=-1), exist.sum(axis=-1).astype(np.float64))
+
+    return statistic
 
 
-def _require(n: int, resamples: int, level: float) -> None:
-    if n < 1 or resamples < 1 or not 0 < level < 1:
-        raise ValueError(
-            f"at least one clip and one resample and a level in (0, 1) are wanted, not {n}, {resamples}, {level}"
-        )
+def middle(values: Values) -> Statistic:
+    """The median over clips."""
+    if not np.isfinite(values).all():
+        return total(values)  # NaN as well
+    order = np.argsort(values)
+    ordered = values[order]
+
+    def statistic(counts: Values) -> Values:
+        reached = counts[..., order].cumsum(axis=-1)
+        clips = reached[..., -1:]
+        lower, upper = ((reached > rank).argmax(axis=-1) for rank in ((clips - 1) // 2, clips // 2))
+        return np.asarray((ordered[lower] + ordered[upper]) / 2)
+
+    return statistic
 
 
-def _draws(n: int, resamples: int, seed: int) -> Iterator[Indices]:
-    """Indices of clips drawn with replacement, [resamples, n] in blocks of bounded size."""
-    generator = np.random.default_rng(seed)
-    rows = max(1, _DRAWN_AT_ONCE // n)
-    for start in range(0, resamples, rows):
-        yield generator.integers(0, n, (min(rows, resamples - start), n), dtype=np.intp)
+def ratio(part: Values, whole: Values) -> Statistic:
+    """The quotient of two sums over clips."""
+    return quotient(total(part), total(whole))
 
 
-def _interval(value: float, drawn: Values, level: float) -> Interval:
-    drawn = drawn[~np.isnan(drawn)]
-    if not len(drawn):
-        return Interval(value, value, value)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high))
+def quotient(one: Statistic, other: Statistic) -> Statistic:
+    """One statistic in units of another; NaN where that is 0."""
+    return lambda counts: _divided(one(counts), other(counts))
+
+
+def difference(one: Statistic, other: Statistic) -> Statistic:
+    """One statistic minus another."""
+    return lambda counts: one(counts) - other(counts)
+
+
+def _divided(one: Values, other: Values) -> Values:
+    divisor = np.asarray(other)
+    return np.asarray(np.divide(one, divisor, out=np.full(divisor.shape, np.nan), where=divisor != 0))

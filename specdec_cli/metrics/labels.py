@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics.bootstrap import Values
 
 UNSAID: Final = "none"
 """Column of the confusion for captions that say nothing about the attribute, or contradict themselves."""
@@ -60,7 +60,7 @@ def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[s
     return found
 
 
-def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, npt.NDArray[np.float64]]:
+def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, Values]:
     """For every attribute of the lexicon, 1 or 0 per clip [n] for right or wrong, NaN where the truth is not known."""
     if len(predicted) != len(truth):
         raise ValueError(f"{len(predicted)} captions and the labels of {len(truth)} clips do not pair up")
@@ -73,6 +73,11 @@ def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str
         )
         for attribute in lexicon.attributes
     }
+
+
+def attribute_table(hits: Mapping[str, Values]) -> Values:
+    """The hits of all attributes, [clips, attributes]."""
+    return np.stack(list(hits.values()), axis=1)
 
 
 def _pairs(predicted: Predicted, truth: Truth, attribute: str, classes: Sequence[str]) -> Counter[tuple[str, str]]:

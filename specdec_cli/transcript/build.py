@@ -16,6 +16,7 @@ from specdec_cli.transcript.schema import (
     Totals,
     Transcript,
     Uplink,
+    file_name,
 )
 from specdec_cli.types import EventText, Finished, ModelWork, Round
 
@@ -98,7 +99,7 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
     return Transcript.model_validate(
         {
             **nothing,
-            "file": file,
+            "file": file_name(file),
             "error": ErrorInfo(type=type(error).__name__, message=error.message),
             "rounds": [],
             "timing": dict.fromkeys(Timing.model_fields),

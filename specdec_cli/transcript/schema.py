@@ -5,23 +5,44 @@ The schema only grows: what 0.1 wrote can be read, resumed and compared.
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from specdec_cli.errors import TranscriptError
 from specdec_cli.types import FinishReason, Mode, Reason, Source
 
 SCHEMA_VERSION: Final = 1
 
 
-def _encodable(text: object) -> object:
-    """Names of files may hold bytes that are no text, which JSON cannot say: they are written as \\udc80 to \\udcff."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(text, str) else text
+def readable(text: str) -> str:
+    """`text` with lone surrogates written out: U+DC80 becomes the six characters \\udc80."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-Text = Annotated[str, BeforeValidator(_encodable)]
-"""Text from outside: a path, a message, what a model wrote."""
+_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+
+
+def file_name(path: str) -> str:
+    """A path for `Transcript.file`; what no file can be called is written out."""
+    return _NO_NAME.sub(lambda found: ascii(found[0])[1:-1], path)
+
+
+def _of_a_file(name: str) -> str:
+    if _NO_NAME.search(name):
+        raise ValueError("Input should be the name of a file")
+    return name
+
+
+Text = Annotated[str, BeforeValidator(lambda text: readable(text) if isinstance(text, str) else text)]
+"""Text from outside: a message, what a model wrote."""
+
+FileName = Annotated[str, AfterValidator(_of_a_file)]
+"""A path as `os.fsdecode` gives it: a byte that is no UTF-8 is U+DC80 to U+DCFF, so that `os.fsencode` restores it."""
 
 
 class _Part(BaseModel):
@@ -181,7 +202,9 @@ class Transcript(_Part):
     """One clip, or one segment of a clip."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
-    file: Text = Field(description="path as given")
+    file: FileName = Field(
+        description="path as given; a byte that is no UTF-8 is \\udc80 to \\udcff, as Python's os.fsdecode writes it"
+    )
     id: Text | None = Field(default=None, description="of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
     duration_s: float | None = Field(description="of the clip or segment, s")
@@ -216,7 +239,34 @@ class Transcript(_Part):
         """One line of JSON, Chinese readable, absent optional parts left out."""
         optional = ("id", "labels", "degraded", "error", "start_s", "end_s")
         absent = {name for name in optional if getattr(self, name) is None}
-        return self.model_dump_json(exclude=absent)
+        values = self.model_dump(mode="json", exclude=absent)
+        line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Transcript:
+        """The transcript in a line of JSON.
+
+        Raises:
+            TranscriptError: it is no transcript of schema 1; the message names the field.
+        """
+        try:
+            return cls.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        except (ValueError, RecursionError) as error:
+            reason = f"line: Invalid JSON: {error}"
+        raise TranscriptError(
+            f"no transcript of schema 1: {reason}.",
+            hint="Each line is one JSON object as `specdec caption --output` writes it.",
+        )
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return value
 
 
 SUGGESTED: Final = "suggested"

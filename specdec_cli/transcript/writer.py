@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from specdec_cli.errors import TranscriptError
 from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS
@@ -49,11 +47,6 @@ def parse_transcript(line: str | bytes, place: str) -> Transcript:
         TranscriptError: it is no transcript of schema 1.
     """
     try:
-        return Transcript.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise TranscriptError(
-            f"{place} is no transcript of schema 1: {where or 'line'}: {first['msg']}.",
-            hint="Each line is one JSON object as `specdec caption --output` writes it.",
-        ) from error
+        return Transcript.from_json(line)
+    except TranscriptError as error:
+        raise TranscriptError(f"{place} is {error.message}", hint=error.hint) from error

@@ -73,10 +73,9 @@ class Confirming:
         """What it did with clips that it has been run on."""
         runs = [run for recording in recordings if (run := self._transcript(recording)) is not None]
         ids = [tuple(id_ for record in run.rounds for id_ in record.committed_ids) for run in runs]
-        figures = [yardstick.figure(recording, text) for recording, text in zip(recordings, ids, strict=True)]
         return Outcome(
             self._candidate,
-            np.array(figures),
+            yardstick.table(recordings, ids),
             np.array([len(run.rounds) for run in runs], dtype=float),
             np.array([sum(record.escalated for record in run.rounds) for run in runs], dtype=float),
             confirmed=True,

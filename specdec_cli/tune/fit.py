@@ -82,9 +82,9 @@ def examples(
 def _is_better(recording: Recording, track: Track, position: int, yardstick: Yardstick) -> bool:
     """Whether the cloud's token suits the references better than the edge's; True where they do not tell."""
     before, after = track.ids[:position], track.ids[position + 1 :]
-    edge = yardstick.figure(recording, (*before, track.chosen[position], *after))
-    cloud = yardstick.figure(recording, (*before, track.target[position], *after))
-    return not edge >= cloud  # also where either is NaN
+    edge = yardstick.figures(recording, (*before, track.chosen[position], *after))
+    cloud = yardstick.figures(recording, (*before, track.target[position], *after))
+    return bool(np.isnan(edge).all() or np.nansum(edge) < np.nansum(cloud))
 
 
 def _parting(edge: Track, cloud: Track) -> int:

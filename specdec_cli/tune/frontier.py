@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from specdec_cli.metrics import Interval, gap_closed
+from specdec_cli.metrics import Interval, Resampler, Values, measure_gap
+from specdec_cli.metrics.bootstrap import mean
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.types import GateName
-
-Figures = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +50,15 @@ class Outcome:
 
     Attributes:
         candidate: the setting.
-        quality: figure per clip [n], NaN where the reference does not tell.
+        quality: figures per clip [n, attributes], NaN where the reference does not tell.
         rounds, escalations: blocks per clip [n], and those that were escalated.
         confirmed: by real runs.
     """
 
     candidate: Candidate
-    quality: Figures
-    rounds: Figures
-    escalations: Figures
+    quality: Values
+    rounds: Values
+    escalations: Values
     confirmed: bool
 
     @property
@@ -70,19 +68,20 @@ class Outcome:
 
     @property
     def mean(self) -> float:
-        """Mean quality over the clips that have a figure."""
-        return float(np.nanmean(self.quality))
+        """Mean quality: over attributes, of the mean over the clips whose reference tells."""
+        return float(mean(self.quality)(np.ones(len(self.quality))))
 
-    def point(self, edge: Figures, cloud: Figures, seed: int) -> FrontierPoint:
-        """The setting as a point; `edge` and `cloud` are the two models' figures of the same clips [n]."""
+    def point(self, edge: Values, cloud: Values, resampler: Resampler) -> FrontierPoint:
+        """The setting as a point; `edge` and `cloud` are the two models' quality on the same clips."""
         candidate = self.candidate
+        found = measure_gap(edge, self.quality, cloud, resampler)
         return FrontierPoint(
             label=candidate.label,
             gate=candidate.gate,
             threshold=candidate.threshold,
             k=candidate.k,
             escalation_rate=self.rate,
-            gap_closed=gap_closed(edge, self.quality, cloud, seed=seed),
+            gap_closed=found.closed if found else None,
             quality=self.mean,
             confirmed=self.confirmed,
             stop_drafting=candidate.stop_drafting,
@@ -130,16 +129,10 @@ def least_within_noise(outcomes: Sequence[Outcome], budget: float) -> Outcome | 
 
 
 def _standard_error(best: Outcome, other: Outcome) -> float:
-    """Of the mean difference in quality, paired by clip."""
+    """Of the difference in mean quality, paired by clip (delta method: a mean over attributes of ratios)."""
     differences = best.quality - other.quality
-    differences = differences[np.isfinite(differences)]
-    return float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else 0.0
-
-
-def front(points: Sequence[FrontierPoint]) -> Iterator[FrontierPoint]:
-    """The points that no other beats in both quality and escalation, the least escalation first."""
-    best = float("-inf")
-    for point in sorted(points, key=lambda point: (point.escalation_rate, -point.quality)):
-        if point.quality > best:
-            best = point.quality
-            yield point
+    known = np.isfinite(differences)
+    told = known.sum(axis=0)
+    centred = np.where(known, differences - np.nansum(differences, axis=0) / np.maximum(told, 1), 0.0)
+    influence = (centred / np.sqrt(np.maximum(told * (told - 1), 1))).sum(axis=1) / max((told > 0).sum(), 1)
+    return float(np.sqrt((influence**2).sum()))

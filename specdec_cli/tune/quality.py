@@ -1,28 +1,24 @@
-"""How good a caption is, as one figure per clip between 0 and 1: what the gap between edge and cloud is taken in."""
+"""How good a caption is, as figures between 0 and 1: what the gap between edge and cloud is taken in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Reference, clip_chrf
+from specdec_cli.metrics import Reference, Values, attribute_table, clip_chrf, label_hits
 from specdec_cli.prompts import Language
 from specdec_cli.tune.recording import Recording
 
 Measure = Literal["labels", "texts", "agreement"]
 
-SENTENCES: Final[dict[Measure, str]] = {
-    "labels": "share of a clip's reference classes that its caption names",
-    "texts": "chrF of the caption against the reference texts, over 100",
-    "agreement": "1 - token edit distance to the cloud's caption over the longer of the two",
-}
-
 
 class Yardstick:
-    """Measures texts of recorded clips: against classes where references have them, else texts, else the cloud.
+    """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
+
+    Without references the cloud's caption is the reference text.
 
     Args:
         lexicon: reads classes from captions.
@@ -42,35 +38,32 @@ class Yardstick:
         self._references = references
         self._language = language
         self._decode = decode
-        self._known: dict[tuple[str, tuple[int, ...]], float] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], Values] = {}
         self.measure: Measure = "agreement"
         if any(reference.labels for reference in references.values()):
             self.measure = "labels"
         elif any(reference.texts for reference in references.values()):
             self.measure = "texts"
 
-    def figure(self, recording: Recording, ids: tuple[int, ...]) -> float:
-        """Of one text of a clip; NaN where its reference does not tell."""
+    def figures(self, recording: Recording, ids: tuple[int, ...]) -> Values:
+        """Of one text of a clip [attributes], a single one for texts; NaN where its reference does not tell."""
         key = recording.sha256, ids
         if key not in self._known:  # most settings give a clip one of a few texts
-            self._known[key] = self._figure(recording, ids)
+            self._known[key] = self._figures(recording, ids)
         return self._known[key]
 
-    def _figure(self, recording: Recording, ids: tuple[int, ...]) -> float:
-        if self.measure == "agreement":
-            return _alike(ids, recording.cloud.ids)
-        reference = self._references.get(recording.sha256)
-        if reference is None:
-            return float("nan")
+    def table(self, recordings: Sequence[Recording], texts: Iterable[tuple[int, ...]]) -> Values:
+        """The figures of one text of each clip [clips, attributes]."""
+        return np.stack([self.figures(recording, ids) for recording, ids in zip(recordings, texts, strict=True)])
+
+    def _figures(self, recording: Recording, ids: tuple[int, ...]) -> Values:
         caption = self._decode(ids)
-        if self.measure == "texts":
-            return float(clip_chrf([caption], [reference.texts])[0]) / 100 if reference.texts else float("nan")
-        said = self._lexicon.labels(caption, self._language)
-        hits = [said.get(attribute) == class_ for attribute, class_ in reference.labels.items()]
-        return float(np.mean(hits)) if hits else float("nan")
-
-
-def _alike(ids: Sequence[int], target: Sequence[int]) -> float:
-    from rapidfuzz.distance import Levenshtein
-
-    return float(Levenshtein.normalized_similarity(list(ids), list(target)))
+        reference = self._references.get(recording.sha256)
+        if self.measure == "labels":
+            truth = reference.labels if reference else {}
+            said = self._lexicon.labels(caption, self._language)
+            return attribute_table(label_hits([said], [truth], self._lexicon)).ravel()
+        texts = reference.texts if reference else ()
+        if self.measure == "agreement":
+            texts = (recording.cloud_caption,)
+        return clip_chrf([caption], [texts]) / 100 if texts else np.array([np.nan])

@@ -7,15 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import numpy as np
-
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import GateFile
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Interval, Reference, bootstrap
-from specdec_cli.tune.frontier import Figures, FrontierPoint, Outcome, recommended, worth_confirming
+from specdec_cli.metrics import Reference, Resampler, Values, measure_gap
+from specdec_cli.tune.frontier import FrontierPoint, Outcome, recommended, worth_confirming
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.recording import Recording
@@ -75,7 +73,14 @@ def tune(
     if not held_out:
         raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
     edge, cloud = _baselines(held_out, yardstick)
-    best = recommended(runs, plan.budget) if _apart(edge, cloud, plan.seed).low > 0 else None
+    estimating, resampler = (Resampler(len(half), seed=plan.seed) for half in (halves.fitting, held_out))
+    found = measure_gap(edge, cloud, cloud, resampler)
+    if found is None:
+        raise ConfigError(
+            "no reference tells anything about the clips that settings are confirmed on",
+            hint="Look at the column that names the files (--file-column), or leave the references out.",
+        )
+    best = recommended(runs, plan.budget) if found.closed else None
     tuning = Tuning(
         measure=yardstick.measure,
         clips=len(recordings),
@@ -83,38 +88,28 @@ def tune(
         confirmed_on=len(held_out),
         split_by=halves.by,
         budget=plan.budget,
-        edge_quality=float(np.nanmean(edge)),
-        cloud_quality=float(np.nanmean(cloud)),
-        gap=_apart(edge, cloud, plan.seed),
+        edge_quality=found.edge,
+        cloud_quality=found.cloud,
+        gap=found.gap,
         replays_exact=exact,
-        estimated=_points(swept, *_baselines(halves.fitting, yardstick), plan.seed),
-        confirmed=_points(runs, edge, cloud, plan.seed),
-        recommended=best.point(edge, cloud, plan.seed) if best else None,
+        estimated=_points(swept, *_baselines(halves.fitting, yardstick), estimating),
+        confirmed=_points(runs, edge, cloud, resampler),
+        recommended=best.point(edge, cloud, resampler) if best else None,
         learned=tuner.fitted.figures if tuner.fitted else None,
     )
     return tuning, _gate_file(tuner, best, plan, _origin(captioner, tuning)) if best else None
 
 
-def _baselines(recordings: Sequence[Recording], yardstick: Yardstick) -> tuple[Figures, Figures]:
-    """Figures of the edge alone and of the cloud alone [n]."""
-    edge = np.array([yardstick.figure(recording, recording.edge.ids) for recording in recordings])
-    cloud = np.array([yardstick.figure(recording, recording.cloud.ids) for recording in recordings])
-    return edge, cloud
+def _baselines(recordings: Sequence[Recording], yardstick: Yardstick) -> tuple[Values, Values]:
+    """Quality of the edge alone and of the cloud alone [clips, attributes]."""
+    edge = yardstick.table(recordings, (recording.edge.ids for recording in recordings))
+    return edge, yardstick.table(recordings, (recording.cloud.ids for recording in recordings))
 
 
-def _apart(edge: Figures, cloud: Figures, seed: int) -> Interval:
-    """How much better the cloud is."""
-    difference = (cloud - edge)[np.isfinite(cloud - edge)]
-    if not len(difference):
-        raise ConfigError(
-            "no reference tells anything about the clips that settings are confirmed on",
-            hint="Look at the column that names the files (--file-column), or leave the references out.",
-        )
-    return bootstrap(lambda indices: float(difference[indices].mean()), len(difference), seed=seed)
-
-
-def _points(outcomes: Sequence[Outcome], edge: Figures, cloud: Figures, seed: int) -> tuple[FrontierPoint, ...]:
-    points = (outcome.point(edge, cloud, seed) for outcome in outcomes)
+def _points(
+    outcomes: Sequence[Outcome], edge: Values, cloud: Values, resampler: Resampler
+) -> tuple[FrontierPoint, ...]:
+    points = (outcome.point(edge, cloud, resampler) for outcome in outcomes)
     return tuple(sorted(points, key=lambda point: (point.gate, point.escalation_rate)))
 
 

@@ -222,10 +222,9 @@ def swept(
 ) -> tuple[Outcome, int]:
     """A candidate replayed on every clip, and on how many of them the replay was exact."""
     replays = [replay(r, candidate.make(classifier, r.sha256, seed), candidate.k) for r in recordings]
-    quality = [yardstick.figure(r, replayed.ids) for r, replayed in zip(recordings, replays, strict=True)]
     outcome = Outcome(
         candidate,
-        np.array(quality),
+        yardstick.table(recordings, (replayed.ids for replayed in replays)),
         np.array([replayed.rounds for replayed in replays], dtype=float),
         np.array([replayed.escalations for replayed in replays], dtype=float),
         confirmed=False,

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from specdec_cli.bench.formulas import Reading, expected_speedup, median, tokens_per_round
-from specdec_cli.bench.goals import goals
-from specdec_cli.bench.result import Contender, ContenderTime, Overhead, Speedup
 from specdec_cli.bench.taken import Taken
 from specdec_cli.compare.result import Spread
 
@@ -56,45 +54,3 @@ def test_overhead_is_what_the_forwards_do_not_explain() -> None:
     assert (taken.tokens_per_s, taken.decoding_tokens_per_s) == (pytest.approx(1e4 / 120), pytest.approx(1e4 / 60))
     unknown = Taken(ids=(5,), wall_ms=2.0, reading_ms=1.0, steps_ms=None)
     assert (unknown.overhead, unknown.decoding_overhead, unknown.overhead_ms) == (None, None, None)
-
-
-def spread(value: float) -> Spread:
-    return Spread(value=value, low=None, high=None)
-
-
-def contender(name: Contender, overhead: float) -> ContenderTime:
-    part = (
-        Overhead(total=spread(overhead), decoding=spread(2 * overhead), ms_per_token=spread(0.1)) if overhead else None
-    )
-    return ContenderTime(
-        name=name,
-        clip_ms=spread(100),
-        tokens_per_s=spread(10),
-        decoding_tokens_per_s=spread(20),
-        overhead=part,
-        tokens=24,
-        equals=None,
-        equal=None,
-    )
-
-
-def test_goals_are_met_missed_or_not_measured() -> None:
-    speedups = [
-        Speedup(name="lossless", against="generate-cloud", total=spread(1.5), decoding=spread(2.5)),
-        Speedup(name="hybrid", against="cloud", total=spread(1.0), decoding=spread(3.0)),
-        Speedup(name="hybrid", against="edge", total=spread(0.8), decoding=spread(0.9)),
-    ]
-    found = goals([contender("edge", 0.08), contender("cloud", 0.05), contender("generate-edge", 0.5)], speedups)
-    assert [(goal.name, goal.met) for goal in found] == [
-        ("loop overhead, edge", False),
-        ("loop overhead, cloud", True),
-        ("lossless over generate (cloud)", False),
-        ("lossless over generate (assisted)", None),
-        ("hybrid over cloud-only", False),
-        ("hybrid's time in edge-only's", True),
-        ("lossless's time in cloud-only's", None),
-    ]
-    assert found[0].measured == pytest.approx(8)
-    assert found[2].decoding == pytest.approx(2.5)
-    assert found[3].measured is None
-    assert found[5].measured == pytest.approx(1.25)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 
-from specdec_cli.bench.beside import measure
 from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.forced import ForcedLoop, force
 from specdec_cli.bench.memory import account, cache_bytes, stored_bytes, weight_bytes
 from specdec_cli.bench.peers import generate, generate_assisted
 from specdec_cli.bench.steps import measure_steps
@@ -33,45 +29,6 @@ def clip(lossless: Captioner) -> Clip:
     assert edge is not None
     assert cloud is not None
     return Clip("voice", 1.5, edge, cloud)
-
-
-@pytest.fixture(scope="module")
-def loop(lossless: Captioner, clip: Clip) -> ForcedLoop:
-    return ForcedLoop(Models.of(lossless.pair), clip, lossless.config.decoding)
-
-
-@pytest.mark.parametrize("mode", ["cloud", "lossless", "hybrid"])
-@pytest.mark.parametrize("acceptance", [0.0, 0.5, 1.0])
-def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: str, acceptance: float) -> None:
-    target = loop.target()
-    assert len(target) == TOKENS
-    assert loop.take(mode, target, acceptance, seed=1).ids == target  # type: ignore[arg-type]
-
-
-def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
-    target = loop.target()
-    all_of_them, none = loop.take("lossless", target, 1.0, 0), loop.take("lossless", target, 0.0, 0)
-    assert all_of_them.passed == all_of_them.judged == TOKENS - TOKENS // (K + 1)
-    assert none.passed == 0
-    assert none.judged == TOKENS
-    runs = [loop.take("lossless", target, 0.7, seed) for seed in range(40)]
-    share = sum(run.passed for run in runs) / sum(run.judged for run in runs)
-    assert share == pytest.approx(0.7, abs=0.06)
-
-
-def test_the_oracle_escalates_blocks_with_a_mistake_alone(loop: ForcedLoop) -> None:
-    target = loop.target()
-    assert loop.take("hybrid", target, 1.0, 0).judged == 0, "nothing was wrong, and the cloud was asked"
-    mistaken = loop.take("hybrid", target, 0.0, 0)
-    assert (mistaken.passed, mistaken.judged) == (0, TOKENS)
-
-
-def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, clip: Clip) -> None:
-    found = list(force(Models.of(lossless.pair), [clip], lossless.config.decoding, (0.6, 0.9), rounds=1))
-    assert [(forced.acceptance, forced.mode) for forced in found] == [
-        (share, mode) for share in (0.6, 0.9) for mode in ("cloud", "lossless", "hybrid")
-    ]
-    assert all(forced.tokens_per_s.value > 0 for forced in found)
 
 
 def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) -> None:
@@ -114,13 +71,6 @@ def test_scores_are_never_those_of_a_whole_prompt(lossless: Captioner, clip: Cli
     assert max(rows) == K + 1
 
 
-@pytest.mark.slow
-def test_the_time_beside_busy_processes_is_reported() -> None:
-    found = measure(processes=1, clips=1)
-    assert found["quiet_ms"] > 0
-    assert found["times"] == pytest.approx(found["beside_ms"] / found["quiet_ms"], abs=0.02)
-
-
 def test_memory_adds_up(lossless: Captioner, clip: Clip) -> None:
     pair = mini_pair()
     assert pair.loaded_cloud is not None
@@ -149,12 +99,3 @@ def test_bytes_of_what_is_made_of_several_tensors_are_theirs() -> None:
     assert stored_bytes(torch.zeros(3, 5, dtype=torch.bfloat16)) == 30
     layer = torch.nn.Linear(4, 2)
     assert weight_bytes(layer) == 4 * (8 + 2)
-
-
-def test_settings_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
-    settings = lossless.config.decoding.model_copy(update={"no_repeat_ngram": 2})
-    strict = ForcedLoop(Models.of(lossless.pair), clip, settings)
-    target = strict.target()
-    pairs = list(pairwise(target))
-    assert len(pairs) == len(set(pairs))
-    assert strict.take("lossless", target, 0.5, 0).ids == target

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from specdec_cli.captioner import Captioner, Loading
-from specdec_cli.cli import main
 from specdec_cli.config import Config
+from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
 
 COMMAND = (sys.executable, "-m", "specdec_cli")
@@ -52,15 +52,6 @@ def load_mini(config: Config, *, loading: Loading) -> Captioner:
     """Stands in for `Captioner.load`: the display is told, the weights are there already."""
     with loading("edge: package:mini/edge"):
         return captioner_for(config)
-
-
-def exit_code() -> int:
-    """Runs `main` on sys.argv; what a shell would see as its status."""
-    try:
-        main()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
 
 
 def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:
@@ -180,7 +171,7 @@ def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", line_buffering=os.isatty(1))
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", write_through=True)
         Captioner.load = load_mini  # type: ignore[assignment, method-assign]
-        code = exit_code()
+        code = exit_code(own_process=True)
         sys.stdout.flush()
     except BaseException:
         os.write(2, traceback.format_exc().encode())

@@ -114,7 +114,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_loading(
     monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
     before = Path(recordings[1]).read_bytes()
     cases = {
-        tmp_path / "no" / "out.jsonl": (1, "mkdir -p"),
+        tmp_path / "no" / "out.jsonl": (2, "mkdir -p"),
         tmp_path: (1, "cannot be written"),
         Path(recordings[1]): (1, "something else than transcripts"),
         Path(recordings[0]): (2, "is one of the recordings"),

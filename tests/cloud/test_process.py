@@ -20,7 +20,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
-from tests.cli.harness import exit_code
+from tests.cli.status import exit_code
 from tests.cloud.serving import serving
 from tests.laws.cases import cloud
 from tests.laws.test_wire_law import rounded

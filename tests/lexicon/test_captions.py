@@ -8,10 +8,10 @@ import random
 import pytest
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.mini.captions import TEMPLATES, attributes_of, compose, parse
-from specdec_cli.mini.labels import CLASSES
 from specdec_cli.prompts import Language, Style
 from tests.lexicon import captions_en, captions_zh
+from training.captions import TEMPLATES, attributes_of, compose, parse
+from training.labels import CLASSES
 
 LEXICON = Lexicon.load()
 WRITTEN = [("zh", *case) for case in captions_zh.CAPTIONS] + [("en", *case) for case in captions_en.CAPTIONS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.resources import files
@@ -13,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from specdec_cli import Transcript
-from specdec_cli.errors import AudioDecodeError
+from specdec_cli.errors import AudioDecodeError, TranscriptError
 from specdec_cli.transcript import SCHEMA_VERSION, error_transcript, json_schema
 from specdec_cli.transcript.schema import Models
 from tests.mini_pair import MODES
@@ -101,10 +102,53 @@ def test_line_breaks_inside_a_text_are_escaped() -> None:
     assert "\n" not in failed("two\nlines\r").to_json()
 
 
-def test_a_file_name_that_is_no_text_can_be_written() -> None:
-    value = check(failed("bad\udcff.wav is empty.", "bad\udcff.wav").to_json())
-    assert value["file"] == "bad\\udcff.wav"
-    assert value["error"]["message"] == "bad\\udcff.wav is empty."
+def test_the_bytes_of_a_file_name_come_back() -> None:
+    name = "语音/中文.wav".encode("gbk")
+    line = failed(f"{os.fsdecode(name)} is empty.", os.fsdecode(name)).to_json()
+    line.encode("utf-8")
+    value = check(line)
+    assert os.fsencode(value["file"]) == name
+    assert "\\udc" in value["error"]["message"]  # a sentence, which can be printed
+    again = Transcript.from_json(line)
+    assert os.fsencode(again.file) == name
+    assert again.to_json() == line
+
+
+def test_the_former_way_to_write_such_a_name_is_read() -> None:
+    line = failed(file="bad\\udcff.wav").to_json()
+    assert Transcript.from_json(line).file == "bad\\udcff.wav"
+
+
+@pytest.mark.parametrize("name", ["nul\0.wav", "half\ud83d.wav"])
+def test_what_no_file_is_called_is_written_out(name: str) -> None:
+    assert check(failed(file=name).to_json())["file"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("models", "3"),
+        ("models", '{"edge":[],"cloud":null}'),
+        ("settings", "[1]"),
+        ("settings", '{"k":NaN}'),
+        ("settings", '{"k":1e999}'),
+        ("settings", "[" * 100_000),
+        ("settings", '{"k":' + "[" * 100_000 + "]" * 100_000 + "}"),
+        ("settings", '{"k":' + "1" * 5000 + "}"),
+        ("id", "7"),
+        ("sha256", "[]"),
+        ("error", '"broken"'),
+        ("error", '{"type":3,"message":null}'),
+        ("file", '"\\u0000.wav"'),
+        ("file", '"\\ud83d.wav"'),
+        ("file", "null"),
+    ],
+)
+def test_a_damaged_line_is_a_typed_error(field: str, value: str) -> None:
+    whole = json.loads(failed().to_json())
+    whole[field] = "HERE"
+    with pytest.raises(TranscriptError, match="no transcript of schema 1"):
+        Transcript.from_json(json.dumps(whole).replace('"HERE"', value))
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), float("-inf")])

@@ -13,7 +13,7 @@ def _outcome(
     rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0, confirmed: bool = True
 ) -> Outcome:
     rounds = np.full(len(quality), 10.0)
-    return Outcome(Candidate(gate, threshold, 3), np.array(quality), rounds, rounds * rate, confirmed)
+    return Outcome(Candidate(gate, threshold, 3), np.array(quality)[:, None], rounds, rounds * rate, confirmed)
 
 
 def test_the_least_asking_within_one_standard_error_of_the_best_is_recommended() -> None:

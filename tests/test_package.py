@@ -1,0 +1,31 @@
+"""What is installed: what users call, and the weights, without the code for people who work on specdec."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+APART = {"training", "tools", "tests"}
+
+
+def imported(module: Path) -> set[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(module.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.split(".")[0] for name in names}
+
+
+def test_the_package_imports_nothing_that_is_not_installed() -> None:
+    modules = sorted((ROOT / "specdec_cli").rglob("*.py"))
+    assert len(modules) > 100
+    assert not [str(module) for module in modules if imported(module) & APART]
+
+
+def test_training_and_tools_are_typed_and_only_in_the_source_distribution() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == ["specdec_cli"]
+    assert set(tool["hatch"]["build"]["targets"]["sdist"]["include"]) > APART
+    assert {"specdec_cli", "training", "tools"} == set(tool["mypy"]["packages"])

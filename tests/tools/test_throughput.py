@@ -1,0 +1,78 @@
+"""The comparison of ways to caption: the same work in each of them, and every part of it accounted for once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.harness import environment
+from tests.mini_pair import captioner, write_voice
+from tools.meter import PARTS, Meter
+from tools.throughput import Bench, Took, Way, ratios, take_turns, ways
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return [str(write_voice(tmp_path / f"{n}.wav", n, 0.5 + 0.2 * n)) for n in range(6)]
+
+
+def test_every_way_captions_the_same_and_is_told_apart(files: list[str]) -> None:
+    several = ways(1)
+    assert [(way.mode, way.batch) for way in several] == [("hybrid", True), ("hybrid", False), ("edge", False)]
+    assert len(ways(2)) == 5
+    took = list(take_turns(Bench("mini", workers=1), files, several, group=3))
+    assert len(took) == 2 * len(several)
+    assert [t.way for t in took[:3]] != [t.way for t in took[3:]]  # the order rotates
+    for group in (took[:3], took[3:]):
+        tokens = {t.way: t.tokens for t in group}
+        assert tokens[several[0].name] == tokens[several[1].name] > 0
+    for t in took:
+        assert set(t.parts) <= set(PARTS)
+        assert t.parts["audio"] > 0
+        assert t.parts["edge tower"] > 0
+        assert t.parts["edge steps"] > 0
+        assert sum(t.parts.values()) <= 1.02 * t.cpu_s
+        assert ("cloud tower" in t.parts) <= t.way.startswith("hybrid")
+    assert len(ratios(took, several[0].name, several[2].name)) == 2
+
+
+def test_ratios_are_of_tokens_per_second() -> None:
+    def took(way: str, wall_s: float) -> Took:
+        return Took(way, 1, 30, wall_s, 1.0, {}, 0.0)
+
+    assert ratios([took("a", 1.0), took("b", 4.0), took("a", 2.0), took("b", 3.0)], "a", "b") == [4.0, 1.5]
+
+
+def test_a_meter_leaves_nothing_behind(files: list[str]) -> None:
+    ours = captioner(decoding__mode="hybrid", decoding__max_new_tokens=3)
+    with Meter(ours, lambda: 0.0):
+        measured = ours.caption(files[0]).caption
+    for owner in (ours, ours.pair.edge, ours.pair.cloud):
+        assert not {"recording", "prompts", "forward"} & set(vars(owner))
+    assert ours.caption(files[0]).caption == measured
+
+
+def test_threads_are_given_back(files: list[str]) -> None:
+    before = torch.get_num_threads()
+    Bench("mini").run(Way("edge", "edge", True, 2), files[:2])
+    assert torch.get_num_threads() == before
+
+
+def test_the_command_prints_a_table(files: list[str]) -> None:
+    command = [sys.executable, "-m", "tools.throughput", "--data", str(Path(files[0]).parent)]
+    done = subprocess.run(
+        [*command, "--clips", "4", "--group", "2", "--threads", "1", "--sizes", "1,5"],
+        env=environment(OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[0] == "tokens/s"
+    assert any(line.startswith("hybrid, batch / edge, one by one, 1 thread: ") for line in lines)
+    assert [line.split()[0] for line in lines[-2:]] == ["1", "5"]

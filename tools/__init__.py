@@ -1,0 +1,1 @@
+"""Load tests and measurements for people who work on specdec; not installed."""

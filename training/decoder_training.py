@@ -1,0 +1,166 @@
+"""Training of `ln_post`, `proj` and the text decoder on cached tower states: next-token loss on the caption only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
+
+from training.collate import Batch, Collator, Noise, Weights, branch_mask, class_balance
+from training.dialogue import Dialogue
+from training.encoder_training import warm_cosine
+from training.feature_cache import Encoded
+from training.state import Average, load_state, save_state
+
+TOKENS_AT_ONCE: Final = 10_000
+TEXT_TOKENS: Final = 150
+"""Prompts and captions of an example, roughly: for packing batches only."""
+
+
+@dataclass(frozen=True)
+class DecoderRecipe:
+    """Hyperparameters.
+
+    `captions`: different instructions answered for each clip in a step; `balanced`: rare rate classes count more;
+    `prosody`: factor on the words of rate, pitch and range, with `balanced`.
+    """
+
+    epochs: int = 4
+    batch: int = 24
+    rate: float = 1.2e-3
+    weight_decay: float = 0.05
+    warm_up: int = 60
+    captions: int = 3
+    scaffold: float = 0.2
+    emotion: float = 4.0
+    smoothing: float = 0.06
+    balanced: bool = False
+    prosody: float = 1.0
+    noise: float = 0.3
+    dropout: float = 0.1
+    average: float = 0.995
+    save_every: int = 50
+    seed: int = 7
+
+
+def caption_loss(model: Thinker, batch: Batch, dropout: float) -> torch.Tensor:
+    """Weighted next-token loss; at the emotion word the target is the soft emotion distribution."""
+    inputs = nn.functional.dropout(batch.embeddings, dropout, training=model.training)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.model.language_model(
+            inputs_embeds=inputs,
+            attention_mask={"full_attention": branch_mask(batch.branches)},
+            position_ids=batch.positions.expand(3, *batch.positions.shape),
+            use_cache=False,
+        ).last_hidden_state
+    chosen = batch.weights > 0
+    states = nn.functional.dropout(hidden[chosen].float(), dropout, training=model.training)
+    log_probs = model.lm_head(states).log_softmax(dim=-1)
+    per_token = -log_probs.gather(1, batch.targets[chosen][:, None])[:, 0]
+    words = batch.emotion_words[chosen]
+    soft = words[:, 0] >= 0
+    per_token[soft] = -(batch.emotion[chosen][soft] * log_probs[soft].gather(1, words[soft])).sum(dim=-1)
+    weights = batch.weights[chosen]
+    loss: torch.Tensor = (per_token * weights).sum() / weights.sum().clamp_min(1.0)
+    return loss
+
+
+def plan_batches(lengths: Sequence[int], recipe: DecoderRecipe) -> list[list[int]]:
+    """Example indices of every step of the training: shuffled, similar lengths together, at most `recipe.batch`."""
+    steps: list[list[int]] = []
+    for epoch in range(recipe.epochs):
+        rng = np.random.default_rng([recipe.seed, 2, epoch])
+        order = rng.permutation(len(lengths))
+        epoch_steps: list[list[int]] = []
+        for start in range(0, len(order), 16 * recipe.batch):
+            window = sorted(order[start : start + 16 * recipe.batch].tolist(), key=lambda index: lengths[index])
+            batch: list[int] = []
+            for index in window:
+                if batch and (len(batch) + 1) * (lengths[index] + TEXT_TOKENS) > TOKENS_AT_ONCE:
+                    epoch_steps.append(batch)
+                    batch = []
+                batch.append(index)
+                if len(batch) == recipe.batch:
+                    epoch_steps.append(batch)
+                    batch = []
+            if batch:
+                epoch_steps.append(batch)
+        steps.extend(epoch_steps[place] for place in rng.permutation(len(epoch_steps)))
+    return steps
+
+
+def trained_parameters(model: Thinker) -> dict[str, torch.Tensor]:
+    """What decoder training changes: everything but the tower's convolutions and layers."""
+    frozen = ("model.audio_tower.conv", "model.audio_tower.layers", "model.audio_tower.audio_bos")
+    return {name: value for name, value in model.named_parameters() if not name.startswith(frozen)}
+
+
+def train_decoder(
+    model: Thinker,
+    dialogue: Dialogue,
+    examples: Sequence[Encoded],
+    recipe: DecoderRecipe,
+    state_path: Path,
+    report: Callable[[int, int, dict[str, float]], Any],
+) -> None:
+    """Train `model` in place, ending with averaged weights. Resumes from `state_path`."""
+    parameters = trained_parameters(model)
+    optimiser = torch.optim.AdamW(
+        parameters.values(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
+    )
+    steps = plan_batches([len(example.states) for example in examples], recipe)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: warm_cosine(step, recipe.warm_up, len(steps)))
+    average = Average(parameters, recipe.average)
+    collate = Collator(
+        model,
+        dialogue,
+        recipe.captions,
+        Weights(recipe.scaffold, recipe.emotion, class_balance(examples, recipe.prosody) if recipe.balanced else {}),
+        Noise(recipe.noise),
+        recipe.smoothing,
+    )
+    first = 0
+    if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
+        model.load_state_dict(state["model"], strict=False)
+        optimiser.load_state_dict(state["optimiser"])
+        schedule.load_state_dict(state["schedule"])
+        average.values = state["average"]
+        first = int(state["step"])
+    model.train()
+    for step in range(first, len(steps)):
+        with torch.random.fork_rng():
+            torch.manual_seed(recipe.seed * 1_000_003 + step)
+            generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+            rng = np.random.default_rng([recipe.seed, 3, step])
+            loss = caption_loss(
+                model, collate([examples[index] for index in steps[step]], rng, generator), recipe.dropout
+            )
+            torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(list(parameters.values()), 1.0)
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad(set_to_none=True)
+        average.update(parameters, step)
+        report(step + 1, len(steps), {"loss": float(loss.detach())})
+        if (step + 1) % recipe.save_every == 0 or step + 1 == len(steps):
+            save_state(
+                state_path,
+                {
+                    "step": step + 1,
+                    "recipe": asdict(recipe),
+                    "model": {name: value.detach() for name, value in parameters.items()},
+                    "optimiser": optimiser.state_dict(),
+                    "schedule": schedule.state_dict(),
+                    "average": average.values,
+                },
+            )
+    with torch.no_grad():
+        for name, value in parameters.items():
+            value.copy_(average.values[name])
+    model.eval()

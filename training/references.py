@@ -1,0 +1,89 @@
+"""Reference tables for `specdec compare` and `specdec tune` out of the data folder's labels.
+
+`python -m training.references --data DIR --split dev --output references.tsv`
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from training.labels import ATTRIBUTES, Row, dev_rows, read_rows, training_rows
+from training.sweep import balanced
+
+
+class Split(StrEnum):
+    """Whose clips: `dev` speakers, `train` speakers, or one of the corpora that are never trained on."""
+
+    DEV = "dev"
+    TRAIN = "train"
+    SECAP = "secap"
+    CASIA = "casia"
+
+
+COLUMNS: Final = ("file", "speaker", "corpus", "text", *ATTRIBUTES)
+
+
+def rows_of(rows: list[Row], split: Split) -> list[Row]:
+    """The rows of one split."""
+    if split is Split.DEV:
+        return dev_rows(rows)
+    if split is Split.TRAIN:
+        return training_rows(rows)
+    return [row for row in rows if row.corpus == split.value]
+
+
+def told(row: Row) -> dict[str, str]:
+    """The classes that a caption of the clip should name, as far as they are known.
+
+    The emotion of a CREMA-D clip counts only where listeners heard what the actor meant: a caption says how a voice
+    sounds, and on the other clips the two differ.
+    """
+    return {name: label for name, label in row.classes.items() if name != "emotion" or row.agreed}
+
+
+def record(row: Row, data: Path) -> dict[str, str]:
+    """One line of the table; a class that is not known is empty.
+
+    `text` is what a person wrote of how the clip sounds, where one did.
+    """
+    classes = told(row)
+    return {
+        "file": str((data / row.file).resolve()),
+        "speaker": row.speaker,
+        "corpus": row.corpus,
+        "text": row.caption,
+        **{name: classes.get(name, "") for name in ATTRIBUTES},
+    }
+
+
+def write_references(path: Path, rows: Iterable[Row], data: Path) -> None:
+    """Writes the table, tab-separated with a head line."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.DictWriter(stream, COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, escapechar=None)
+        table.writeheader()
+        for row in rows:
+            table.writerow(record(row, data))
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
+    output: Annotated[Path, typer.Option(help="The table to write.")],
+    split: Annotated[Split, typer.Option(help="Whose clips.")] = Split.DEV,
+    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
+) -> None:
+    """Write the references of a split, for `--references`."""
+    rows = read_rows(data)
+    if clips and split is not Split.DEV:
+        raise typer.BadParameter("--clips chooses among dev clips; leave it out for another --split")
+    write_references(output, balanced(rows, clips, seed) if clips else rows_of(rows, split), data)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,91 @@
+"""Scores of captions against labels: per attribute, per corpus, and the figures that the floors are stated in."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from specdec_cli.prompts import Language, Style
+from training.captions import attributes_of, is_well_formed, parse
+from training.labels import PROSODY, TRAINING_CORPORA, Row
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One caption of one clip."""
+
+    row: Row
+    language: Language
+    style: Style
+    text: str
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """Classes found in the caption."""
+        return parse(self.text, self.language)
+
+
+def _rate(hits: Iterable[bool]) -> float | None:
+    found = list(hits)
+    return round(100.0 * sum(found) / len(found), 1) if found else None
+
+
+def attribute_accuracy(scored: Sequence[Scored], attribute: str) -> float | None:
+    """Per cent of captions with the right class, of those whose class is known and whose style mentions it.
+
+    A missing word is wrong.
+    """
+    return _rate(
+        item.classes.get(attribute) == item.row.classes[attribute]
+        for item in scored
+        if attribute in item.row.classes and attribute in attributes_of(item.language, item.style)
+    )
+
+
+def majority(rows: Sequence[Row], attribute: str) -> float | None:
+    """Per cent of the commonest class among the known ones: what a constant answer would score."""
+    counts = Counter(row.classes[attribute] for row in rows if attribute in row.classes)
+    return round(100.0 * max(counts.values()) / counts.total(), 1) if counts else None
+
+
+def emotion_by_corpus(scored: Sequence[Scored]) -> dict[str, float | None]:
+    """Emotion accuracy per corpus (calm counts as neutral), CREMA-D twice: agreed clips, and all by what was meant."""
+    by_corpus: dict[str, list[Scored]] = defaultdict(list)
+    for item in scored:
+        by_corpus[item.row.corpus].append(item)
+    found: dict[str, float | None] = {}
+    for corpus, items in by_corpus.items():
+        found[corpus] = attribute_accuracy([item for item in items if item.row.agreed], "emotion")
+        if corpus == "cremad":
+            found["cremad_all"] = attribute_accuracy(items, "emotion")
+    return found
+
+
+def emotion_mean(by_corpus: dict[str, float | None]) -> float | None:
+    """Mean over the training corpora that were scored, weighted equally; CREMA-D by its agreed clips."""
+    values = [value for corpus in TRAINING_CORPORA if (value := by_corpus.get(corpus)) is not None]
+    return round(sum(values) / len(values), 1) if values else None
+
+
+def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
+    """All figures of one model in one language, per cent."""
+    by_corpus = emotion_by_corpus(scored)
+    corpora = sorted({item.row.corpus for item in scored})
+    return {
+        "clips": len(scored),
+        "well_formed": _rate(is_well_formed(item.text, item.language, item.style) for item in scored),
+        "emotion_mean": emotion_mean(by_corpus),
+        "emotion": by_corpus,
+        "prosody": {name: attribute_accuracy(scored, name) for name in PROSODY},
+        "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
+        "prosody_by_corpus": {
+            corpus: {name: attribute_accuracy([i for i in scored if i.row.corpus == corpus], name) for name in PROSODY}
+            for corpus in corpora
+        },
+    }
+
+
+DURATIONS_S: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0)
+"""Lengths at which well-formedness is measured."""
