@@ -96,9 +96,8 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
         if target == STDOUT:
             if not kind.stdout:
-                raise ConfigError(
-                    f"{flag} takes a file, not -.", hint="Name a file; --json prints to stdout where a command has it."
-                )
+                hint = "Name a file; --json prints to stdout where a command has it."
+                raise ConfigError(f"{flag} takes a file, not -.", hint=hint)
             continue
         if any(os.path.realpath(given) == real or _same(given, target) for given in read):
             raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
@@ -106,9 +105,8 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             hint = f"Name it {target.stem}{kind.suffix}, for example."
             raise ConfigError(f"{flag} {target} does not end in {kind.suffix}.", hint=hint)
         if not Path(os.path.realpath(target)).parent.is_dir():
-            raise ConfigError(
-                f"The folder of {flag} {target} does not exist.", hint=f"Create it: mkdir -p {target.parent}"
-            )
+            hint = f"Create it: mkdir -p {target.parent}"
+            raise ConfigError(f"The folder of {flag} {target} does not exist.", hint=hint)
         require_ours(target, kind)
 
 

@@ -20,7 +20,12 @@ _OUTPUT = "Output"
 
 @configured()
 def caption(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Recordings: any audio or video file.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Recordings: audio or video files, folders, patterns; - for a list on stdin."
+        ),
+    ],
     given: Given,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
@@ -51,8 +56,10 @@ def caption(
     config = resolved.config
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view
+    from specdec_cli.inputs import find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
+    files = find_recordings(files)
     refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)

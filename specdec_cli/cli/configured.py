@@ -43,7 +43,7 @@ class Given:
     def reads(self, resolved: ResolvedConfig) -> list[Path]:
         """The files that the configuration comes from: its own, and gate files that options name."""
         named = [self.flags.get("gate.name"), *(text.partition("=")[2] for text in self.settings)]
-        gates = [gate_path(name) for name in named if names_gate_file(name)]
+        gates = [gate_path(str(name)) for name in named if names_gate_file(name)]
         return [resolved.path, *gates, *filter(None, [resolved.config.gate.weights_path])]
 
 

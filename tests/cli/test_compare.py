@@ -106,7 +106,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     held = output.read_bytes()
     for changed, named in (
         (["-k", "4"], "k was 3 and is 4"),
-        (["-k", "3", "-l", "en"], 'language was "zh" and is "en"'),
+        (["-k", "3", "-l", "en"], "language was 'zh' and is 'en'"),
     ):
         outcome = specdec("compare", "-o", output, recordings[0], *changed)
         assert outcome.code == 2
