@@ -26,10 +26,9 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.compare.result import Spread
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig
 from specdec_cli.decoding.draft import Draft, Drafter, Enough
-from specdec_cli.decoding.gate import Judge, make_gate
-from specdec_cli.decoding.length import FixedLength, capacity, most_drafted
+from specdec_cli.decoding.gate import Gate, Judge
+from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.scores import Scores
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.models.audio_lm import AudioLM
@@ -57,7 +56,7 @@ class ForcedDrafter(Drafter):
 
     Args:
         session: the clip on the edge.
-        scores: of the edge.
+        settings: of the run.
         target: the target's text; the draft ends with it.
         acceptance: probability that a proposed token is the target's own.
         generator: decides which are not.
@@ -66,12 +65,12 @@ class ForcedDrafter(Drafter):
     def __init__(
         self,
         session: Session,
-        scores: Scores,
+        settings: DecodingConfig,
         target: Sequence[int],
         acceptance: float,
         generator: torch.Generator,
     ) -> None:
-        super().__init__(session, scores, (), generator)
+        super().__init__(session, settings, ())
         self._target = tuple(target)
         self._acceptance = acceptance
         self._coin = generator
@@ -120,37 +119,34 @@ class ForcedLoop:
 
     def target(self) -> tuple[int, ...]:
         """What the cloud writes alone, through its end token to the full length."""
-        return drive(self._alone(torch.Generator())).ids
+        return drive(self._alone()).ids
 
     def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Taken:
         """One run; `target` as `target()` gives it."""
         generator = torch.Generator().manual_seed(seed)
         if mode == "cloud":
-            return drive(self._alone(generator))
+            return drive(self._alone())
         edge = self._session(self.models.edge, self.clip.edge)
-        forced = ForcedDrafter(edge, self._scores(edge), target, acceptance, generator)
+        forced = ForcedDrafter(edge, self.settings, target, acceptance, generator)
         cloud = self._session(self.models.cloud, self.clip.cloud)
-        verifier = LocalVerifier(cloud, self._scores(cloud), AcceptanceConfig(rule="greedy"), ())
+        verifier = LocalVerifier(cloud, self.settings, AcceptanceConfig(rule="greedy"), ())
         return drive(self._loop(mode, forced, verifier))
 
-    def _alone(self, generator: torch.Generator) -> Loop:
+    def _alone(self) -> Loop:
         """The cloud's own text, drafted and never verified."""
         cloud = self._session(self.models.cloud, self.clip.cloud)
-        return self._loop("cloud", Drafter(cloud, self._scores(cloud), (), generator), None)
+        return self._loop("cloud", Drafter(cloud, self.settings, ()), None)
 
     def _loop(self, mode: ForcedMode, drafter: Drafter, verifier: Verifier | None) -> Loop:
         """A loop that only the length limit ends; its gate computes the evidence and decides nothing in hybrid mode."""
         changed = {"mode": mode, "loop_period": 0, "sentences": None, "stop_strings": (), "cloud_prefill": "lazy"}
         settings = self.settings.model_copy(update=changed)
-        gate = make_gate("always") if mode == "lossless" else make_gate("entropy", float("inf"))
+        gate = Gate("always") if mode == "lossless" else Gate("entropy", float("inf"))
         stop = StopRules(settings, (), self.models.cloud.processor.text)
-        return Loop(drafter, verifier, gate, stop, settings, FixedLength(most_drafted(settings)))
+        return Loop(drafter, verifier, gate, stop, settings, most_drafted(settings))
 
     def _session(self, model: AudioLM, prompt: Prompt) -> Session:
         return Session(model, prompt, capacity(self.settings), self.models.vocab_size)
-
-    def _scores(self, session: Session) -> Scores:
-        return Scores(self.settings, session.prompt.ids, session.model.processor, session.model.device)
 
 
 def force(

@@ -20,7 +20,8 @@ from typing import Annotated, Final
 import numpy as np
 import typer
 
-from specdec_cli.cloud.remote import HttpCloud, RemoteVerifier
+from specdec_cli.cloud.cloud import RemoteVerifier
+from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import CloudError

@@ -31,10 +31,11 @@ from specdec_cli.tune.candidates import candidates
 from specdec_cli.tune.fit import examples, fit
 from specdec_cli.tune.frontier import Outcome, least_within_noise
 from specdec_cli.tune.journal import Journal
+from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import setup_of
-from specdec_cli.tune.recording import Recording
-from specdec_cli.tune.tuner import Plan, Tuner, Watch, split, swept
+from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.tuner import Tuner, Watch, split, swept
 from training import WEIGHTS
 from training.labels import Row, read_rows, training_rows
 from training.references import told
@@ -45,11 +46,11 @@ LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
 
 def recorded(
     captioner: Captioner, plan: Plan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
-) -> dict[Language, tuple[list[Recording], dict[str, Reference]]]:
+) -> dict[Language, tuple[list[Trace], dict[str, Reference]]]:
     """Recordings of `rows` in each language, with their references by SHA-256."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
     named = {str(data / row.file): Reference(row.file, (), told(row), row.speaker) for row in rows}
-    found: dict[Language, tuple[list[Recording], dict[str, Reference]]] = {}
+    found: dict[Language, tuple[list[Trace], dict[str, Reference]]] = {}
     of_pair = hashlib.sha256(repr(captioner.setup.models.weights).encode()).hexdigest()[:16]
     for language in LANGUAGES:
         speaking = captioner.variant(load_config("mini", flags={"prompt.language": language}, environ={}).config)
@@ -85,7 +86,7 @@ def main(
 
 
 def fitted_gate(
-    captioner: Captioner, plan: Plan, parts: dict[Language, tuple[list[Recording], dict[str, Reference]]]
+    captioner: Captioner, plan: Plan, parts: dict[Language, tuple[list[Trace], dict[str, Reference]]]
 ) -> tuple[GateFile, dict[str, Any]]:
     """The gate file, and the figures that it was chosen by."""
     (k,) = plan.ks

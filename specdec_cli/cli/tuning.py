@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.cli import startup
 from specdec_cli.cli.comparing import identified
 from specdec_cli.cli.exit_codes import ALL_FAILED, INTERRUPTED, SOME_FAILED
+from specdec_cli.console.errors import print_error
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.errors import ConfigError, SpecdecError
@@ -94,16 +95,20 @@ class Tuning:
         self._failed: set[str] = set()
 
     def run(self) -> int:
-        """The exit code: 0, 1 if no recording could be read, 3 if some could not, 130 if interrupted.
+        """The exit code: 0, 1 if no recording could be read or there is no gate to write, 3 if some recordings could
+        not be read, 130 if interrupted.
 
         Raises:
             ConfigError: something in the request cannot be.
             CheckpointError: a model cannot be loaded.
             TranscriptError: a file cannot be written or read.
         """
+        from specdec_cli.tune.plan import require_tunable
+
         clips = self._clips()
         if not clips:
             return ALL_FAILED
+        require_tunable(self._request.config, self._request.gates, len(clips))
         try:
             found, file = self._tuned(clips)
         except KeyboardInterrupt:
@@ -114,6 +119,10 @@ class Tuning:
         finally:
             self._view.close()
         self._write(found, file)
+        if self._request.output is not None and file is None:
+            message = f"{self._request.output} was not written: no setting can be recommended."
+            print_error(ConfigError(message, hint=found.reason))
+            return ALL_FAILED
         return SOME_FAILED if self._failed else 0
 
     def _clips(self) -> dict[str, str]:
@@ -145,9 +154,9 @@ class Tuning:
             with self._view.loading("PyTorch"):
                 from specdec_cli.captioner import Captioner
                 from specdec_cli.tune.journal import Journal
+                from specdec_cli.tune.plan import Plan
                 from specdec_cli.tune.record import setup_of
                 from specdec_cli.tune.run import tune
-                from specdec_cli.tune.tuner import Plan
             captioner = Captioner.load(request.config, loading=self._view.loading)
         plan = Plan(request.gates, request.ks, request.budget, request.seed)
         find = references.find if references is not None else lambda _: None

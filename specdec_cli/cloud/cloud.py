@@ -1,49 +1,72 @@
-"""A cloud that is not loaded in this process, as the rest of specdec sees it."""
+"""A cloud that is not loaded in this process, as the rest of specdec sees it, whatever its server speaks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Literal, Protocol
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final, Literal, TypeVar
 
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.decoding.verify import Verifier
-    from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Request
+from specdec_cli.config import Config
+from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.length import capacity
+from specdec_cli.errors import CloudError, DecodingError
+from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.types import ModelWork
 
 Payload = Literal["features", "waveform"]
 """What of a recording leaves the device: log-mel features, or the recording itself."""
 
+T = TypeVar("T")
+_PROBES: Final = 5
 
-class RemoteCloud(Protocol):
-    """A cloud that is elsewhere. It stands where a loaded model would stand in a `Pair`.
+TOO_LARGE: Final = "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits."
+"""What to do about a clip that exceeds a server's limits."""
+
+
+class RemoteCloud(ABC):
+    """A server at an address. It stands where a loaded model would stand in a `Pair`.
+
+    Args:
+        processor: makes the prompts.
+        http: connections.
+        payload: what it is sent of a recording.
+        own: whether the processor was loaded for this cloud; otherwise it is the edge's.
 
     Attributes:
         name: what the user calls it: the address in the configuration.
-        payload: what it is sent of a recording.
-        processor: makes its prompts: the edge's, or that of `cloud.processor`.
+        vocab_size: leading token ids that it may use.
+        window_s: longest recording that it takes, seconds.
+        role: what the processor is called in messages.
     """
 
-    name: str
-    payload: Payload
-    processor: Processor
+    def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
+        self.name, self.http = http.url, http
+        self.payload, self.processor = payload, processor
+        self.vocab_size, self.window_s = processor.vocab_size, processor.window_s
+        self.role = "cloud.processor" if own else "edge"
 
     @property
-    def vocab_size(self) -> int:
-        """Leading token ids that it may use."""
+    @abstractmethod
+    def reached(self) -> bool:
+        """Whether it has answered, and fits."""
 
-    @property
-    def window_s(self) -> float:
-        """Longest recording that it takes, seconds."""
+    @abstractmethod
+    def connect(self, caller: Caller) -> None:
+        """Finds out, within a call, whether the server fits; once. Raises CloudError where it does not."""
 
-    @property
-    def trouble(self) -> str | None:
-        """Why it was not reached, in a sentence; None if it was."""
-
+    @abstractmethod
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
 
-    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> Verifier:
-        """Whoever judges the blocks of one clip. Nothing is sent before the first block, or `prefill`.
+    @abstractmethod
+    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> RemoteVerifier:
+        """Judges the blocks of one clip. Nothing is sent before the first block, or `prefill`.
 
         Args:
             prompt: the clip's, made by `processor`.
@@ -55,8 +78,144 @@ class RemoteCloud(Protocol):
             DecodingError: this cloud cannot judge such a clip, or not by these settings.
         """
 
+    @abstractmethod
     def probe(self) -> str:
         """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it was not reached, in a sentence; None if it was."""
+        return None if self.reached else self.http.breaker.reason
+
+    def start(self, timeout_s: float | None = None) -> None:
+        """Connects for the first time. A server that is not reached is tried again when a clip needs it.
+
+        Raises:
+            SpecdecError: the configuration is to blame.
+        """
+        caller = Caller(self.http)
+        try:
+            with caller.call(timeout_s):
+                self.connect(caller)
+        except MisfitError as error:
+            self.close()
+            raise error.kind(error.message, hint=error.hint) from None
+        except CloudError:
+            pass  # see `trouble`
+
+    def timed(self, path: str, read: Callable[[bytes], T]) -> tuple[T, str]:
+        """The answer to a GET, and the median round trip in words; the server must fit."""
+        caller, times = Caller(self.http), []
+        for _ in range(_PROBES):
+            started = time.perf_counter()
+            with caller.call():
+                found = caller.fetch(Request("GET", path), read)
+            times.append((time.perf_counter() - started) * 1e3)
+        with caller.call():
+            self.connect(caller)
+        return found, f"{median(times):.1f} ms round trip"
+
     def close(self) -> None:
-        """Gives connections and threads back. What is under way fails."""
+        """Closes the connections, as happens by itself when this is dropped."""
+        self.http.close()
+
+
+class RemoteVerifier(ABC):
+    """Judges the blocks of one clip at a server. See `Verifier`; one thread at a time calls it.
+
+    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
+
+    Args:
+        cloud: the server.
+        prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
+
+    Attributes:
+        id: names the clip to the server; nobody can guess it.
+
+    Raises:
+        DecodingError: the prompt holds no recording.
+    """
+
+    elsewhere = True
+
+    def __init__(
+        self, cloud: RemoteCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+    ) -> None:
+        if prompt.waveform is None:
+            raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
+        self.cloud, self.prompt, self.waveform = cloud, prompt, prompt.waveform
+        self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
+        self.stop_ids = tuple(sorted(stop_ids))
+        self.caller = Caller(cloud.http)
+        self.id = uuid.uuid4().hex
+        self._never = frozenset(cloud.processor.family.placeholders(cloud.processor.config))
+
+    @property
+    @abstractmethod
+    def work(self) -> ModelWork:
+        """What the server's model has done for this clip, and the bytes that were sent."""
+
+    @abstractmethod
+    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        """The server's verdict, within a call; its `ms` is the server's time for all of it."""
+
+    @abstractmethod
+    def send(self) -> None:
+        """Sends the clip within a call, unless the server has it."""
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The server's verdict. Raises CloudError where there is none."""
+        started, before, down = time.perf_counter(), self.work, self.caller.traffic.bytes_down
+        with self.caller.call():
+            self.cloud.connect(self.caller)
+            found = self.judged(text, draft, run_on)
+            self._require_possible(found, draft, run_on)
+        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
+        reading_ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
+        return replace(
+            found,
+            ms=max(found.ms - reading_ms, 0.0),
+            prefilled=after.encoder_passes > before.encoder_passes,
+            network_ms=max(elapsed_ms - found.ms, 0.0),
+            bytes_up=after.bytes_up - before.bytes_up,
+            bytes_down=self.caller.traffic.bytes_down - down,
+        )
+
+    def prefill(self) -> None:
+        """Sends the clip ahead of need; raises as `verify` does."""
+        with self.caller.call():
+            self.cloud.connect(self.caller)
+            self.send()
+
+    def close(self) -> None:
+        """Ends a call under way, without waiting for it."""
+        self.caller.close()
+
+    def require_room(self, *needs: tuple[str, float, float]) -> None:
+        """Raises CloudError for a clip that exceeds what the server takes: (what, how much of it, at most)."""
+        for what, has, most in needs:
+            if has > most:
+                raise RefusedError(
+                    f"the cloud at {self.cloud.name} takes {most:g} {what}, and the clip needs {has:g}",
+                    hint=TOO_LARGE,
+                    about_clip=True,
+                )
+
+    def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
+        """Raises CloudError for a verdict that cannot be one of that question."""
+        tokens, wrong = (found.token, *found.more), None
+        if found.accepted > len(draft.ids) or len(found.more) > run_on:
+            wrong = (
+                f"{found.accepted} of {len(draft.ids)} drafted tokens accepted, and "
+                f"{len(found.more)} more where at most {run_on} were requested"
+            )
+        elif max(tokens) >= self.vocab_size:
+            wrong = f"token {max(tokens)} of {self.vocab_size}"
+        elif placeholders := self._never.intersection(tokens):
+            wrong = f"token {min(placeholders)}, which stands for audio"
+        elif set(self.stop_ids).intersection(tokens[:-1]):
+            wrong = "tokens after the end of the text"
+        elif (found.near_ties or 0) > found.accepted + 1:
+            wrong = f"{found.near_ties} near ties in {found.accepted + 1} positions"
+        if wrong:
+            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {wrong}")

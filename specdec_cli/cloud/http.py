@@ -3,13 +3,19 @@
 Every request may be repeated, so whatever looks like the link's fault is tried again within the deadline: a connection
 that is refused or reset, a server that is busy or fails, an answer that was cut short or altered. After a failure the
 server is left alone for a while, so that clips do not wait for it one after the other.
+
+A daemon thread makes each exchange, and the caller waits for it no longer than its deadline. So nothing delays a call:
+no name server that never answers, and no server that sends a byte a second. Nor does the end of the process wait.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import random
+import socket
+import ssl
 import threading
 import time
 import weakref
@@ -17,22 +23,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
-from specdec_cli.cloud.breaker import Breaker
-from specdec_cli.cloud.connection import (
-    Line,
-    Reply,
-    Request,
-    Traffic,
-    UnsoundError,
-    read_token,
-    speaks_tls,
-    tls_trouble,
-    trusted,
-)
 from specdec_cli.cloud.protocol import MalformedError
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError
@@ -44,12 +40,23 @@ TRIES: Final = 4
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+_PIECE: Final = 1 << 16  # bytes of a body that are written at a time
 _IDLE_CONNECTIONS: Final = 32
 _KEPT_S: Final = 60.0
 _CLOSED: Final = "the clip is closed"
 _SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
+_CONNECTED: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
 
 T = TypeVar("T")
+
+
+class UnsoundError(Exception):
+    """An answer that another try may better; with `patience`, as often as the deadline allows."""
+
+    def __init__(self, message: str, *, patience: bool = False) -> None:
+        super().__init__(message)
+        self.patience = patience
 
 
 class RefusedError(CloudError):
@@ -61,20 +68,152 @@ class RefusedError(CloudError):
         self.about_clip = about_clip
 
 
-class MisconfiguredError(CloudError):
-    """The server cannot be used with this configuration; `refusal` is to be raised where that is found at the start."""
+class MisfitError(CloudError):
+    """The server cannot be used with this configuration: an error of that `kind` where it is found at the start."""
 
-    def __init__(self, refusal: SpecdecError) -> None:
-        super().__init__(refusal.message, hint=refusal.hint)
-        self.refusal = refusal
+    def __init__(self, message: str, *, hint: str | None = None, kind: type[SpecdecError] = ConfigError) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
 
 
 class _LateError(Exception):
     """The deadline has come."""
 
 
+class Request(NamedTuple):
+    """What to send; it may be sent several times."""
+
+    method: str
+    path: str
+    body: bytes = b""
+
+
+class Reply(NamedTuple):
+    """An answer as it came; `digest` is its header Content-Digest."""
+
+    status: int
+    digest: str | None
+    body: bytes
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What requests have cost: bytes of bodies, and seconds between the end of a request and the head of its answer."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    silent_s: float = 0.0
+
+
 Check = Callable[[str, Request, Reply], bytes]
 """The body of a good answer from an address; raises UnsoundError or RefusedError for any other."""
+
+
+class Breaker:
+    """A circuit breaker: decides whether a call may go out.
+
+    After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are refused while
+    it is under way, and if it fails.
+
+    Args:
+        retry_s: seconds without a try after a failure.
+        clock: seconds, monotonic.
+
+    Attributes:
+        reason: why the last call failed; None if it did not.
+    """
+
+    def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reason: str | None = None
+        self._retry_s = retry_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed_at = 0.0
+        self._probing = False
+
+    @property
+    def since_s(self) -> float:
+        """Seconds since the last failure."""
+        return self._clock() - self._failed_at
+
+    def admits(self) -> bool:
+        """Whether a call may go out; if so, `ended` or `undecided` must follow."""
+        with self._lock:
+            if self.reason is None:
+                return True
+            if self._probing or self.since_s < self._retry_s:
+                return False
+            self._probing = True
+            return True
+
+    def ended(self, reason: str | None = None) -> None:
+        """A call has failed for a reason, or succeeded."""
+        with self._lock:
+            self.reason, self._failed_at, self._probing = reason, self._clock(), False
+
+    def undecided(self) -> None:
+        """A call ended without telling anything about the cloud."""
+        with self._lock:
+            self._probing = False
+
+
+class Connection:
+    """One connection, which a thread at a time uses."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.close = client.close
+        self._client = client
+        self._socket: socket.socket | None = None
+        self._dropped = False
+
+    def drop(self) -> None:
+        """Ends the exchange under way, which closes the connection; returns at once."""
+        self._dropped = True
+        if self._socket is not None:
+            with suppress(OSError):
+                # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def exchange(self, request: Request, traffic: Traffic, timeout_s: float, most_bytes: int) -> Reply:
+        """Sends a request and reads the answer; `timeout_s` is for each read and write. A failure closes it."""
+        sent_at = time.perf_counter()
+
+        def pieces() -> Iterator[bytes]:
+            """The body, each piece counted as it goes out: not at all where no connection comes about."""
+            nonlocal sent_at
+            for at in range(0, len(request.body), _PIECE):
+                if self._dropped:
+                    raise httpx.WriteError(_CLOSED)
+                piece = request.body[at : at + _PIECE]
+                traffic.bytes_up += len(piece)
+                yield piece
+            sent_at = time.perf_counter()
+
+        sent: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": self._trace}}
+        if request.body:
+            sent |= {"content": pieces(), "headers": {"Content-Length": str(len(request.body))}}
+        body = bytearray()
+        try:
+            with self._client.stream(request.method, request.path, **sent) as response:
+                traffic.silent_s += time.perf_counter() - sent_at
+                for chunk in response.iter_raw():
+                    body += chunk
+                    traffic.bytes_down += len(chunk)
+                    if len(body) > most_bytes:
+                        raise UnsoundError("the answer is longer than any answer should be")
+                if self._dropped:
+                    raise httpx.ReadError(_CLOSED)
+        except BaseException:
+            self.close()
+            raise
+        return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
+
+    def _trace(self, event: str, info: dict[str, Any]) -> None:
+        """Keeps the socket, so that `drop` can end a read that waits."""
+        if event in _CONNECTED:
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self._dropped:
+                self.drop()
 
 
 class Http:
@@ -103,47 +242,44 @@ class Http:
         self.most_bytes, self.check = most_bytes, check
         self.breaker = Breaker(config.retry_s)
         self.shortest_s = math.inf
-        token = read_token(config.token_env, "cloud.token_env")
-        self._headers = {"User-Agent": "specdec", "Content-Type": content_type}
-        if token:
+        # not compressed on the way: digests are of the bytes that were sent
+        self._headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
+        if token := read_token(config.token_env, "cloud.token_env"):
             self._headers["Authorization"] = f"Bearer {token}"
-        self._tls = trusted(config.ca_file)
-        self._idle: deque[Line] = deque()
-        self.close = weakref.finalize(self, _drop_all, self._idle)
+        self._tls = _trusted(config.ca_file)
+        self._idle: deque[Connection] = deque()
+        self.close = weakref.finalize(self, _close_all, self._idle)
 
-    def take(self) -> Line:
+    def take(self) -> Connection:
         """A connection that nobody uses; the one used last, if there is one."""
         with suppress(IndexError):
             return self._idle.pop()
-        return Line(
-            httpx.Client(
-                base_url=self.url,
-                headers=self._headers,
-                verify=self._tls,
-                trust_env=False,
-                follow_redirects=False,
-                limits=httpx.Limits(max_connections=1, keepalive_expiry=_KEPT_S),
-            )
+        client = httpx.Client(
+            base_url=self.url,
+            headers=self._headers,
+            verify=self._tls,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=_KEPT_S),
         )
+        return Connection(client)
 
-    def keep(self, line: Line) -> None:
+    def keep(self, connection: Connection) -> None:
         """Gives a connection back that is fit for another request."""
         if self.close.alive and len(self._idle) < _IDLE_CONNECTIONS:
-            self._idle.append(line)
+            self._idle.append(connection)
         else:
-            line.drop()
+            connection.close()
 
     def send(self, request: Request) -> None:
         """Sends a request and returns at once; the answer is dropped."""
-        if self.close.alive and not self.breaker.open:
-            line, there = self.take(), weakref.ref(self)
 
-            def done(future: Future[Reply]) -> None:
-                http = there()
-                line.drop() if future.exception() or http is None else http.keep(line)
+        def work() -> None:
+            connection = self.take()
+            connection.exchange(request, Traffic(), self.config.timeout_s, self.most_bytes)
+            self.keep(connection)
 
-            timeout_s, most_bytes = self.config.timeout_s, self.most_bytes
-            line.start(lambda: line.exchange(request, Traffic(), timeout_s, most_bytes)).add_done_callback(done)
+        if self.close.alive and self.breaker.reason is None:
+            _in_background(work)
 
 
 class Caller:
@@ -173,19 +309,19 @@ class Caller:
             if error.about_clip or self._closed.is_set():
                 breaker.undecided()
             else:
-                breaker.failed(error.message)
+                breaker.ended(error.message)
             raise
         except _LateError:
             late = CloudError(
                 f"{self._http.url} did not answer within {limit_s:g} s",
                 hint="Check the link and the server, or raise cloud.timeout_s.",
             )
-            breaker.failed(late.message)
+            breaker.ended(late.message)
             raise late from None
         except BaseException:
             breaker.undecided()
             raise
-        breaker.succeeded()
+        breaker.ended()
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer.
@@ -229,45 +365,128 @@ class Caller:
 
     def _exchange(self, request: Request) -> Reply:
         """One try."""
-        most_bytes = self._http.most_bytes
-        line, before_s = self._http.take(), self.traffic.silent_s
-        reply = self._run(
-            line, lambda: line.exchange(request, self.traffic, max(self._left_s, 0.0) + _SLACK_S, most_bytes)
-        )
-        self._http.keep(line)
-        self._http.shortest_s = min(self._http.shortest_s, self.traffic.silent_s - before_s)
+        http, traffic, limit_s = self._http, self.traffic, self._left_s + _SLACK_S
+        if limit_s <= _SLACK_S:
+            raise _LateError
+        connection, before_s = http.take(), traffic.silent_s
+        try:
+            reply = self._run(lambda: connection.exchange(request, traffic, limit_s, http.most_bytes))
+        except BaseException:
+            connection.drop()
+            raise
+        http.keep(connection)
+        http.shortest_s = min(http.shortest_s, traffic.silent_s - before_s)
         return reply
 
-    def _run(self, line: Line, work: Callable[[], T]) -> T:
-        """Lets a connection's thread do something, and waits for it no longer than the deadline."""
+    def _run(self, work: Callable[[], T]) -> T:
+        """Lets a thread do something, and waits for it no longer than the deadline."""
+        self._under_way = future = _in_background(work)
+        if self._closed.is_set():
+            raise CloudError(_CLOSED)
         try:
-            if self._left_s <= 0:
-                raise _LateError
-            self._under_way = future = line.start(work)
-            if self._closed.is_set():
-                raise CloudError(_CLOSED)
             return future.result(self._left_s)
         except TimeoutError:
-            line.drop()
+            if future.done():  # a socket's, not that of the deadline
+                raise
             raise _LateError from None
-        except BaseException:
-            line.drop()
-            raise
 
-    def _require_fit(self, error: Exception) -> None:
-        """Raises MisconfiguredError where the configuration is why a connection failed."""
-        url = self._http.url
-        why = tls_trouble(error, url, self._http.config.ca_file)
-        if url.startswith("http://") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-            line, left_s = self._http.take(), max(self._left_s, 0.0)
-            if self._run(line, lambda: speaks_tls(url, left_s)):
-                hint = "Write https:// in cloud.url; name a certificate of its own in cloud.ca_file."
-                why = ConfigError(f"the server at {url} uses TLS, and http is not", hint=hint)
-            self._http.keep(line)
-        if why is not None:
-            raise MisconfiguredError(why) from error
+    def _require_fit(self, error: BaseException) -> None:
+        """Raises MisfitError where the configuration is why a connection failed: certificates, or http for https."""
+        url, ca_file = self._http.url, self._http.config.ca_file
+        cause: BaseException | None = error
+        if url.startswith("http:") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+            limit_s = max(self._left_s, 0.01)
+            if self._run(lambda: _speaks_tls(url, limit_s)):
+                raise MisfitError(
+                    f"the server at {url} uses TLS, and http is not",
+                    hint="Write https:// in cloud.url; name a certificate of its own in cloud.ca_file.",
+                ) from error
+        while cause is not None and (cause := cause.__cause__ or cause.__context__) is not None:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                trusted = f"{ca_file} does not vouch for it" if ca_file else "no public authority vouches for it"
+                raise MisfitError(
+                    f"the certificate of {url} is not trusted ({cause.verify_message}): {trusted}",
+                    hint="Copy the server's certificate (the file of its --tls-cert) to this machine and name it in "
+                    "cloud.ca_file. Where it has none for this host, make one there: "
+                    f"{certificate_recipe(urlsplit(url).hostname or '')}",
+                ) from error
+            if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
+                raise MisfitError(
+                    f"the server at {url} does not use TLS",
+                    hint="Write http:// in cloud.url, or start the server with --tls-cert and --tls-key.",
+                ) from error
 
 
-def _drop_all(lines: deque[Line]) -> None:
-    while lines:
-        lines.pop().drop()
+def certificate_recipe(host: str) -> str:
+    """The command that makes a self-signed certificate for a host."""
+    kind = "IP" if ":" in host or host.replace(".", "").isdigit() else "DNS"
+    return (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out cert.pem "
+        f"-subj /CN=specdec -addext subjectAltName={kind}:{host}"
+    )
+
+
+def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
+    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
+    named.
+
+    Args:
+        variable: its name.
+        asked_by: the setting or flag that names it, for messages.
+        least: characters that it must have.
+
+    Raises:
+        ConfigError: it is not set, not what a header can hold, or too short.
+    """
+    if variable is None:
+        return None
+    token = os.environ.get(variable, "").strip()
+    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        what = "holds no token" if token else "is not set"
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
+    if len(token) < least:
+        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
+    return token
+
+
+def plain(text: str) -> str:
+    """A server's words as part of a message: one short line without control characters."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
+
+
+def _in_background(work: Callable[[], T]) -> Future[T]:
+    """Lets a daemon thread do something that may never end; the future may be settled from elsewhere before that."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            settle, found = future.set_result, work()
+        except BaseException as error:
+            settle, found = future.set_exception, error  # type: ignore[assignment]
+        with suppress(InvalidStateError):
+            settle(found)
+
+    threading.Thread(target=run, name="specdec cloud", daemon=True).start()
+    return future
+
+
+def _trusted(ca_file: str | None) -> ssl.SSLContext:
+    """The certificates to trust: those of a file, or the public ones."""
+    try:
+        return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
+
+
+def _speaks_tls(url: str, timeout_s: float) -> bool:
+    """Whether a TLS handshake succeeds at a plain address, with whatever certificate; nothing else is sent."""
+    parts = urlsplit(url)
+    with suppress(OSError, ValueError):
+        return bool(ssl.get_server_certificate((parts.hostname or "", parts.port or 80), timeout=timeout_s))
+    return False
+
+
+def _close_all(connections: deque[Connection]) -> None:
+    while connections:
+        connections.pop().close()

@@ -8,7 +8,7 @@
 | DELETE /v1/sessions/{id}       |                                             | 204      |
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the numbers: the clip's tensors
-one after the other, see `cloud.numbers`; under the rule `sampling` also the draft's distributions.
+one after the other; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session, and a question carries the whole text, so the server needs
 no memory of earlier questions to answer it. An answer names the digest of the body that it answers, and the header
 Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too. Everything that
@@ -20,8 +20,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeVar
 
+import numpy as np
+import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
@@ -41,7 +44,7 @@ SESSION_ID: Final = r"[0-9a-f]{32}"
 _LENGTH: Final = 4
 _MOST_TENSORS: Final = 16
 SentAs = Literal["float16", "bool", "uint8", "int32", "int64"]
-_SIZES: Final[dict[SentAs, int]] = {"float16": 2, "bool": 1, "uint8": 1, "int32": 4, "int64": 8}
+_DTYPES: Final[dict[SentAs, str]] = {"float16": "<f2", "bool": "|b1", "uint8": "|u1", "int32": "<i4", "int64": "<i8"}
 
 Code = Literal[
     "unauthorized",
@@ -115,7 +118,7 @@ class TensorInfo(Message):
     @property
     def bytes(self) -> int:
         """Of its numbers."""
-        return math.prod(self.shape) * _SIZES[self.dtype]
+        return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
 
 
 class Question(Message):
@@ -236,3 +239,83 @@ def digest(body: bytes) -> str:
 def content_digest(body: bytes) -> str:
     """The value of the header Content-Digest for a body (RFC 9530)."""
     return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+
+
+def pack_tensors(tensors: Mapping[str, torch.Tensor]) -> tuple[list[TensorInfo], bytes]:
+    """A clip's tensors: floats in float16, exact to about a thousandth; integers in the smallest type that fits."""
+    infos, parts = [], []
+    for name, tensor in tensors.items():
+        values = tensor.detach().cpu()
+        dtype = _sent_as(values)
+        if dtype == "float16":
+            values = values.to(torch.float16)
+        infos.append(TensorInfo(name=name, shape=list(values.shape), dtype=dtype))
+        parts.append(np.ascontiguousarray(values.numpy(), dtype=_DTYPES[dtype]).tobytes())
+    return infos, b"".join(parts)
+
+
+def _sent_as(values: torch.Tensor) -> SentAs:
+    if values.is_floating_point():
+        return "float16"
+    if values.dtype == torch.bool:
+        return "bool"
+    low, high = int(values.min()), int(values.max())
+    return "uint8" if low >= 0 and high < 1 << 8 else "int32" if low >= -(1 << 31) and high < 1 << 31 else "int64"
+
+
+def unpack_tensors(infos: Sequence[TensorInfo], data: memoryview) -> tuple[dict[str, torch.Tensor], memoryview]:
+    """The tensors, floats as float32 and integers as int64, and the bytes after them.
+
+    Raises:
+        MalformedError: too few bytes, a name that stands twice, or a value that is not finite.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    for info in infos:
+        if len(data) < info.bytes or info.name in tensors:
+            raise MalformedError(f"{info.bytes} bytes of a tensor were announced, and {len(data)} came")
+        values = np.frombuffer(data[: info.bytes], dtype=_DTYPES[info.dtype]).reshape(info.shape)
+        data = data[info.bytes :]
+        if info.dtype == "float16" and not np.isfinite(values).all():
+            raise MalformedError("the features are not finite")
+        if info.dtype == "bool":
+            tensors[info.name] = torch.from_numpy(values.view(np.uint8) != 0)
+        else:
+            tensors[info.name] = torch.from_numpy(values.astype(np.float32 if info.dtype == "float16" else np.int64))
+    return tensors, data
+
+
+def pack_rows(rows: torch.Tensor) -> tuple[list[int], bytes]:
+    """Distributions [m, vocab]: how many tokens each gives a chance, and for each row their ids (uint32), then their
+    probabilities (float32), which are exact: the rule divides by them and subtracts them."""
+    counts: list[int] = []
+    parts: list[bytes] = []
+    for row in rows.detach().to("cpu", torch.float32).numpy():
+        (ids,) = row.nonzero()
+        counts.append(len(ids))
+        parts += [ids.astype("<u4").tobytes(), row[ids].astype("<f4").tobytes()]
+    return counts, b"".join(parts)
+
+
+def unpack_rows(data: memoryview, counts: Sequence[int], draft: Sequence[int], vocab_size: int) -> torch.Tensor:
+    """The distributions [m, vocab] that the tokens of a draft were drawn from.
+
+    Raises:
+        MalformedError: another number of bytes, an id out of range, no distribution, or one that cannot have given its
+            token.
+    """
+    if any(not 1 <= count <= vocab_size for count in counts) or len(data) != 8 * sum(counts):
+        raise MalformedError("the draft's distributions are not as long as announced")
+    rows = np.zeros((len(counts), vocab_size), dtype=np.float32)
+    at = 0
+    for row, count, token in zip(rows, counts, draft, strict=True):
+        ids = np.frombuffer(data[at : at + 4 * count], dtype="<u4")
+        values = np.frombuffer(data[at + 4 * count : at + 8 * count], dtype="<f4")
+        at += 8 * count
+        if int(ids.max()) >= vocab_size or not bool(((values > 0) & (values <= 1)).all()):
+            raise MalformedError("the draft's distributions hold a value that is no probability")
+        row[ids] = values
+        if not 0.99 < float(row.sum()) < 1.01:
+            raise MalformedError("a distribution of the draft does not add up to 1")
+        if row[token] == 0:
+            raise MalformedError("a distribution of the draft gives the drafted token no chance")
+    return torch.from_numpy(rows)

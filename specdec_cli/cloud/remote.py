@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Final
 
-from specdec_cli.cloud.answers import HINTS, checked, require_possible
-from specdec_cli.cloud.cloud import Payload
-from specdec_cli.cloud.connection import Request
-from specdec_cli.cloud.http import Caller, Http, RefusedError
-from specdec_cli.cloud.numbers import pack_rows, pack_tensors
+from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     PROTOCOL,
     Answer,
     Clip,
+    Code,
     Info,
     MalformedError,
+    Problem,
     Question,
+    content_digest,
     digest,
     pack,
+    pack_rows,
+    pack_tensors,
     parse,
 )
-from specdec_cli.cloud.server import Server, misfit
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
 _INFO: Final = "/v1/info"
+_HINTS: Final[dict[Code, str]] = {
+    "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
+    "other_model": "Start anew: the server runs another model now.",
+    "too_large": TOO_LARGE,
+}
 
 
-class HttpCloud(Server):
+class HttpCloud(RemoteCloud):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
 
     A clip that exceeds the server's limits is degraded.
@@ -55,14 +58,14 @@ class HttpCloud(Server):
     """
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        self.payload: Payload = "waveform" if processor.family.payload == "waveform" else "features"
-        if self.payload == "waveform" and not config.allow_audio_upload:
+        payload = processor.family.payload
+        if payload == "waveform" and not config.allow_audio_upload:
             raise ConfigError(
                 f"{processor.name} takes recordings, not features of them, and cloud.allow_audio_upload is false",
                 hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
             )
-        http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, checked)
-        super().__init__(processor, http, own=own)
+        http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, _checked)
+        super().__init__(processor, http, "waveform" if payload == "waveform" else "features", own=own)
         self.info: Info | None = None
         self.start()
 
@@ -78,9 +81,9 @@ class HttpCloud(Server):
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
-    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> RemoteVerifier:
+    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> SessionVerifier:
         """Judges the blocks of one clip; see `RemoteCloud.verifier`."""
-        return RemoteVerifier(self, prompt, config, vocab_size, stop_ids)
+        return SessionVerifier(self, prompt, config, vocab_size, stop_ids)
 
     def probe(self) -> str:
         """Versions and round trip; see `RemoteCloud.probe`."""
@@ -88,16 +91,11 @@ class HttpCloud(Server):
         return f"{self.name}: {info.model}, specdec {info.server}, protocol {info.protocol}, {trip}"
 
     def connect(self, caller: Caller) -> None:
-        """See `Server`."""
-        self.described(caller)
-
-    def described(self, caller: Caller) -> Info:
-        """The server's description of itself; requested once."""
+        """Requests the server's description of itself; see `RemoteCloud`."""
         if self.info is None:
             info = caller.fetch(Request("GET", _INFO), lambda body: parse(Info, body))
             self._require_fit(info)
             self.info = info
-        return self.info
 
     @cached_property
     def _ours(self) -> dict[str, str]:
@@ -109,20 +107,20 @@ class HttpCloud(Server):
         both = f"{self.role} {mine.name} and {theirs}"
         hint = "Name the checkpoint that the server runs in cloud.processor, and use one release of transformers."
         if info.protocol != PROTOCOL:
-            raise misfit(
+            raise MisfitError(
                 f"the server at {self.name} (specdec {info.server}) uses protocol {info.protocol}, and this client "
                 f"{PROTOCOL}",
-                "Install the same version of specdec on both sides.",
+                hint="Install the same version of specdec on both sides.",
             )
         if self.role == "edge" and info.tokenizer != self._ours["tokenizer"]:
-            raise misfit(
+            raise MisfitError(
                 f"{both} have different tokenizers ({self._ours['tokenizer']} and {info.tokenizer})",
-                f"Drafted ids would mean other words to the cloud. {hint}",
-                TokenizerMismatchError,
+                hint=f"Drafted ids would mean other words to the cloud. {hint}",
+                kind=TokenizerMismatchError,
             )
         if info.prompts != self._ours["prompts"]:
             made = f"{self._ours['prompts']} and {info.prompts}"
-            raise misfit(f"{both} make different features or prompts ({made})", hint)
+            raise MisfitError(f"{both} make different features or prompts ({made})", hint=hint)
         if info.vocab_size < mine.vocab_size or 2 * len(set(info.eos_ids)) > info.vocab_size:
             raise CloudError(
                 f"the cloud at {self.name} answers nonsense: {info.vocab_size} token ids, {len(info.eos_ids)} of which "
@@ -130,13 +128,11 @@ class HttpCloud(Server):
             )
         if set(info.eos_ids) != set(mine.eos_ids):
             ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
-            raise misfit(f"{both} end a text with different ids ({ends})", hint)
+            raise MisfitError(f"{both} end a text with different ids ({ends})", hint=hint)
 
 
-class RemoteVerifier:
-    """Judges the blocks of one clip with a session of a verify server. See `Verifier`; one thread at a time calls it.
-
-    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
+class SessionVerifier(RemoteVerifier):
+    """Judges the blocks of one clip with a session of a verify server.
 
     Args:
         cloud: the server.
@@ -146,24 +142,13 @@ class RemoteVerifier:
         DecodingError: the prompt holds no recording.
     """
 
-    elsewhere = True
-
     def __init__(
         self, cloud: HttpCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
     ) -> None:
-        if prompt.waveform is None:
-            raise DecodingError(f"the cloud at {cloud.name} needs the length of the recording, and was not given it")
-        self._cloud = cloud
-        self._prompt = prompt
-        self._samples = len(prompt.waveform)
-        self._scoring = config.decoding.scoring()
-        self._acceptance = config.acceptance
-        self._capacity = capacity(config.decoding)
-        self._vocab_size = vocab_size
-        self._stop_ids = sorted(stop_ids)
-        self._never = cloud.processor.family.placeholders(cloud.processor.config)
-        self._caller = Caller(cloud.http)
-        self._path = f"/v1/sessions/{uuid.uuid4().hex}"
+        super().__init__(cloud, prompt, config, vocab_size, stop_ids)
+        self._server = cloud
+        self._scoring, self._acceptance = config.decoding.scoring(), config.acceptance
+        self._path = f"/v1/sessions/{self.id}"
         self._open = False
         self._before = ModelWork()  # of sessions that the server has forgotten
         self._work = ModelWork()
@@ -171,49 +156,35 @@ class RemoteVerifier:
     @property
     def work(self) -> ModelWork:
         """What the server's model has done for this clip, by its own account, and the bytes that were sent."""
-        return replace(_sum(self._before, self._work), bytes_up=self._caller.traffic.bytes_up)
+        return replace(_sum(self._before, self._work), bytes_up=self.caller.traffic.bytes_up)
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The server's verdict. Raises CloudError where there is none."""
-        started, before, down = time.perf_counter(), self.work, self._caller.traffic.bytes_down
-        with self._caller.call():
-            limits = self._cloud.described(self._caller).limits
-            question, rows = self._question(text, draft, min(run_on, limits.more_tokens))
-            answer = self._answer(question, rows)
-            found = require_possible(
-                answer.judgement, question, self._vocab_size, self._stop_ids, self._never, self._cloud.name
-            )
-        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
-        reading_ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
-        return Verdict(
-            found.accepted,
-            found.token,
-            tuple(found.more),
-            found.near_ties,
-            max(answer.cloud_ms - reading_ms, 0.0),
-            after.encoder_passes > before.encoder_passes,
-            max(elapsed_ms - answer.cloud_ms, 0.0),
-            after.bytes_up - before.bytes_up,
-            self._caller.traffic.bytes_down - down,
-        )
-
-    def prefill(self) -> None:
-        """Sends the clip ahead of need; raises as `verify` does."""
-        with self._caller.call():
-            if not self._open:
-                self._put(None, b"")
-
-    def close(self) -> None:
-        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
-        self._caller.close()
-        if self._caller.traffic.bytes_up:
-            self._cloud.http.send(Request("DELETE", self._path))
-
-    def _question(self, text: Sequence[int], draft: Draft, more: int) -> tuple[Question, bytes]:
+    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        """See `cloud.RemoteVerifier`."""
         counts, rows = None, b""
         if draft.ids and self._acceptance.in_force(sampling=self._scoring.sampling) == "sampling":
             counts, rows = pack_rows(draft.probabilities())
-        return Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows
+        more = min(run_on, self._info.limits.more_tokens)
+        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows)
+        found = answer.judgement
+        if found is None:
+            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
+        return Verdict(found.accepted, found.token, tuple(found.more), found.near_ties, ms=answer.cloud_ms)
+
+    def send(self) -> None:
+        """See `cloud.RemoteVerifier`."""
+        if not self._open:
+            self._put(None, b"")
+
+    def close(self) -> None:
+        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
+        super().close()
+        if self.caller.traffic.bytes_up:
+            self.cloud.http.send(Request("DELETE", self._path))
+
+    @property
+    def _info(self) -> Info:
+        assert self._server.info is not None  # within a call the cloud is connected
+        return self._server.info
 
     def _answer(self, question: Question, rows: bytes) -> Answer:
         if self._open:
@@ -228,22 +199,27 @@ class RemoteVerifier:
 
     def _put(self, question: Question | None, rows: bytes) -> Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
-        info = self._cloud.described(self._caller)
-        tensors, numbers = pack_tensors(self._prompt.audio)
+        info, limits, rate = self._info, self._info.limits, self.cloud.processor.sampling_rate
+        tensors, numbers = pack_tensors(self.prompt.audio)
         clip = Clip(
             identity=info.identity,
-            prompt_ids=list(self._prompt.ids),
-            samples=self._samples,
+            prompt_ids=list(self.prompt.ids),
+            samples=len(self.waveform),
             tensors=tensors,
-            capacity=self._capacity,
-            vocab_size=self._vocab_size,
-            stop_ids=self._stop_ids,
+            capacity=self.capacity,
+            vocab_size=self.vocab_size,
+            stop_ids=list(self.stop_ids),
             scoring=self._scoring,
             acceptance=self._acceptance,
             question=question,
         )
         body = pack(clip, numbers, rows)
-        self._require_room(info, len(body))
+        self.require_room(
+            ("positions", len(self.prompt.ids) + self.capacity, info.context),
+            ("tokens after a prompt", self.capacity, limits.text_tokens),
+            ("bytes", len(body), limits.body_bytes),
+            ("seconds", len(self.waveform) / rate, info.window_s),
+        )
         answer = self._exchange(Request("PUT", self._path, body))
         self._open = True
         return answer
@@ -255,28 +231,36 @@ class RemoteVerifier:
                 raise MalformedError("the answer is to another question")
             return answer
 
-        answer = self._caller.fetch(request, read)
+        answer = self.caller.fetch(request, read)
         self._work = ModelWork(**answer.work.model_dump())
         return answer
-
-    def _require_room(self, info: Info, body_bytes: int) -> None:
-        """Raises CloudError where the clip exceeds what the server takes."""
-        seconds = self._samples / self._cloud.processor.sampling_rate
-        for what, has, most in (
-            ("positions", len(self._prompt.ids) + self._capacity, info.context),
-            ("tokens after a prompt", self._capacity, info.limits.text_tokens),
-            ("bytes", body_bytes, info.limits.body_bytes),
-            ("seconds", seconds, info.window_s),
-        ):
-            if has > most:
-                raise RefusedError(
-                    f"the cloud at {self._cloud.name} takes {most:g} {what}, and the clip needs {has:g}",
-                    hint=HINTS["too_large"],
-                    about_clip=True,
-                )
 
 
 def _sum(one: ModelWork, other: ModelWork) -> ModelWork:
     """Both together; the prompt is the same."""
     both = {field.name: getattr(one, field.name) + getattr(other, field.name) for field in fields(ModelWork)}
     return ModelWork(**both | {"prompt_tokens": max(one.prompt_tokens, other.prompt_tokens)})
+
+
+def _checked(url: str, request: Request, reply: Reply) -> bytes:
+    """The body, if it is that of a good answer; see `http.Check`."""
+    if reply.digest != content_digest(reply.body):
+        raise UnsoundError(
+            f"what answers with status {reply.status} is no verify server, or its answer was altered on the way"
+        )
+    if 200 <= reply.status < 300:
+        return reply.body
+    try:
+        problem = parse(Problem, reply.body)
+    except MalformedError:
+        raise UnsoundError(f"status {reply.status} came without a reason") from None
+    if problem.code in ("busy", "too_many_requests"):
+        raise UnsoundError(plain(problem.message), patience=True)
+    if problem.code == "malformed" and problem.request != digest(request.body):
+        raise UnsoundError("the request was altered on the way")
+    if problem.code == "model_failed":
+        raise UnsoundError(plain(problem.message))
+    message, hint = f"the cloud refuses: {plain(problem.message)}", _HINTS.get(problem.code)
+    if problem.code == "unauthorized":
+        raise MisfitError(f"{url}: {message}", hint=hint)
+    raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))

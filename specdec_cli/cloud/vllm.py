@@ -2,63 +2,70 @@
 
 It keeps no clip's keys and values between verifications, but recordings by id, and it takes the waveform itself: the
 log-mel features are computed there.
+
+One request verifies a block (vLLM's token-in, token-out endpoint): prompt, committed text and draft go in as token ids,
+with one placeholder for the whole recording, and the server generates from there. With `prompt_logprobs` it also gives,
+for every position of what went in, how likely that token was, its rank, and the likeliest ones. Positions count from
+the end, since the placeholder has become many in between.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-import time
-import uuid
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, TypeVar
+from io import BytesIO
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-from specdec_cli.cloud.cloud import Payload
-from specdec_cli.cloud.connection import Request
-from specdec_cli.cloud.http import Caller, Http, RefusedError
-from specdec_cli.cloud.protocol import parse
-from specdec_cli.cloud.server import Server, misfit
-from specdec_cli.cloud.vllm_rules import Judged, VllmRules, unserved
-from specdec_cli.cloud.vllm_wire import (
-    GENERATE,
-    MODELS,
-    MOST_CANDIDATES,
-    TOKENIZE,
-    VERSION,
-    Models,
-    Question,
-    Recording,
-    Scored,
-    Tokens,
-    Version,
-    checked,
-    data_url,
-    read_answer,
-    with_one_placeholder,
-)
-from specdec_cli.config import CloudConfig, Config
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
+from specdec_cli.cloud.protocol import MalformedError, parse
+from specdec_cli.config import AcceptanceConfig, CloudConfig, Config
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.length import capacity
+from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import ModelWork
+from specdec_cli.models.selftest import tie_tolerance
+from specdec_cli.types import VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
 
 T = TypeVar("T")
 
-_START_S: Final = 120.0
-"""Seconds that the first requests may take: a server that was just started may still be compiling."""
+GENERATE: Final = "/inference/v1/generate"
+TOKENIZE: Final = "/tokenize"
+MODELS: Final = "/v1/models"
+VERSION: Final = "/version"
 
+MOST_CANDIDATES: Final = 20
+"""Likeliest tokens that a server gives of a position, unless it is started with another --max-logprobs."""
+
+TIE: Final = tie_tolerance(torch.bfloat16)
+"""Gap of two log-probabilities that counts as a near tie.
+
+A server gives neither its number format nor how far the scores of a position spread, so this is the tolerance of the
+coarsest usual format alone, as for a spread of 1.
+"""
+
+_START_S: Final = 120.0  # for the first requests: a server that was just started may still be compiling
 _MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
-_PROBES: Final = 5
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
+_RESERVE: Final = 1  # likeliest tokens beyond the rule's own need, in case one is banned
+_TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
+_LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
+_FULL_SCALE: Final = 1 << 15
 
 
-class VllmCloud(Server):
+class VllmCloud(RemoteCloud):
     """A vLLM server, for any number of clips at once. See `RemoteCloud`.
 
     The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them. A server that is not reached when this is made is tried again
-    when a clip needs it.
+    tokenizer and vocabulary are compared by trying them.
 
     Args:
         config: with a `url`, the `model` as the server names it, and leave to send it recordings.
@@ -70,20 +77,18 @@ class VllmCloud(Server):
         TokenizerMismatchError: its token ids have other meanings.
     """
 
-    payload: Payload = "waveform"
-
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         if config.url is None or config.model is None or not config.allow_audio_upload:
             raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
-        super().__init__(processor, Http(config, "application/json", _MOST_BYTES, checked), own=own)
+        super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
         self.model = config.model
-        self.context: int | None = None
+        self.context = 0  # positions that the model takes; 0: not reached yet
         self.start(max(config.timeout_s, _START_S))
 
     @property
     def reached(self) -> bool:
         """Whether the server has answered, and fits."""
-        return self.context is not None
+        return self.context > 0
 
     def describe(self) -> dict[str, str]:
         """The address, and the name of the model behind it; vLLM gives no more."""
@@ -100,64 +105,47 @@ class VllmCloud(Server):
 
     def probe(self) -> str:
         """Version and round trip; see `RemoteCloud.probe`."""
-        found, trip = self.timed(VERSION, lambda body: parse(Version, body))
+        found, trip = self.timed(VERSION, lambda body: parse(_Version, body))
         return f"{self.name}: {self.model}, vLLM {found.version}, {trip}"
 
     def connect(self, caller: Caller) -> None:
-        """See `Server`."""
-        self.connected(caller)
-
-    def connected(self, caller: Caller) -> int:
-        """Positions that the model takes; the first time, finds out whether the server fits.
-
-        Raises:
-            CloudError: it cannot be reached, or it does not fit.
-        """
-        if self.context is None:
-            context = self._served(caller)
-            self._compare_tokens(caller)
-            # A question like those that will come, about no recording: it shows whether the last id exists there, too.
-            ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
-            question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
-            body = question.body(self.model, None, self.processor.eos_ids)
-            _set_up(caller, Request("POST", GENERATE, body), lambda found: read_answer(found, question))
-            self.context = context
-        return self.context
-
-    def _served(self, caller: Caller) -> int:
-        """The context of the model, which the server has."""
-        models = _set_up(caller, Request("GET", MODELS), lambda body: parse(Models, body)).data
+        """Finds out whether the server fits, by requests like those that will come; see `RemoteCloud`."""
+        if self.context:
+            return
+        models = _set_up(caller, Request("GET", MODELS), lambda body: parse(_Models, body)).data
         context = next((each.max_model_len for each in models if each.id == self.model), None)
         if context is None:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            raise misfit(
+            raise MisfitError(
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
-                "Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
+                hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
-        return context
+        self._compare_tokens(caller)
+        # about no recording; it shows whether the last id exists there, too
+        ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
+        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
+        body = question.body(self.model, self.processor.eos_ids)
+        _set_up(caller, Request("POST", GENERATE, body), lambda found: read_answer(found, question))
+        self.context = context
 
     def _compare_tokens(self, caller: Caller) -> None:
         tokenizer = self.processor.tokenizer
         specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
         text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
-        request = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        body = json.dumps(request).encode()
-        theirs = _set_up(caller, Request("POST", TOKENIZE, body), lambda found: parse(Tokens, found)).tokens
+        body = json.dumps({"model": self.model, "prompt": text, "add_special_tokens": False}).encode()
+        theirs = _set_up(caller, Request("POST", TOKENIZE, body), lambda found: parse(_Tokens, found)).tokens
         ours = tokenizer(text, add_special_tokens=False).input_ids
         if theirs != ours:
-            raise misfit(
+            raise MisfitError(
                 f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
                 f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
-                "Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
-                TokenizerMismatchError,
+                hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
+                kind=TokenizerMismatchError,
             )
 
 
-class VllmVerifier:
-    """Judges the blocks of one clip with a vLLM server. See `Verifier`; one thread at a time calls it.
-
-    The recording goes out with the first question, or with `prefill`, under an id that nobody can guess; a server that
-    has dropped it is sent it again.
+class VllmVerifier(RemoteVerifier):
+    """Judges the blocks of one clip with a vLLM server, which drops recordings by itself.
 
     Args:
         cloud: the server.
@@ -167,23 +155,15 @@ class VllmVerifier:
         DecodingError: the prompt holds no recording.
     """
 
-    elsewhere = True
-
     def __init__(
         self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
     ) -> None:
-        if prompt.waveform is None:
-            raise DecodingError(f"the cloud at {cloud.name} takes the recording itself, and was not given it")
-        processor = cloud.processor
-        self._cloud = cloud
-        self._waveform = prompt.waveform
-        self._prompt = with_one_placeholder(prompt.ids, processor.placeholder_id)
-        self._prompt_tokens = len(prompt.ids)
-        self._capacity = capacity(config.decoding)
-        self._rules = VllmRules(config.acceptance, frozenset(processor.banned_ids), vocab_size)
-        self._stop_ids = tuple(sorted(stop_ids))
-        self._caller = Caller(cloud.http)
-        self._uuid = uuid.uuid4().hex
+        super().__init__(cloud, prompt, config, vocab_size, stop_ids)
+        ids, placeholder = prompt.ids, cloud.processor.placeholder_id
+        # as the server takes it: one placeholder in place of each run of them
+        self._prompt = tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
+        self._server = cloud
+        self._rules = VllmRules(config.acceptance, frozenset(cloud.processor.banned_ids), vocab_size)
         self._recordings = self._passes = self._fed = 0
         self._cloud_ms = 0.0
 
@@ -194,94 +174,329 @@ class VllmVerifier:
             encoder_passes=self._recordings,
             forwards=self._passes,
             step_ms=self._cloud_ms,
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=len(self.prompt.ids),
             fed_tokens=self._fed,
-            bytes_up=self._caller.traffic.bytes_up,
+            bytes_up=self.caller.traffic.bytes_up,
         )
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The server's verdict. Raises CloudError where there is none."""
-        started, before, down = time.perf_counter(), self.work, self._caller.traffic.bytes_down
-        with self._caller.call():
-            judged = self._judged(text, draft.ids, 1 + run_on)
-            tokens = self._until_stop(judged.tokens)
-            while len(tokens) < 1 + run_on and tokens[-1] not in self._stop_ids:
-                written = (*text, *draft.ids[: judged.accepted], *tokens)
-                further = self._judged(written, (), 1 + run_on - len(tokens))
-                tokens = self._until_stop((*tokens, *further.tokens))
-        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
-        cloud_ms = after.step_ms - before.step_ms
-        return Verdict(
-            judged.accepted,
-            tokens[0],
-            tokens[1:],
-            judged.near_ties,
-            cloud_ms,
-            after.encoder_passes > before.encoder_passes,
-            max(elapsed_ms - cloud_ms, 0.0),
-            after.bytes_up - before.bytes_up,
-            self._caller.traffic.bytes_down - down,
-        )
+    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        """See `RemoteVerifier`."""
+        before_ms = self._cloud_ms
+        found = self._judged(text, draft.ids, 1 + run_on)
+        tokens = self._until_stop(found.tokens)
+        while len(tokens) < 1 + run_on and tokens[-1] not in self.stop_ids:
+            written = (*text, *draft.ids[: found.accepted], *tokens)
+            further = self._judged(written, (), 1 + run_on - len(tokens))
+            tokens = self._until_stop((*tokens, *further.tokens))
+        return Verdict(found.accepted, tokens[0], tokens[1:], found.near_ties, ms=self._cloud_ms - before_ms)
 
-    def prefill(self) -> None:
-        """Sends the recording ahead of need; raises as `verify` does."""
-        with self._caller.call():
-            if not self._recordings:
-                self._scored((), 0, 1, 1)
-
-    def close(self) -> None:
-        """Ends a call under way; the server drops recordings by itself."""
-        self._caller.close()
+    def send(self) -> None:
+        """See `RemoteVerifier`."""
+        if not self._recordings:
+            self._scored((), 0, 1, 1)
 
     def _until_stop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """The tokens up to the first one that ends a text."""
-        ends = [at for at, token in enumerate(tokens) if token in self._stop_ids]
+        ends = [at for at, token in enumerate(tokens) if token in self.stop_ids]
         return tokens[: ends[0] + 1] if ends else tokens
 
     def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Judged:
-        """The rule's judgement, and up to `tokens` tokens of the cloud's own.
-
-        Raises:
-            CloudError: all of the candidates that a server gives are banned.
-        """
+        """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
         for candidates in (self._rules.candidates, MOST_CANDIDATES):
             scored = self._scored((*text, *draft), len(draft), tokens, candidates)
             judged = self._rules.judge(draft, scored, at_most=candidates == MOST_CANDIDATES)
             if judged is not None:
                 return judged
-        raise CloudError(f"the likeliest {MOST_CANDIDATES} tokens of the cloud at {self._cloud.name} are all banned")
+        raise CloudError(f"the likeliest {MOST_CANDIDATES} tokens of the cloud at {self.cloud.name} are all banned")
 
     def _scored(self, ids: tuple[int, ...], drafted: int, tokens: int, candidates: int) -> Scored:
         """The answer to one question, with the recording if the server does not have it."""
-        context = self._cloud.connected(self._caller)
-        if self._prompt_tokens + self._capacity > context:
-            raise RefusedError(
-                f"the cloud at {self._cloud.name} takes {context} tokens, but the prompt has {self._prompt_tokens} "
-                f"(audio included) and {self._capacity} may follow",
-                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
-                about_clip=True,
-            )
-        question = Question((*self._prompt, *ids), self._prompt_tokens + len(ids), drafted, tokens, candidates)
+        prompt_tokens = len(self.prompt.ids)
+        self.require_room(("positions", prompt_tokens + self.capacity, self._server.context))
+        question = Question((*self._prompt, *ids), prompt_tokens + len(ids), drafted, tokens, candidates)
         if self._recordings:
             try:
                 return self._exchanged(question, None)
             except RefusedError as error:
                 if error.code != "400" or "cache miss" not in error.message.lower():
                     raise
-        scored = self._exchanged(question, data_url(self._waveform, self._cloud.processor.sampling_rate))
+        scored = self._exchanged(question, data_url(self.waveform, self.cloud.processor.sampling_rate))
         self._recordings += 1
         return scored
 
     def _exchanged(self, question: Question, url: str | None) -> Scored:
-        traffic = self._caller.traffic
+        traffic = self.caller.traffic
         before_s = traffic.silent_s
-        body = question.body(self._cloud.model, Recording(self._uuid, url), self._stop_ids)
-        scored = self._caller.fetch(Request("POST", GENERATE, body), lambda found: read_answer(found, question))
+        recording = {"type": "audio_url", "url": url, "uuid": self.id}
+        body = question.body(self._server.model, self.stop_ids, content_parts=[recording])
+        scored = self.caller.fetch(Request("POST", GENERATE, body), lambda found: read_answer(found, question))
         # The server gives no times: its silence, less the shortest silence so far, stands for them.
-        self._cloud_ms += max(traffic.silent_s - before_s - self._cloud.http.shortest_s, 0.0) * 1e3
+        self._cloud_ms += max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3
         self._passes += len(scored.generated)  # the first comes with reading the question, each other one with a step
-        self._fed += question.length - self._prompt_tokens + len(scored.generated) - 1
+        self._fed += question.length - len(self.prompt.ids) + len(scored.generated) - 1
         return scored
+
+
+class Question(NamedTuple):
+    """A text to score and continue.
+
+    Attributes:
+        ids: the prompt with one placeholder for the recording, then text and draft.
+        length: tokens of it all, the recording's as many as they are.
+        drafted: how many of the last ids are a draft, to be scored.
+        tokens: most tokens to generate after them.
+        candidates: likeliest tokens to list of each position.
+    """
+
+    ids: tuple[int, ...]
+    length: int
+    drafted: int
+    tokens: int
+    candidates: int
+
+    def body(self, model: str, stop_ids: Sequence[int], **more: Any) -> bytes:
+        """The request as JSON; `more` are further fields of it."""
+        sampling: dict[str, Any] = {
+            "temperature": 0,
+            "max_tokens": self.tokens,
+            "logprobs": self.candidates,
+            "stop_token_ids": list(stop_ids),
+            "ignore_eos": True,  # the same ids are among those above: only they count
+            "detokenize": False,
+        }
+        if self.drafted:
+            sampling["prompt_logprobs"] = self.candidates
+        request = {"model": model, "token_ids": self.ids, "sampling_params": sampling, **more}
+        return json.dumps(request, separators=(",", ":")).encode()
+
+
+class Position(NamedTuple):
+    """The cloud's scores at one position.
+
+    Attributes:
+        candidates: natural log-probability of the likeliest tokens by id, best first; of equal ones the lowest id.
+        own: that of the drafted token; 0 after the draft.
+        complete: whether nothing that is at least as likely as `own` is missing among the candidates.
+    """
+
+    candidates: dict[int, float]
+    own: float = 0.0
+    complete: bool = False
+
+
+class Scored(NamedTuple):
+    """An answer that makes sense: a position per drafted token, the tokens generated after it, and their positions."""
+
+    drafted: tuple[Position, ...]
+    generated: tuple[int, ...]
+    after: tuple[Position, ...]
+
+
+class Judged(NamedTuple):
+    """How much of a draft is kept, the cloud's own tokens after it, at least one, and the near ties; None: unknown."""
+
+    accepted: int
+    tokens: tuple[int, ...]
+    near_ties: int | None = None
+
+
+class VllmRules(NamedTuple):
+    """The acceptance rules that can be applied to the likeliest few tokens of each position, for one clip.
+
+    Attributes:
+        acceptance: the rule, greedy or rank, and its bound.
+        banned: ids that are never generated.
+        vocab_size: nor these and those above.
+    """
+
+    acceptance: AcceptanceConfig
+    banned: frozenset[int]
+    vocab_size: int
+
+    @property
+    def candidates(self) -> int:
+        """Likeliest tokens that are usually enough."""
+        need = self.acceptance.rank if self.acceptance.rule == "rank" else 1
+        return min(need + _RESERVE, MOST_CANDIDATES)
+
+    def judge(self, draft: Sequence[int], scored: Scored, *, at_most: bool = False) -> Judged | None:
+        """The rule applied to a block of m tokens; None if the answer does not hold enough.
+
+        Args:
+            draft: the block.
+            scored: the answer to a question about it.
+            at_most: no answer holds more; a drafted token whose rank it does not give is not kept.
+        """
+        ties: list[bool | None] = []
+        for index, (token, position) in enumerate(zip(draft, scored.drafted, strict=True)):
+            usable = self._usable(position)
+            ties.append(_tie(usable))
+            keeps = self._keeps(token, position, usable)
+            if keeps is None and not at_most:
+                return None
+            if not keeps:
+                return Judged(index, (usable[0][0],), _count(ties)) if usable else None
+        tokens: list[int] = []
+        for token, position in zip(scored.generated, scored.after, strict=True):
+            usable = self._usable(position)
+            if not usable:
+                break
+            tokens.append(usable[0][0])
+            if tokens[-1] != token:
+                break  # what was generated after follows a banned token
+        ties.append(_tie(self._usable(scored.after[0])))
+        return Judged(len(draft), tuple(tokens), _count(ties)) if tokens else None
+
+    def _usable(self, position: Position) -> list[tuple[int, float]]:
+        """The candidates that are not banned, best first."""
+        return [
+            each for each in position.candidates.items() if each[0] < self.vocab_size and each[0] not in self.banned
+        ]
+
+    def _keeps(self, token: int, position: Position, usable: list[tuple[int, float]]) -> bool | None:
+        """Whether a drafted token passes on its own; None if the answer does not show it."""
+        if self.acceptance.rule != "rank":
+            return usable[0][0] == token if usable else None
+        if sum(logprob > position.own for _, logprob in usable) >= self.acceptance.rank:
+            return False
+        return True if position.complete else None
+
+
+def _tie(usable: list[tuple[int, float]]) -> bool | None:
+    """Whether the two best tokens are as good as equal; None if only one is known."""
+    return usable[0][1] - usable[1][1] <= TIE if len(usable) > 1 else None
+
+
+def _count(ties: Sequence[bool | None]) -> int | None:
+    return None if None in ties else sum(map(bool, ties))
+
+
+def unserved(config: Config, processor: Processor) -> str | None:
+    """Why a vLLM server cannot judge by these settings, as the end of a sentence; None if it can."""
+    settings, acceptance = effective(config.decoding, processor), config.acceptance
+    if settings.sampling:
+        return f"temperature {settings.temperature:g} needs whole distributions"
+    if acceptance.rule not in (None, *VLLM_RULES):
+        return f"acceptance {acceptance.rule!r} needs more than the likeliest tokens"
+    if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
+        return f"rank {acceptance.rank} may need more than the likeliest {MOST_CANDIDATES} tokens"
+    for name, off in (("repetition_penalty", 1.0), ("no_repeat_ngram", 0), ("min_new_tokens", 0)):
+        if getattr(settings, name) != off:
+            suggested = ", as the checkpoint suggests," if getattr(config.decoding, name) is None else ""
+            return f"{name} {getattr(settings, name):g}{suggested} changes the scores of all tokens"
+    return None
+
+
+def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
+    """Mono samples [n] of full scale 1.0 at `rate` Hz as a `data:` address that holds them without loss.
+
+    FLAC where they are numbers of 16 bits, as those of a 16-bit recording at this rate are; else WAV of 32-bit floats.
+    """
+    scaled = samples * np.float32(_FULL_SCALE)  # a power of two: exact
+    whole, buffer = scaled.astype(np.int16), BytesIO()
+    exact = np.array_equal(whole.astype(np.float32), scaled)
+    kind, subtype = ("flac", "PCM_16") if exact else ("wav", "FLOAT")
+    soundfile.write(buffer, whole if exact else samples, rate, format=kind.upper(), subtype=subtype)
+    return f"data:audio/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+class _Message(BaseModel):
+    """Part of an answer, of which the rest does not matter; no NaN, no infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Version(_Message):
+    version: Annotated[str, Field(max_length=40)]
+
+
+class _Tokens(_Message):
+    tokens: list[int]
+
+
+class _Model(_Message):
+    id: str
+    max_model_len: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
+
+
+class _Models(_Message):
+    data: list[_Model]
+
+
+class _Scored(_Message):
+    logprob: float = Field(le=1e-3)
+    rank: int | None = Field(default=None, ge=1)
+
+
+class _Token(_Scored):
+    token_id: int = Field(ge=0)
+
+
+class _Generated(_Token):
+    top_logprobs: list[_Token] = Field(min_length=1)
+
+
+class _Logprobs(_Message):
+    content: list[_Generated]
+
+
+class _Choice(_Message):
+    token_ids: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    logprobs: _Logprobs
+
+
+class _Usage(_Message):
+    prompt_tokens: int
+
+
+_Id = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+
+
+class _Answer(_Message):
+    choices: list[_Choice] = Field(min_length=1, max_length=1)
+    usage: _Usage
+    prompt_logprobs: list[dict[_Id, _Scored] | None] | None = None
+
+
+def read_answer(body: bytes, question: Question) -> Scored:
+    """The answer to a question.
+
+    Raises:
+        MalformedError: it is not one: of another shape or length, about other tokens, or with impossible numbers.
+    """
+    answer = parse(_Answer, body)
+    rows, choice = answer.prompt_logprobs or [], answer.choices[0]
+    tokens, content = choice.token_ids, choice.logprobs.content
+    if answer.usage.prompt_tokens != question.length:
+        raise MalformedError(f"it read {answer.usage.prompt_tokens} tokens, and {question.length} were sent")
+    if question.drafted and len(rows) != question.length:
+        raise MalformedError(f"{len(rows)} positions were scored, of {question.length}")
+    if len(tokens) > question.tokens or len(content) != len(tokens):
+        raise MalformedError(
+            f"{len(tokens)} generated tokens with {len(content)} scores, and at most {question.tokens} were requested"
+        )
+    drafted = []
+    for back in range(-question.drafted, 0):
+        token, row = question.ids[back], rows[back] or {}
+        if (own := row.get(str(token))) is None:
+            raise MalformedError(f"the drafted token {token} was not scored")
+        listed = {int(id_): scored.logprob for id_, scored in row.items()}
+        among = own.rank is not None and own.rank <= question.candidates
+        if not among:
+            del listed[token]  # it stands there because it was requested, after a gap
+        drafted.append(Position(_ordered(listed), own.logprob, among))
+    for token, scored in zip(tokens, content, strict=True):
+        if token != scored.token_id:
+            raise MalformedError(f"token {token} comes with the score of token {scored.token_id}")
+    after = (Position(_ordered({each.token_id: each.logprob for each in one.top_logprobs})) for one in content)
+    return Scored(tuple(drafted), tuple(tokens), tuple(after))
+
+
+def _ordered(listed: dict[int, float]) -> dict[int, float]:
+    ordered = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
+    if not ordered or next(iter(ordered.values())) < _LEAST_TOP_LOGPROB:
+        raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
+    return ordered
 
 
 def _set_up(caller: Caller, request: Request, read: Callable[[bytes], T]) -> T:
@@ -290,4 +505,27 @@ def _set_up(caller: Caller, request: Request, read: Callable[[bytes], T]) -> T:
         return caller.fetch(request, read)
     except RefusedError as error:
         hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
-        raise misfit(error.message, hint) from error
+        raise MisfitError(error.message, hint=hint) from error
+
+
+def _checked(url: str, request: Request, reply: Reply) -> bytes:
+    """The body, if it is that of a good answer; see `http.Check`."""
+    if 200 <= reply.status < 300:
+        return reply.body
+    try:
+        found = json.loads(reply.body)
+        reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        reason = "no reason given"
+    answer = f"status {reply.status}: {reason}"
+    if reply.status in _TRANSIENT:
+        raise UnsoundError(answer)
+    hint = (
+        "Set the variable that cloud.token_env names to the server's --api-key." if reply.status in (401, 403) else None
+    )
+    raise RefusedError(
+        f"{url}{request.path} answers {answer}",
+        hint=hint,
+        code=str(reply.status),
+        about_clip=reply.status in (400, 413, 422),
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from specdec_cli.compare.pairing import Place, place
+from specdec_cli.compare.pairing import ClipKey, clip_key
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Store, made_otherwise
@@ -58,8 +58,8 @@ class Journal:
     ) -> None:
         self.transcripts: list[Transcript] = []
         self._numbers: dict[int, int] = {}  # identity of a stored transcript -> its line
-        self._done: Counter[tuple[Place, Mode]] = Counter()
-        self._refused: set[tuple[Place, Mode]] = set()
+        self._done: Counter[tuple[ClipKey, Mode]] = Counter()
+        self._refused: set[tuple[ClipKey, Mode]] = set()
         self._store = None if path is None else Store(path, TRANSCRIPTS)
         if self._store is not None and not overwrite:
             with ExitStack() as on_error:
@@ -108,11 +108,11 @@ class Journal:
             if changed := list(loaded_changes(_compared(transcript), now.models, now.settings)):
                 raise made_otherwise(self._store.path, number, changed)
 
-    def repeats(self, clip: Place, mode: Mode) -> int:
+    def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
         return self._done[clip, mode]
 
-    def refused(self, clip: Place, mode: Mode) -> bool:
+    def refused(self, clip: ClipKey, mode: Mode) -> bool:
         """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
         return (clip, mode) in self._refused
 
@@ -125,9 +125,9 @@ class Journal:
         for index, recording in enumerate(recordings):  # what could not be read is known by its name
             for name in (recording.sha256 or recording.path, readable(recording.path)):
                 order.setdefault(name, index)
-        found = [transcript for transcript in self.transcripts if place(transcript)[0] in order]
-        found.sort(key=lambda transcript: (order[place(transcript)[0]], transcript.start_s or 0.0))
-        paths = [recordings[order[place(transcript)[0]]].path for transcript in found]
+        found = [transcript for transcript in self.transcripts if clip_key(transcript)[0] in order]
+        found.sort(key=lambda transcript: (order[clip_key(transcript)[0]], transcript.start_s or 0.0))
+        paths = [recordings[order[clip_key(transcript)[0]]].path for transcript in found]
         return [
             transcript if transcript.file == path else Transcript.model_validate({**dict(transcript), "file": path})
             for transcript, path in zip(found, paths, strict=True)
@@ -151,9 +151,9 @@ class Journal:
     def _take(self, transcript: Transcript) -> None:
         self.transcripts.append(transcript)
         if transcript.error is None:
-            self._done[place(transcript), transcript.mode] += 1
+            self._done[clip_key(transcript), transcript.mode] += 1
         elif transcript.error.type in _FINAL and transcript.sha256 is not None:
-            self._refused.add((place(transcript), transcript.mode))
+            self._refused.add((clip_key(transcript), transcript.mode))
 
 
 def _compared(transcript: Transcript) -> dict[str, object]:
@@ -161,4 +161,4 @@ def _compared(transcript: Transcript) -> dict[str, object]:
 
 
 def _same_failure(one: Transcript, other: Transcript) -> bool:
-    return (place(one), one.mode, one.error) == (place(other), other.mode, other.error)
+    return (clip_key(one), one.mode, one.error) == (clip_key(other), other.mode, other.error)

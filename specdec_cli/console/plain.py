@@ -73,6 +73,8 @@ class PlainView(QuietView):
         """Print the file and its length."""
         self._clip, self._tally = event, Tally()
         self._print(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}")
+        for warning in event.warnings:
+            self._print(f"warning: {warning}")
 
     def event(self, event: Event, text: EventText) -> None:
         """Count rounds; print the totals at the end, and the labels if there are any."""

@@ -56,7 +56,7 @@ class _Page:
         facts = [count(found.clips, "clip"), f"half for choosing, {found.confirmed_on} for runs, by {found.split_by}"]
         yield from self._prose(Text(f" {self._signs.dot} ".join(facts), DIM), 0)
         yield from self._prose(Text(self._gap()), 2)
-        for sentence in self._advice():
+        for sentence in (*self._advice(), *map(Text, found.notes)):
             yield from self._prose(sentence, 2)
         yield Text()
         yield from self._frontier()
@@ -72,14 +72,8 @@ class _Page:
     def _advice(self) -> Iterator[Text]:
         found = self._tuning
         best = found.recommended
-        if found.gap.low is None or found.gap.low <= 0:
-            yield Text("That is not measurably better: no gain by escalation is certain here, so nothing is", ASKED)
-            yield Text("recommended. More clips may tell, or use --mode edge.", ASKED)
-            return
         if best is None:
-            yield Text(
-                f"No setting keeps to {_percent(found.budget)} of the blocks. Try more clips or --budget.", ASKED
-            )
+            yield Text(found.reason or "", ASKED)
             return
         sentence = (
             f"Recommended: {best.label}. It escalates {_percent(best.escalation_rate)} of the blocks "
@@ -100,7 +94,7 @@ class _Page:
             for point in points:
                 if point.gate == gate:
                     yield self._row(point)
-        note = "run on clips that nothing was chosen on; random escalates a fixed share of blocks"
+        note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
         yield from self._prose(Text(note, DIM), 1)
 
     def _row(self, point: FrontierPoint) -> Text:

@@ -1,4 +1,4 @@
-"""Drafting ahead: what the edge does while the cloud verifies a block elsewhere.
+"""Drafting ahead: the edge drafts on while the cloud verifies a block elsewhere.
 
 It supposes that the block will be accepted whole, guesses the cloud's token after it, and drafts on from there block by
 block as the coming rounds would, up to the first block that would be verified itself. Scores depend on the text alone,
@@ -8,7 +8,7 @@ why drafting ahead cannot change what is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,21 +30,19 @@ class _Step:
     Attributes:
         scores: [1, vocab] processed scores after the prefix.
         hidden_ms: the part of the step's time that lay within the verification.
-        guess: whether the token only guesses the cloud's own, and so is no draft.
-        used: whether a block has been drafted with it.
+        counts: whether its token is a draft of which no block has been made: it is none if it guesses the cloud's own.
     """
 
     scores: torch.Tensor
     hidden_ms: float
-    guess: bool
-    used: bool = False
+    counts: bool
 
 
 class Ahead:
     """A chain of tokens drafted ahead and, after each of its prefixes, the scores that the next one was chosen by."""
 
     def __init__(self) -> None:
-        self._chain: list[int] = []
+        self._chain: tuple[int, ...] = ()
         self._steps: dict[int, _Step] = {}  # length of the prefix -> the step after it
         self._lost = 0
 
@@ -54,37 +52,26 @@ class Ahead:
     def use(self, text: Sequence[int]) -> tuple[torch.Tensor, float] | None:
         """Scores [1, vocab] after `text`, if they are known, and their hidden milliseconds, which count once."""
         step = self._steps.get(len(text))
-        if step is None or self._chain[: len(text)] != list(text):
+        if step is None or self._chain[: len(text)] != tuple(text):
             return None
-        hidden_ms = 0.0 if step.used else step.hidden_ms
-        step.used = True
+        hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms
 
     def add(self, text: Sequence[int], scores: torch.Tensor, hidden_ms: float, *, guess: bool) -> int:
         """Appends the likeliest token after `text`, whose scores [1, vocab] these are; returns it."""
         token = int(scores.argmax())
-        if self._chain != list(text):
-            self._lost += self._forget(self._steps)
-        self._chain = [*text, token]
-        self._steps[len(text)] = _Step(scores, hidden_ms, guess)
+        if self._chain != tuple(text):
+            self._lost = self.keep(None)
+        self._chain = (*text, token)
+        self._steps[len(text)] = _Step(scores, hidden_ms, counts=not guess)
         return token
 
-    def keep(self, text: Sequence[int]) -> int:
-        """Forgets all but what continues `text`; returns how many drafted tokens that makes useless."""
-        goes_on = len(text) < len(self._chain) and self._chain[: len(text)] == list(text)
-        lost = self._lost + self._forget([n for n in self._steps if not goes_on or n < len(text)])
-        self._lost = 0
+    def keep(self, text: Sequence[int] | None) -> int:
+        """Forgets all but what continues `text`, or everything; returns how many drafted tokens were of no use."""
+        fits = text is not None and len(text) < len(self._chain) and self._chain[: len(text)] == tuple(text)
+        dropped = [self._steps.pop(n) for n in list(self._steps) if not fits or n < len(text or ())]
+        lost, self._lost = self._lost + sum(step.counts for step in dropped), 0
         return lost
-
-    def drop(self) -> int:
-        """Forgets everything; returns how many drafted tokens were of no use."""
-        lost, self._lost = self._lost + self._forget(self._steps), 0
-        return lost
-
-    def _forget(self, lengths: Iterable[int]) -> int:
-        """Drops steps by the lengths of their prefixes; returns how many drafts no block was made of."""
-        dropped = [self._steps.pop(length) for length in tuple(lengths)]
-        return sum(1 for step in dropped if not (step.used or step.guess))
 
 
 def draft_ahead(

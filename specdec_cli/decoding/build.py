@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdec_cli.config.schema import Config
+from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import ALONE, AdaptiveLength, BlockLength, Costs, FixedLength, capacity
+from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, capacity
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.scores import Scores
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.errors import DecodingError
@@ -104,32 +103,29 @@ def build_loop(
     Raises:
         DecodingError: the mode needs a model that is not there.
     """
-    settings, stop_ids = config.decoding, stop_ids_of(pair, config)
+    settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 
-    def session(role: str, model: AudioLM | None, prompt: Prompt | None) -> tuple[Session, Scores]:
+    def session(role: str, model: AudioLM | None, prompt: Prompt | None) -> Session:
         if model is None or prompt is None:
             raise DecodingError(
                 f"mode {settings.mode!r} needs a {role} model, and none is loaded",
-                hint=f"Set {role}.model, or choose another --mode.",
+                hint=f"Set {role}.model, or choose another decoding.mode.",
             )
         make: Callable[[AudioLM, Prompt, int, int], Session] = shared.session if shared else Session
-        made = make(model, prompt, capacity(settings), pair.vocab_size)
-        return made, Scores(settings, prompt.ids, model.processor, model.device, stop_ids)
+        return make(model, prompt, capacity(settings), pair.vocab_size)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None
     if settings.mode != "cloud":
-        edge = session("edge", pair.edge, edge_prompt)
-        drafter = Drafter(*edge, stop_ids, torch.Generator().manual_seed(settings.seed))
-    elif pair.remote is None:
-        cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
-        drafter = Drafter(*cloud, stop_ids, torch.Generator().manual_seed(settings.seed))
-    if pair.remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = pair.remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids)
+        drafter = Drafter(session("edge", pair.edge, edge_prompt), settings, stop_ids)
+    elif remote is None:
+        drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
+    if remote is not None and cloud_prompt is not None and settings.mode != "edge":
+        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
-        verifier = LocalVerifier(*cloud, config.acceptance, stop_ids)
-    gate = make_gate(
+        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens)
+    gate = Gate(
         gate_of(config),
         config.gate.threshold,
         stop_drafting=config.gate.stop_drafting,
@@ -144,17 +140,16 @@ def build_loop(
         settings,
         block_length(config, pair.costs),
         costs=pair.costs,
-        beside=verifier is not None and _beside(pair, config, verifier),
+        beside=verifier is not None and _beside(pair, settings, verifier),
         away=nullcontext if shared is None else shared.away,
     )
 
 
-def _beside(pair: Pair, config: Config, verifier: Verifier) -> bool:
+def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
     """Whether the cloud works while the edge drafts on: elsewhere, or on another device unless told.
 
     On one device the two would only take time from each other.
     """
-    settings = config.decoding
     if settings.cloud_prefill == "overlap":
         return True
     if settings.draft_ahead == "off" or settings.mode == "cloud":
@@ -162,14 +157,13 @@ def _beside(pair: Pair, config: Config, verifier: Verifier) -> bool:
     return settings.draft_ahead == "on" or verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
 
 
-def block_length(config: Config, costs: Costs) -> BlockLength:
-    """How far a clip is drafted."""
-    settings = config.decoding
+def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
+    """How far a clip is drafted: most tokens of a block, or what finds it."""
+    settings, lossless = config.decoding, config.decoding.mode == "lossless"
     if settings.k != "auto":
-        return FixedLength(settings.k)
+        return settings.k
     if settings.mode not in ("hybrid", "lossless"):
-        return FixedLength(ALONE)
-    lossless = settings.mode == "lossless"
+        return ALONE
     return AdaptiveLength(settings.cost_ratio, costs, always=gate_of(config) == "always", alone=lossless)
 
 

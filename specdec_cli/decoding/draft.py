@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.ahead import Ahead
 from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Judge
@@ -52,20 +53,20 @@ class Drafter:
 
     Args:
         session: the clip on the drafting model.
-        scores: of that model.
+        settings: of the run; the seed is that of the clip's random generator, on the CPU.
         stop_ids: a block ends with any of these, since nothing after it could be kept.
-        generator: the clip's random generator, on the CPU.
 
     Attributes:
+        scores: of that model.
         ahead: what was drafted while a block was verified elsewhere.
     """
 
-    def __init__(self, session: Session, scores: Scores, stop_ids: Collection[int], generator: torch.Generator) -> None:
+    def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
         self.session = session
+        self.scores = Scores(settings, session, stop_ids)
         self.stop_ids = frozenset(stop_ids)
         self.ahead = Ahead()
-        self._scores = scores
-        self._generator = generator
+        self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
 
     @property
@@ -94,7 +95,7 @@ class Drafter:
                 floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
             rows.append(row)
-            if top_k is not None or self._scores.settings.sampling:
+            if top_k is not None or self.scores.settings.sampling:
                 ids.append(draw(row[0].softmax(dim=-1), self._generator))
             else:
                 ids.append(int(row.argmax()))
@@ -124,4 +125,4 @@ class Drafter:
         started = time.perf_counter()
         logits = self.session.logits(text)
         self._blocked_s += time.perf_counter() - started
-        return self._scores(text, logits), 0.0
+        return self.scores(text, logits), 0.0

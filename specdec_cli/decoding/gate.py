@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -13,49 +12,53 @@ from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, GateName, Reason
 
 
-@dataclass(frozen=True, slots=True)
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
-    Attributes:
+    Args:
         name: which figure: `entropy` (nats, escalates at or above the threshold), `margin` (probability of the
             likeliest token minus that of the second, at or below), `logprob` (natural log of the drafted token's
             probability, at or below), `learned` (probability that the cloud would replace a token of the block up
             to this one, at or above); `random` escalates a fixed share of the blocks, which is the baseline that a
             gate has to beat; `always` and `never` decide without a figure.
-        threshold: in the unit of the figure; unused by `always` and `never`.
+        threshold: in the unit of the figure; None: the gate's own.
         stop_drafting: end a block with the first token that escalates it.
         classifier: of the learned gate.
         generator: of the random gate, apart from the one that tokens are drawn with.
+
+    Attributes:
+        stops_drafting: whether a block ends with its first unsure token: only where the gate judges tokens.
+
+    Raises:
+        DecodingError: the learned gate without a classifier, or the random one without a generator.
     """
 
-    name: GateName
-    threshold: float = 0.0
-    stop_drafting: bool = False
-    classifier: Classifier | None = None
-    generator: torch.Generator | None = None
+    def __init__(
+        self,
+        name: GateName,
+        threshold: float | None = None,
+        *,
+        stop_drafting: bool = False,
+        classifier: Classifier | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if name == "learned" and classifier is None:
+            raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
+        if name == "random" and generator is None:
+            raise DecodingError("the gate 'random' has no generator")
+        self.name = name
+        self.classifier = classifier if name == "learned" else None
+        own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
+        self.threshold = own if threshold is None else threshold
+        self.stops_drafting = stop_drafting and name in TOKEN_GATES
+        self._generator = generator if name == "random" else None
 
     def open(self, start: int) -> Judge:
         """Begins a block after `start` tokens of text."""
         draw = None
-        if self.generator is not None:
-            draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
+        if self._generator is not None:
+            draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
         return Judge(self, start, draw)
-
-    @property
-    def stops_drafting(self) -> bool:
-        """Whether a block ends with its first unsure token: only where the gate judges tokens."""
-        return self.stop_drafting and self.name in TOKEN_GATES
-
-    def score(self, block: list[TokenEvidence], t: int, start: int, before: float) -> float:
-        """The figure of token `t` of `block`; `before` is that of the token before it."""
-        if self.name == "margin":
-            return block[t].margin
-        if self.name == "logprob":
-            return block[t].logprob
-        if self.classifier is not None:
-            return self.classifier.score(block, t, start, before)
-        return block[t].entropy
 
     def crosses(self, score: float) -> bool:
         """Whether a token with this figure escalates its block."""
@@ -89,13 +92,16 @@ class Judge:
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""
         self.evidence.append(token)
-        before = self.scores[-1] if self.scores else 0.0
-        self.scores.append(
-            self._draw
-            if self._draw is not None
-            else self.gate.score(self.evidence, len(self.evidence) - 1, self._start, before)
-        )
+        self.scores.append(self._score(token))
         return self.gate.crosses(self.scores[-1])
+
+    def _score(self, token: TokenEvidence) -> float:
+        if self._draw is not None:
+            return self._draw
+        if self.gate.classifier is not None:
+            before = self.scores[-1] if self.scores else 0.0
+            return self.gate.classifier.score(self.evidence, len(self.evidence) - 1, self._start, before)
+        return {"margin": token.margin, "logprob": token.logprob}.get(self.gate.name, token.entropy)
 
     def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
@@ -113,31 +119,3 @@ class Judge:
         """Why the block is escalated, None if it is not."""
         name = self.gate.name
         return name if name != "never" and self.escalates else None
-
-
-def make_gate(
-    name: GateName,
-    threshold: float | None = None,
-    *,
-    stop_drafting: bool = False,
-    classifier: Classifier | None = None,
-    generator: torch.Generator | None = None,
-) -> Gate:
-    """A gate with its own default threshold where none is given.
-
-    Raises:
-        DecodingError: the learned gate without a classifier, or the random one without a generator.
-    """
-    if name == "learned" and classifier is None:
-        raise DecodingError("the gate 'learned' has no weights", hint="Name their file: --set gate.file=FILE")
-    if name == "random" and generator is None:
-        raise DecodingError("the gate 'random' has no generator")
-    if threshold is None:
-        threshold = classifier.threshold if name == "learned" and classifier else DEFAULT_THRESHOLDS.get(name, 0.0)
-    return Gate(
-        name,
-        threshold,
-        stop_drafting,
-        classifier if name == "learned" else None,
-        generator if name == "random" else None,
-    )

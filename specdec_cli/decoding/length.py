@@ -90,47 +90,25 @@ class Costs:
         return median(list(self._edge)) / median(list(self._cloud))
 
 
-class Share:
-    """A running share, older cases counting less.
+class _Share:
+    """A running share that begins at `value`, older cases counting less."""
 
-    Args:
-        start: what it is before there are any; counts as one case.
-    """
-
-    def __init__(self, start: float) -> None:
-        self._start = start
+    def __init__(self, value: float) -> None:
+        self.value = self._start = value
         self._cases = self._sum = 0.0
 
-    def add(self, value: float) -> None:
+    def add(self, case: float) -> None:
         """One more case, from 0 to 1."""
-        self._cases = self._cases * _KEPT + 1.0
-        self._sum = self._sum * _KEPT + value
+        self._weigh(_KEPT, case)
 
     def fade(self) -> None:
         """Trusts all cases a little less."""
-        self._cases *= _KEPT_ALONE
-        self._sum *= _KEPT_ALONE
+        self._weigh(_KEPT_ALONE)
 
-    @property
-    def value(self) -> float:
-        """The share."""
-        return (self._start + self._sum) / (1.0 + self._cases)
-
-
-class FixedLength:
-    """Always `k`, as far as the gate lets it."""
-
-    enough = None
-
-    def __init__(self, k: int) -> None:
-        self._k = k
-
-    def most(self) -> int:
-        """Most tokens of the next block."""
-        return self._k
-
-    def learn(self, draft: Draft, verdict: Verdict | None) -> None:
-        """Changes nothing."""
+    def _weigh(self, kept: float, *cases: float) -> None:
+        self._cases = self._cases * kept + len(cases)
+        self._sum = self._sum * kept + sum(cases)
+        self.value = (self._start + self._sum) / (1.0 + self._cases)
 
 
 class AdaptiveLength:
@@ -141,15 +119,10 @@ class AdaptiveLength:
         costs: of the pair.
         always: whether every block is verified.
         alone: whether the cloud may write without a draft.
-
-    Attributes:
-        passes: a.
-        probability: p.
-        unsure: s.
     """
 
     def __init__(self, cost_ratio: float | None, costs: Costs, *, always: bool, alone: bool) -> None:
-        self.passes, self.probability, self.unsure = Share(PASSES), Share(PASSES), Share(UNSURE)
+        self._passes, self._probability, self._unsure = _Share(PASSES), _Share(PASSES), _Share(UNSURE)  # a, p and s
         self._cost_ratio = cost_ratio
         self._costs = costs
         self._always = always
@@ -162,16 +135,16 @@ class AdaptiveLength:
         best, self._rate = 0, 0.0
         passing = expected = 1.0  # a^k and E(k)
         for k in range(MOST_DRAFTED + 1):
-            asked = 1.0 if self._always else 1.0 - (1.0 - self.unsure.value) ** k
+            asked = 1.0 if self._always else 1.0 - (1.0 - self._unsure.value) ** k
             if k > 0 or self._alone:
                 rate = ((1.0 - asked) * k + asked * expected) / (self._cost * (k + ROUND) + asked)
                 if rate > self._rate:
                     best, self._rate = k, rate
-            passing *= self.passes.value
+            passing *= self._passes.value
             expected += passing
         if best == 0:
-            self.passes.fade()
-            self.probability.fade()
+            self._passes.fade()
+            self._probability.fade()
         return best
 
     def enough(self, judge: Judge) -> bool:
@@ -180,7 +153,7 @@ class AdaptiveLength:
 
     def exceeded(self, probabilities: Sequence[float]) -> bool:
         """Whether one more token after those of so many probabilities would cost more than it gains."""
-        a, level = self.passes.value, self.probability.value
+        a, level = self._passes.value, self._probability.value
         chance = prod(min(1.0, p * a / level) for p in probabilities)
         return chance * a < self._cost * self._rate
 
@@ -188,11 +161,8 @@ class AdaptiveLength:
         """Takes in what became of a block."""
         block = draft.evidence
         for index in range(len(block)):  # one of them made the gate unsure, and the order hardly matters
-            self.unsure.add(float(verdict is not None and index == len(block) - 1))
+            self._unsure.add(float(verdict is not None and index == len(block) - 1))
         # the accepted tokens were judged, and the first rejected one
         for index, token in enumerate(block[: verdict.accepted + 1] if verdict else ()):
-            self.passes.add(float(index < (verdict.accepted if verdict else 0)))
-            self.probability.add(token.probability)
-
-
-BlockLength = FixedLength | AdaptiveLength
+            self._passes.add(float(index < (verdict.accepted if verdict else 0)))
+            self._probability.add(token.probability)

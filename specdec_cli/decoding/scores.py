@@ -11,7 +11,6 @@ from typing import Final
 import torch
 from transformers import (
     LogitsProcessorList,
-    MinNewTokensLengthLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
@@ -21,6 +20,7 @@ from transformers import (
 
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.models.processor import Processor
+from specdec_cli.models.session import Session
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
@@ -60,36 +60,24 @@ class Scores:
 
     Args:
         settings: of the run.
-        prompt_ids: the model's prompt; it counts as history, as in `generate()`.
-        processor: of the model: what its checkpoint suggests, and the ids that end a text.
-        device: where the logits live.
-        stop_ids: ids that end the text, if they are other ones: in hybrid mode those of either model.
+        session: the clip on the model; its prompt counts as history, as in `generate()`.
+        stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
 
     Attributes:
         settings: with nothing left open.
     """
 
-    def __init__(
-        self,
-        settings: ScoringConfig,
-        prompt_ids: Sequence[int],
-        processor: Processor,
-        device: torch.device,
-        stop_ids: Collection[int] | None = None,
-    ) -> None:
-        self.settings = settings = effective(settings, processor)
-        self._prompt = torch.tensor(list(prompt_ids), device=device)
-        self._penalty = self._no_repeat = self._not_yet = None
+    def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
+        self.settings = settings = effective(settings, session.model.processor)
+        device = session.model.device
+        self._prompt = torch.tensor(session.prompt.ids, device=device)
+        self._stop_ids = torch.tensor(sorted(stop_ids), device=device, dtype=torch.long)
+        self._penalty = self._no_repeat = None
         if settings.repetition_penalty not in (None, 1.0):
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
         if settings.no_repeat_ngram:
             self._no_repeat = NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram)
         self._min_new_tokens = settings.min_new_tokens or 0
-        if self._min_new_tokens:
-            ends = list(processor.eos_ids if stop_ids is None else stop_ids)
-            self._not_yet = MinNewTokensLengthLogitsProcessor(
-                len(prompt_ids), self._min_new_tokens, ends, device=str(device)
-            )
         self._warpers = LogitsProcessorList()
         if settings.sampling:
             if settings.temperature != 1.0:
@@ -117,22 +105,13 @@ class Scores:
                 scores = self._penalty(_histories(history, len(logits), int(self._prompt[0])), scores)
             if self._no_repeat is not None:
                 scores = self._no_repeat(_histories(history, len(logits), _NO_TOKEN), scores)
-        if self._not_yet is not None:
-            scores = self._without_eos(len(text), scores)
+        early = self._min_new_tokens - (len(text) - len(scores) + 1)  # rows after too few tokens for an end of text
+        if early > 0:
+            scores = scores.clone()
+            scores[:early, self._stop_ids] = -torch.inf
         if len(self._warpers):
             scores = self._warpers(self._prompt[None], scores)
         return scores
-
-    def _without_eos(self, length: int, scores: torch.Tensor) -> torch.Tensor:
-        """`scores` with no end of text in rows after too few tokens; the last row stands after `length` of them."""
-        assert self._not_yet is not None
-        first = length - len(scores) + 1
-        early = min(self._min_new_tokens - first, len(scores))
-        if early <= 0:
-            return scores
-        # of a history the library's processor reads the length only, and all of these are short enough
-        barred = self._not_yet(self._prompt.new_empty((1, len(self._prompt) + first)), scores[:early])
-        return torch.cat((barred, scores[early:])) if early < len(scores) else barred
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 from specdec_cli.decoding.accept import Verdict, chosen, judge, near_ties
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import Scores
@@ -56,18 +56,30 @@ class LocalVerifier:
 
     Args:
         session: the clip on the verifying model.
-        scores: of that model.
+        settings: of the run.
         rules: the acceptance rule.
         stop_ids: nothing is generated after any of these.
+        most: length limit of the text, tokens; nothing runs on past it.
+
+    Attributes:
+        scores: of that model.
     """
 
     elsewhere = False
 
-    def __init__(self, session: Session, scores: Scores, rules: AcceptanceConfig, stop_ids: Collection[int]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        settings: ScoringConfig,
+        rules: AcceptanceConfig,
+        stop_ids: Collection[int],
+        most: int | None = None,
+    ) -> None:
         self.session = session
-        self._scores = scores
+        self.scores = Scores(settings, session, stop_ids)
         self._rules = rules
         self._stop_ids = frozenset(stop_ids)
+        self._most = most
         self._tolerance = tie_tolerance(session.model.dtype)
 
     @property
@@ -80,27 +92,28 @@ class LocalVerifier:
 
         Each run-on token takes one more forward.
         """
-        before = self.session.work
-        settings = self._scores.settings
+        before, settings = self.session.work, self.scores.settings
         proposed = [*text, *draft.ids]
         logits = self.session.logits(proposed, len(draft.ids) + 1)
         started = time.perf_counter()
         draws = draws_at(settings.seed, len(text))
-        scores = self._scores(proposed, logits)
+        scores = self.scores(proposed, logits)
         accepted, token = judge(draft, scores, self._rules, draws, sampling=settings.sampling)
         ties = near_ties(scores[: accepted + 1], self._tolerance)
         own_s = time.perf_counter() - started
+        judged = len(text) + accepted + 1
         written = [*text, *draft.ids[:accepted], token]
+        longest = judged + run_on if self._most is None else min(judged + run_on, self._most)
         if not self._stop_ids.isdisjoint(written[len(text) :]):
-            run_on = 0
-        while len(written) - len(text) - accepted - 1 < run_on and written[-1] not in self._stop_ids:
-            scores = self._scores(written, self.session.logits(written))
+            longest = judged
+        while len(written) < longest and written[-1] not in self._stop_ids:
+            scores = self.scores(written, self.session.logits(written))
             written.append(chosen(scores[0], draws, sampling=settings.sampling))
         after = self.session.work
         return Verdict(
             accepted,
             token,
-            tuple(written[len(text) + accepted + 1 :]),
+            tuple(written[judged:]),
             ties,
             own_s * 1e3 + after.step_ms - before.step_ms,
             after.encoder_passes > before.encoder_passes,

@@ -28,7 +28,7 @@ class AudioLM:
         device, dtype: where and in which format it computes.
         layers: number of decoder layers.
         parameters: number of weights, audio encoder included.
-        joins: whether several clips can share a forward: the family allows it, and the self-test confirms it.
+        joins: whether several clips can share a forward: its attention allows it, and the self-test confirms it.
         self_test: what the self-test found, in a phrase; None: it was not run.
     """
 
@@ -49,7 +49,7 @@ class AudioLM:
         self.spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
         # sliding layers keep no full mask, and eager attention takes boolean masks for additive ones
         sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
-        self.joins = processor.family.joins and not sliding and module.config._attn_implementation == "sdpa"
+        self.joins = not sliding and module.config._attn_implementation == "sdpa"
         self.self_test: str | None = None
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()

@@ -15,10 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants, snapshot_download
 from safetensors import SafetensorError, safe_open
+from transformers.utils import logging
 
+from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError
-from specdec_cli.models.weights import fingerprint
 
 _NAMED = 5  # weights named in an error, before "and n more"
 _INDEX = "model.safetensors.index.json"
@@ -35,21 +37,30 @@ _JSON_FILES = (
 _DOWNLOAD_AGAIN = "Download it again."
 
 
-def checkpoint_folder(model: str, label: str, *, weights: bool = True) -> str:
-    """What to hand to `from_pretrained`: an existing local folder with readable files, or a hub id.
+_DOWNLOADED = ("*.json", "*.jinja", "*.txt", "*.model")
+"""What is taken of a hub's repository, beside its weights: never pickles, code, or weights in another format."""
+
+
+def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
+    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache, into which it is
+    downloaded unless `offline`.
 
     Args:
-        model: folder or hub id.
-        label: what the user calls it.
+        config: which model.
+        offline: never ask a hub.
         weights: whether the weights must be there.
 
     Raises:
         CheckpointError: the folder does not exist, holds no checkpoint, or a file of it is missing or damaged.
     """
-    if not is_local(model):
-        return model
-    called = label if label == model else f"{label} ({model})"
-    folder = Path(model).expanduser()
+    source, label = config.source, config.label
+    called = label if label == source else f"{label} ({source})"
+    if is_local(source):
+        folder = Path(source).expanduser()
+    else:
+        patterns = [*_DOWNLOADED, "model*.safetensors"] if weights else [*_DOWNLOADED]
+        revision = config.revision or "main"
+        folder = Path(snapshot_download(source, revision=revision, local_files_only=offline, allow_patterns=patterns))
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise CheckpointError(f"{called} {what}", hint="Give the folder of a checkpoint, or a hub id.")
@@ -60,41 +71,15 @@ def checkpoint_folder(model: str, label: str, *, weights: bool = True) -> str:
         )
     for name in _JSON_FILES:
         _require_object(called, folder / name)
-    for shard in _shards(called, folder) if weights else ():
+    for shard in weight_files(called, folder) if weights else ():
         _require_tensors(called, shard)
     _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json", "tekken.json"))
     _require_one_of(called, folder, "feature extractor", ("preprocessor_config.json", "processor_config.json"))
-    return str(folder)
-
-
-def weights_fingerprint(source: str, revision: str | None) -> str | None:
-    """What tells the weights of a checkpoint that was loaded from others of the same name; see `models.weights`.
-
-    Args:
-        source: what `checkpoint_folder` gave.
-        revision: branch, tag or commit of a hub repository.
-
-    Returns:
-        The fingerprint of its files, or None where the hub's cache does not say where they are.
-    """
-    folder = Path(source)
-    if not folder.is_dir():
-        from huggingface_hub import try_to_load_from_cache
-
-        cached = try_to_load_from_cache(source, "config.json", revision=revision)
-        if not isinstance(cached, str):
-            return None
-        folder = Path(cached).parent
-    return fingerprint(_shards(source, folder))
+    return folder
 
 
 def require_packages(name: str, packages: Sequence[str]) -> None:
-    """Refuses a model that needs packages which are not installed.
-
-    Args:
-        name: the model, as the user called it.
-        packages: by their names on PyPI.
-    """
+    """Refuses what needs packages (by their names on PyPI) that are not installed."""
     if absent := [package for package in packages if find_spec(package.replace("-", "_")) is None]:
         raise CheckpointError(
             f"{name} needs the package {absent[0]}, which is not installed",
@@ -103,13 +88,7 @@ def require_packages(name: str, packages: Sequence[str]) -> None:
 
 
 def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) -> None:
-    """Refuses a config.json that leaves a part to the library's defaults: a model of that size would be built.
-
-    Args:
-        name: the model, as the user called it.
-        config: the content of config.json.
-        parts: sections that must be there.
-    """
+    """Refuses a config.json that lacks one of `parts`: a model of the library's default size would be built."""
     body = config.get("thinker_config", config)
     absent = [part for part in parts if not isinstance(body, Mapping) or not isinstance(body.get(part), Mapping)]
     if absent:
@@ -117,21 +96,20 @@ def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) 
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
-    """Refuses a load that left weights random or dropped some.
+    """Refuses a load that left weights random, dropped some, or found some of another shape.
 
     Args:
         name: the model, as the user called it.
         info: transformers' loading info.
         ignored: prefixes of parameters that are not used and may be missing or of any shape.
-
-    Raises:
-        CheckpointError: weights are missing, unexpected, or of another shape.
     """
-    missing = sorted(key for key in info["missing_keys"] if not key.startswith(ignored))
-    unexpected = sorted(key for key in info["unexpected_keys"] if not key.startswith(ignored))
-    mismatched = sorted(key for key, *_ in info.get("mismatched_keys") or () if not key.startswith(ignored))
-    for what, keys in (("lacks", missing), ("has unexpected", unexpected), ("has misshapen", mismatched)):
-        if keys:
+    mismatched = [key for key, *_ in info.get("mismatched_keys") or ()]
+    for what, found in (
+        ("lacks", info["missing_keys"]),
+        ("has unexpected", info["unexpected_keys"]),
+        ("has misshapen", mismatched),
+    ):
+        if keys := sorted(key for key in found if not key.startswith(ignored)):
             named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
             raise CheckpointError(
                 f"{name} {what} weights: {named}",
@@ -141,56 +119,39 @@ def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, 
 
 
 @contextmanager
-def loading_errors(name: str, source: str, *, offline: bool) -> Iterator[None]:
-    """Turns what transformers, safetensors and the hub raise while loading into a CheckpointError, and hushes them.
-
-    Offline holds for all of the hub's library while loading: with `local_files_only` alone it still asks the hub for
-    a list of agents to name in its own request headers.
-    """
-    import transformers
-    from huggingface_hub import constants
-
-    was_offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = offline = offline or was_offline
-    verbosity = transformers.logging.get_verbosity()
-    bars = transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+def loading_errors(config: ModelConfig, *, offline: bool) -> Iterator[None]:
+    """Turns what transformers, safetensors and the hub raise while loading into a CheckpointError; silences them."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     except SpecdecError:
         raise
     except Exception as error:
-        raise _refusal(name, source, error, offline=offline) from error
+        raise _refusal(config, error, offline=offline or constants.HF_HUB_OFFLINE) from error
     finally:
-        constants.HF_HUB_OFFLINE = was_offline
         if bars:
-            transformers.logging.enable_progress_bar()
-        transformers.logging.set_verbosity(verbosity)
+            logging.enable_progress_bar()
+        logging.set_verbosity(verbosity)
 
 
-def _refusal(name: str, source: str, error: Exception, *, offline: bool) -> CheckpointError:
+def _refusal(config: ModelConfig, error: Exception, *, offline: bool) -> CheckpointError:
     """A sentence about an error of the libraries: OSError, ValueError, RuntimeError, KeyError, SafetensorError..."""
-    if not isinstance(error, OSError) and (broken := _broken_torchvision()) is not None:
-        return CheckpointError(
-            f"{name} cannot be loaded, since the installed torchvision does not fit torch: {broken}",
-            hint="Uninstall torchvision, which specdec does not need, or install the build that belongs to torch.",
-        )
-    if isinstance(error, ImportError):
-        return CheckpointError(
-            f"{name} needs a package that is not installed: {_first_line(error)}",
-            hint="Install it, or choose another attention or quantization.",
-        )
+    name, says = config.label, f"cannot be loaded: {first_line(error)}"
     hint = "Check the files of the checkpoint."
-    if not is_local(source):
-        if offline and isinstance(error, OSError):
-            return CheckpointError(
-                f"{name} is not in the local hub cache, or not all of it, and downloads are off",
-                hint=f"Allow downloads with runtime.offline: false, or download {source} and set `model` to its "
-                "folder.",
-            )
+    if not isinstance(error, OSError) and (broken := _broken_torchvision()) is not None:
+        says = f"cannot be loaded, since the installed torchvision does not fit torch: {broken}"
+        hint = "Uninstall torchvision, which specdec does not need, or install the build that belongs to torch."
+    elif isinstance(error, ImportError):
+        says = f"needs a package that is not installed: {first_line(error)}"
+        hint = "Install it, or choose another attention or quantization."
+    elif not is_local(config.source) and offline and isinstance(error, OSError):
+        says = "is not in the local hub cache, or not all of it, and downloads are off"
+        hint = f"Allow downloads with runtime.offline: false, or download {name} and set `model` to its folder."
+    elif not is_local(config.source):
         hint = "Check the name, the network and your access, or download it and set `model` to its folder."
-    return CheckpointError(f"{name} cannot be loaded: {_first_line(error)}", hint=hint)
+    return CheckpointError(f"{name} {says}", hint=hint)
 
 
 def _broken_torchvision() -> str | None:
@@ -200,7 +161,7 @@ def _broken_torchvision() -> str | None:
     try:
         import_module("torchvision")
     except Exception as error:
-        return f"{type(error).__name__}: {_first_line(error)}"
+        return f"{type(error).__name__}: {first_line(error)}"
     return None
 
 
@@ -209,7 +170,7 @@ def is_local(model: str) -> bool:
     return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
 
 
-def _shards(called: str, folder: Path) -> list[Path]:
+def weight_files(called: str, folder: Path) -> list[Path]:
     """The files that hold the weights, all of which exist."""
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
@@ -224,7 +185,7 @@ def _shards(called: str, folder: Path) -> list[Path]:
     if absent := [name for name in names if not (folder / name).is_file()]:
         raise CheckpointError(
             f"{called} lacks {len(absent)} of {len(names)} weight files: {', '.join(absent[:_NAMED])}",
-            hint="Download the missing files.",
+            hint="Download the missing files; runtime.offline: false does that for a hub id.",
         )
     return [folder / name for name in names]
 
@@ -236,7 +197,7 @@ def _require_tensors(called: str, path: Path) -> None:
             tensors.keys()
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path.name} of {called} is damaged or cut short: {_first_line(error)}", hint=_DOWNLOAD_AGAIN
+            f"{path.name} of {called} is damaged or cut short: {first_line(error)}", hint=_DOWNLOAD_AGAIN
         ) from error
 
 
@@ -248,7 +209,7 @@ def _require_object(called: str, path: Path) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         raise CheckpointError(
-            f"{path.name} of {called} cannot be read as JSON: {_first_line(error)}", hint=_DOWNLOAD_AGAIN
+            f"{path.name} of {called} cannot be read as JSON: {first_line(error)}", hint=_DOWNLOAD_AGAIN
         ) from error
     if not isinstance(found, dict):
         raise CheckpointError(f"{path.name} of {called} holds no JSON object", hint=_DOWNLOAD_AGAIN)
@@ -262,6 +223,6 @@ def _require_one_of(called: str, folder: Path, what: str, names: tuple[str, ...]
         )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__

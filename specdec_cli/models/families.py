@@ -1,24 +1,18 @@
-"""The families of audio language models that specdec is tested with.
-
-`python -m specdec_cli.models.families` prints the table of the documentation.
-"""
+"""The families of audio language models that specdec is tested with."""
 
 from __future__ import annotations
 
 import base64
 import io
-import sys
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import soundfile
 import torch
-import transformers
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.family import (
-    AudioProcessor,
     Family,
     Made,
     Samples,
@@ -29,14 +23,6 @@ from specdec_cli.models.family import (
 
 if TYPE_CHECKING:
     from specdec_cli.models.processor import Processor
-LAWS: Final = "laws; prompts against transformers' processor"
-_PREFACE: Final = """# Model families
-
-Written by `python -m specdec_cli.models.families`. With `family: auto` a family is chosen by the checkpoint's
-`model_type`. Every checkpoint is tested when it is loaded for the first time: cached, rolled-back and joint passes must
-score as one pass without a cache does, or it is refused. "Laws" are tests that compare whole runs with transformers'
-`generate()` on tiny random models of the same classes. Published weights were not run.
-"""
 
 
 class QwenOmni(Family):
@@ -45,18 +31,9 @@ class QwenOmni(Family):
     name = "qwen2.5-omni"
     model_types = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
     class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
+    processor_name = ""  # the whole one needs torchvision
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
     parts_needed = ("text_config", "audio_config")
-    tested = f"{LAWS}; the published tokenizer"
-    note = "25 audio tokens a second, 300 s; vision tower and talker are dropped"
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """The parts that need no torchvision."""
-        return AudioProcessor.from_pretrained(source, **common)
-
-    def prune(self, module: Any) -> None:
-        """Drops the vision tower."""
-        del module.model.visual
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
@@ -82,7 +59,6 @@ class Qwen3Omni(QwenOmni):
     class_name = "Qwen3OmniMoeThinkerForConditionalGeneration"
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
     longest_s = 2400.0  # by the technical report; its processor cuts nothing
-    note = "13 audio tokens a second; the Captioner takes no instruction and writes English; Thinking is refused"
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
         """Refuses Thinking variants by their names: their template may be that of the others."""
@@ -114,13 +90,8 @@ class Qwen2Audio(Family):
     name = "qwen2-audio"
     model_types = frozenset({"qwen2_audio"})
     class_name = "Qwen2AudioForConditionalGeneration"
+    processor_name = "Qwen2AudioProcessor"
     parts_needed = ("text_config", "audio_config")
-    tested = LAWS
-    note = "whole windows of 30 s"
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """transformers' own."""
-        return transformers.Qwen2AudioProcessor.from_pretrained(source, **common)
 
 
 class AudioFlamingo3(Family):
@@ -129,17 +100,8 @@ class AudioFlamingo3(Family):
     name = "audio-flamingo-3"
     model_types = frozenset({"audioflamingo3"})
     class_name = "AudioFlamingo3ForConditionalGeneration"
+    processor_name = "AudioFlamingo3Processor"
     parts_needed = ("text_config", "audio_config")
-    tested = LAWS
-    note = "windows of 30 s, 10 min; the published weights are for non-commercial use"
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """transformers' own."""
-        return transformers.AudioFlamingo3Processor.from_pretrained(source, **common)
-
-    def window_s(self, parts: Any) -> float:
-        """Its processor would cut longer recordings in silence."""
-        return float(parts.max_audio_len)
 
 
 class Gemma4(Family):
@@ -148,19 +110,10 @@ class Gemma4(Family):
     name = "gemma4"
     model_types = frozenset({"gemma4"})
     class_name = "Gemma4ForConditionalGeneration"
+    processor_name = ""  # the whole one needs torchvision
     unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
     eager: ClassVar[tuple[str, ...]] = ("audio_config",)
     parts_needed = ("text_config", "audio_config")
-    tested = f"{LAWS}; built without its image part"
-    note = "25 audio tokens a second, 30 s; clips of a batch step one by one (sliding windows)"
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """The parts that need no torchvision."""
-        return AudioProcessor.from_pretrained(source, **common)
-
-    def prune(self, module: Any) -> None:
-        """Drops the vision tower."""
-        module.model.vision_tower = module.model.embed_vision = None
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features and their mask; audio tokens stand between a begin and an end token."""
@@ -190,11 +143,6 @@ class Gemma4Unified(Gemma4):
     unused = ("model.embed_vision.",)
     eager = ()
     payload = "waveform"
-    note = "25 audio tokens a second, 30 s; its features are the samples themselves, so a cloud needs leave for them"
-
-    def prune(self, module: Any) -> None:
-        """Drops the image embedder."""
-        module.model.embed_vision = None
 
     def audio_tokens(self, mask: torch.Tensor) -> int:
         """One per frame."""
@@ -207,20 +155,11 @@ class Voxtral(Family):
     name = "voxtral"
     model_types = frozenset({"voxtral"})
     class_name = "VoxtralForConditionalGeneration"
+    processor_name = "VoxtralProcessor"
     parts_needed = ("text_config", "audio_config")
     needs = ("mistral-common",)
     takes_system = False  # mistral-common refuses one beside audio
-    tested = LAWS
-    note = "whole windows of 30 s, 375 audio tokens each; no Chinese; takes no system prompt"
     longest_s = 2400.0  # by the model card; windows of 30 s follow each other
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """transformers' own."""
-        return transformers.VoxtralProcessor.from_pretrained(source, **common)
-
-    def least_vocab_size(self, tokenizer: Any) -> int:
-        """Its table lacks pieces that are no text by themselves, such as parts of a Chinese character."""
-        return len(tokenizer)
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """mistral-common builds the prompt, and takes the clip as a file."""
@@ -237,10 +176,9 @@ class GraniteSpeech(Family):
     name = "granite-speech"
     model_types = frozenset({"granite_speech"})
     class_name = "GraniteSpeechForConditionalGeneration"
+    processor_name = "GraniteSpeechProcessor"
     parts_needed = ("text_config", "encoder_config", "projector_config")
     needs = ("torchaudio",)
-    tested = f"{LAWS}; features by a stand-in for torchaudio; no adapters"
-    note = "transcribes, and hardly describes; checkpoints with a LoRA adapter are refused"
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
         """Refuses adapters: `generate()` switches them on and off, which a forward does not."""
@@ -249,10 +187,6 @@ class GraniteSpeech(Family):
                 f"{label} has a LoRA adapter for audio, which specdec does not load",
                 hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
             )
-
-    def processor(self, source: str, **common: Any) -> Any:
-        """transformers' own."""
-        return transformers.GraniteSpeechProcessor.from_pretrained(source, **common)
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -276,25 +210,3 @@ def family_named(name: str) -> Family:
 def family_of(model_type: str) -> Family:
     """The family of a `model_type`, or the generic way."""
     return next((family for family in FAMILIES if model_type in family.model_types), Family())
-
-
-def table() -> str:
-    """The families as a page of Markdown."""
-    columns = ("family", "model_type", "class in transformers", "needs", "tested", "notes")
-    rows = [
-        (
-            f"`{family.name}`" if family.model_types else "any other",
-            ", ".join(f"`{name}`" for name in sorted(family.model_types)) or "-",
-            f"`{family.class_name or 'AutoModelForMultimodalLM'}`",
-            ", ".join(f"`{name}`" for name in family.needs) or "-",
-            family.tested,
-            family.note,
-        )
-        for family in (*FAMILIES, Family())
-    ]
-    lines = [f"| {' | '.join(row)} |" for row in (columns, ("---",) * len(columns), *rows)]
-    return f"{_PREFACE}\n" + "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(table())

@@ -37,22 +37,21 @@ class Family:
     Attributes:
         name: of the family, as `family` in a configuration names it.
         model_types: values of `model_type` in config.json.
-        class_name: transformers' class; empty: by the auto class.
-        unused: prefixes of parameters that speech does not need.
+        class_name: transformers' class, or auto class.
+        processor_name: of transformers' processor; empty: `AudioProcessor`.
+        unused: prefixes of parameters that speech does not need; parts of `module.model` among them are dropped.
         eager: sections of config.json whose modules have no other attention than the eager one.
         parts_needed: sections of config.json without which transformers would build a model of default size.
         needs: packages beyond specdec's own, by their names on PyPI.
-        longest_s: longest recording, seconds; None: the feature extractor's window.
+        longest_s: longest recording, seconds; None: the processor's limit or the feature extractor's window.
         takes_system: whether a prompt can have a system prompt.
         payload: what the tensors of a clip are: features of it, or the waveform itself.
-        joins: whether several clips can share a forward.
-        tested: how, for the table in the documentation.
-        note: for the table in the documentation.
     """
 
     name: ClassVar[str] = "generic"
     model_types: ClassVar[frozenset[str]] = frozenset()
-    class_name: ClassVar[str] = ""
+    class_name: ClassVar[str] = "AutoModelForMultimodalLM"
+    processor_name: ClassVar[str] = "AutoProcessor"
     unused: ClassVar[tuple[str, ...]] = ()
     eager: ClassVar[tuple[str, ...]] = ()
     parts_needed: ClassVar[tuple[str, ...]] = ()
@@ -60,9 +59,6 @@ class Family:
     longest_s: ClassVar[float | None] = None
     takes_system: ClassVar[bool] = True
     payload: ClassVar[str] = "features"
-    joins: ClassVar[bool] = True
-    tested: ClassVar[str] = "the self-test at loading alone"
-    note: ClassVar[str] = "whatever transformers' multimodal auto class loads; passes the self-test or is refused"
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
         """Raises a CheckpointError for a checkpoint of this family that is of a kind that cannot be run.
@@ -74,14 +70,19 @@ class Family:
 
     def module_class(self) -> Any:
         """transformers' class, or auto class."""
-        return getattr(transformers, self.class_name or "AutoModelForMultimodalLM")
+        return getattr(transformers, self.class_name)
 
     def processor(self, source: str, **common: Any) -> Any:
-        """transformers' processor out of a checkpoint."""
-        return transformers.AutoProcessor.from_pretrained(source, **common)
+        """The processor of a checkpoint."""
+        made_by = getattr(transformers, self.processor_name) if self.processor_name else AudioProcessor
+        return made_by.from_pretrained(source, **common)
 
     def prune(self, module: Any) -> None:
         """Drops the parts that speech does not need."""
+        for prefix in self.unused:
+            owner, _, part = prefix.rstrip(".").rpartition(".")
+            if owner == "model":
+                setattr(module.model, part, None)
 
     def placeholder(self, config: Any) -> int:
         """The id that stands for one audio token."""
@@ -107,13 +108,10 @@ class Family:
             f"{type(parts).__name__} has no feature extractor", hint="Use a checkpoint of a model that takes audio."
         )
 
-    def least_vocab_size(self, tokenizer: Any) -> int:  # noqa: ARG002
-        """Number of ids, where a tokenizer's table of pieces does not hold them all."""
-        return 0
-
     def window_s(self, parts: Any) -> float:
-        """Longest recording, seconds."""
-        return float(self.longest_s or getattr(self.extractor(parts), "chunk_length", None) or 30.0)
+        """Longest recording, seconds; some processors cut longer ones without a warning."""
+        limits = (self.longest_s, getattr(parts, "max_audio_len", None))
+        return float(next(filter(None, (*limits, getattr(self.extractor(parts), "chunk_length", None))), 30.0))
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """A clip and an instruction as ids and tensors; see `Processor.prompt`."""
@@ -127,7 +125,7 @@ class Family:
 
     def tensors(self, made: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """What the module's forward takes of a processor's output, ids and masks over them left out."""
-        taken = inspect.signature(self.module_class().forward).parameters if self.class_name else made
+        taken = inspect.signature(self.module_class().forward).parameters if self.model_types else made
         return {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
 
 

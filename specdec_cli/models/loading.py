@@ -17,7 +17,7 @@ from specdec_cli.models.checkpoint import (
     require_complete,
     require_packages,
     require_parts,
-    weights_fingerprint,
+    weight_files,
 )
 from specdec_cli.models.device import resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
@@ -25,9 +25,11 @@ from specdec_cli.models.family import Family
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.quantization import quantization_config
 from specdec_cli.models.selftest import self_test
+from specdec_cli.models.weights import fingerprint
 
 _log = logging.getLogger(__name__)
 
+_HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
     "encoder_repetition_penalty": 1.0,
@@ -59,15 +61,13 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         CheckpointError: not found, of another family, incomplete, in a format that is not loaded, or failing the
             self-test.
     """
-    source = checkpoint_folder(config.source, config.label)
     device = resolve_device(config.device)
-    common = _common(config, offline)
-    with loading_errors(config.label, config.source, offline=offline):
-        family, model_config = _identify(config, source, common)
-        processor = _processor(config, source, family, model_config, common)
-        _log.debug("loading %s as %s", source, family.name)
+    with loading_errors(config, offline=offline):
+        folder = checkpoint_folder(config, offline=offline)
+        family, model_config, processor = _front_end(config, str(folder))
+        _log.debug("loading %s as %s", folder, family.name)
         loaded: Any = family.module_class().from_pretrained(
-            source,
+            str(folder),
             dtype=resolve_dtype(config.dtype, device, _stored_dtype(model_config)),
             attn_implementation=_attention(config.attention, family, model_config),
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
@@ -75,7 +75,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # reported below, with the names
             output_loading_info=True,
-            **common,
+            **_HERE,
         )
     module, info = loaded
     require_complete(config.label, info, ignored=family.unused)
@@ -83,9 +83,10 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     family.prune(module)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
-    model = AudioLM(module, processor, weights=weights_fingerprint(source, config.revision), compiled=config.compile)
+    weights = fingerprint(weight_files(config.label, folder))
+    model = AudioLM(module, processor, weights=weights, compiled=config.compile)
     if tested:
-        self_test(model, quantization=config.quantization)
+        self_test(model, folder, config.quantization)
     return model
 
 
@@ -95,24 +96,14 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     Raises:
         CheckpointError: they are not there, or do not fit together.
     """
-    source = checkpoint_folder(config.source, config.label, weights=False)
-    common = _common(config, offline)
-    with loading_errors(config.label, config.source, offline=offline):
-        family, model_config = _identify(config, source, common)
-        return _processor(config, source, family, model_config, common)
+    with loading_errors(config, offline=offline):
+        folder = checkpoint_folder(config, offline=offline, weights=False)
+        return _front_end(config, str(folder))[2]
 
 
-def _common(config: ModelConfig, offline: bool) -> dict[str, Any]:
-    return {
-        "local_files_only": offline,
-        "revision": config.revision or "main",
-        "trust_remote_code": False,  # unset, transformers would ask on the terminal
-    }
-
-
-def _identify(config: ModelConfig, source: str, common: dict[str, Any]) -> tuple[Family, Any]:
-    """The family of a checkpoint, and the configuration of the part of it that is loaded."""
-    raw, _ = PreTrainedConfig.get_config_dict(source, **common)
+def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor]:
+    """The family of a checkpoint, the configuration of the part of it that is loaded, and its processor."""
+    raw, _ = PreTrainedConfig.get_config_dict(source, **_HERE)
     declared = str(raw.get("model_type"))
     family = family_of(declared) if config.family == "auto" else family_named(config.family)
     if config.family != "auto" and declared not in family.model_types:
@@ -124,16 +115,11 @@ def _identify(config: ModelConfig, source: str, common: dict[str, Any]) -> tuple
     require_parts(config.label, raw, family.parts_needed)
     require_packages(config.label, family.needs)
     family.refuse(config.label, raw)
-    whole = AutoConfig.from_pretrained(source, **common)
-    return family, getattr(whole, "thinker_config", whole)
-
-
-def _processor(
-    config: ModelConfig, source: str, family: Family, model_config: Any, common: dict[str, Any]
-) -> Processor:
-    parts = family.processor(source, **common)
+    whole = AutoConfig.from_pretrained(source, **_HERE)
+    model_config = getattr(whole, "thinker_config", whole)
+    parts = family.processor(source, **_HERE)
     try:
-        generation = GenerationConfig.from_pretrained(source, **common)
+        generation = GenerationConfig.from_pretrained(source, **_HERE)
     except OSError:
         generation = GenerationConfig.from_model_config(model_config)
     for name, off in _GREEDY_ONLY.items():
@@ -143,7 +129,7 @@ def _processor(
                 "which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
-    return Processor(config.label, family, parts, model_config, generation)
+    return family, model_config, Processor(config.label, family, parts, model_config, generation)
 
 
 def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str, str]:

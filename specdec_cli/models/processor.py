@@ -83,7 +83,7 @@ class Processor:
                 f"{name} has {self.rows} token ids, but its tokenizer goes up to {highest}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.vocab_size = max(highest + 1, family.least_vocab_size(self.tokenizer))
+        self.vocab_size = max(highest + 1, len(self.tokenizer))  # Voxtral's table lacks parts of characters
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         extractor = family.extractor(parts)
@@ -110,7 +110,7 @@ class Processor:
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with --segment.",
+                hint="Split the recording with audio.segment_s.",
             )
         if system is not None and not self.family.takes_system:
             raise CheckpointError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.checkpoint import require_packages
 
 
 def quantization_config(name: str | None, device: torch.device) -> Any | None:
@@ -19,7 +19,7 @@ def quantization_config(name: str | None, device: torch.device) -> Any | None:
     if name is None:
         return None
     if name == "int8":
-        _require("torchao", name)
+        require_packages(f"quantization {name!r}", ("torchao",))
         from torchao.quantization import Int8WeightOnlyConfig
         from transformers import TorchAoConfig
 
@@ -29,15 +29,7 @@ def quantization_config(name: str | None, device: torch.device) -> Any | None:
             f"quantization 'int4' runs on CUDA only, and the device is {device}",
             hint="Use quantization: int8, which also runs on a CPU.",
         )
-    _require("bitsandbytes", name)
+    require_packages(f"quantization {name!r}", ("bitsandbytes",))
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
-
-
-def _require(package: str, quantization: str) -> None:
-    if find_spec(package) is None:
-        raise CheckpointError(
-            f"quantization {quantization!r} needs the package {package}",
-            hint=f"Install it: pip install {package}",
-        )

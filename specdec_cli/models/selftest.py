@@ -2,18 +2,17 @@
 
 Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
 that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same weights, prompts, versions, device and number format.
+for the same files, versions, device and number format.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ import transformers
 
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.checkpoint import first_line
 from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -37,7 +37,9 @@ Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is of
 _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text
 _SOUND_S: Final = 1.0
-_VERSION: Final = 1  # of the test
+_VERSION: Final = 2  # of the test
+_FILES: Final = (".json", ".jinja", ".model", ".txt")  # of the processor, and the configuration
+_RESULTS: Final = {"joint": True, "alone": False}  # whether clips can share a forward
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
@@ -48,53 +50,63 @@ def tie_tolerance(dtype: torch.dtype) -> float:
     return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
-def self_test(model: AudioLM, quantization: str | None = None) -> None:
+def self_test(model: AudioLM, folder: Path | None = None, quantization: str | None = None) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
+
+    Args:
+        model: the model.
+        folder: where it was loaded from; None: unknown, and the result is not remembered.
+        quantization: how it is quantised.
 
     Raises:
         CheckpointError: the model fails; says how.
     """
-    remembered = _Memory(model, quantization)
-    found = remembered.read()
-    if found is None:
-        found = {"joins": _test(model)}
-        remembered.write(found)
-    model.joins = model.joins and bool(found["joins"])
+    memory = _memory(model, folder, quantization) if folder is not None else None
+    joins = None
+    if memory is not None:
+        with suppress(OSError, ValueError):
+            joins = _RESULTS.get(memory.read_text(encoding="ascii"))
+    if joins is None:
+        joins = _test(model)
+        if memory is not None:
+            _remember(memory, joins)
+    model.joins = model.joins and joins
     model.self_test = "passed" if model.joins else "passed; clips of a batch step one by one"
 
 
 def _test(model: AudioLM) -> bool:
     """Compares; returns whether several clips may share a forward."""
-    sound = test_sound(_SOUND_S, model.processor.sampling_rate)
-    prompt = model.processor.prompt(sound, "How?")
+    prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model)
     with _named(model, "scores in one pass"):
         whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
-    _require_no_reasoning(model, whole[0])
-    if (passes := _encoder_passes(model, prompt)) != 1:
+    if int(whole[0].argmax()) == model.processor.tokenizer.get_vocab().get(THINK):
         raise CheckpointError(
-            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
-            hint="Use a model of one of the tested families.",
+            f"{model.name} reasons before it answers: its text begins with {THINK}",
+            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
     with _named(model, "cached scores"):
         session = Session(model, prompt, 2 * _LENGTH)
         wrong = [text[-1], *text]
         session.prefill()
+        passes = session.work.encoder_passes
         session.logits(wrong, 3)  # a draft that is rejected at once
         stepped = [session.logits(text[:at], 1) for at in range(3)]
         session.logits([*text[:3], *wrong[:2]], 2)
         rest = session.logits(text, _LENGTH - 2)
-    _compare(model, torch.cat([*stepped, rest]), whole, "its cached scores")
-    return model.joins and _joins(model, prompt, text, whole)
-
-
-def _require_no_reasoning(model: AudioLM, first: torch.Tensor) -> None:
-    """Refuses a model whose likeliest first token opens its reasoning; `first` are its scores [vocab]."""
-    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get(THINK):
+    if passes != 1:
         raise CheckpointError(
-            f"{model.name} reasons before it answers: its text begins with {THINK}",
-            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
+            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
+            hint="Use a model of one of the tested families.",
         )
+    difference = _difference(torch.cat([*stepped, rest]), whole)
+    if not difference <= _allowed(model):
+        raise CheckpointError(
+            f"{model.name} ({type(model.module).__name__}) fails the self-test: its cached scores differ from those of "
+            f"one pass by {difference:.2g} standard deviations, and {_allowed(model):g} is what {model.dtype} explains",
+            hint="Its captions would be wrong without a sign. Use another model, or another dtype or attention.",
+        )
+    return model.joins and _joins(model, prompt, text, whole)
 
 
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor) -> bool:
@@ -113,23 +125,6 @@ def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Ten
     except Exception as error:  # a module may refuse the mask or the cache in any way
         _log.info("clips cannot share a forward of %s: %s", model.name, error)
         return False
-
-
-def _encoder_passes(model: AudioLM, prompt: Prompt) -> int:
-    """How often a prompt runs the encoder."""
-    session = Session(model, prompt, 1)
-    session.prefill()
-    return session.work.encoder_passes
-
-
-def _compare(model: AudioLM, ours: torch.Tensor, whole: torch.Tensor, what: str) -> None:
-    difference, allowed = _difference(ours, whole), _allowed(model)
-    if not difference <= allowed:
-        raise CheckpointError(
-            f"{model.name} ({type(model.module).__name__}) fails the self-test: {what} differ from those of one pass "
-            f"by {difference:.2g} standard deviations, and {allowed:g} is what {model.dtype} explains",
-            hint="Its captions would be wrong without a sign. Use another model, or another dtype or attention.",
-        )
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -154,64 +149,36 @@ def _text(model: AudioLM) -> list[int]:
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(_LENGTH)]
 
 
-class _named:
+@contextmanager
+def _named(model: AudioLM, what: str) -> Iterator[None]:
     """Turns whatever a module raises while it is tested into a CheckpointError."""
-
-    def __init__(self, model: AudioLM, what: str) -> None:
-        self._model, self._what = model, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, SpecdecError) or not isinstance(error, Exception):
-            return
-        first = (str(error).strip().splitlines() or [""])[0]
+    try:
+        yield
+    except SpecdecError:
+        raise
+    except Exception as error:
         raise CheckpointError(
-            f"{self._model.name} ({type(self._model.module).__name__}) fails the self-test: {self._what} end in "
-            f"{type(error).__name__}: {first[:200]}",
+            f"{model.name} ({type(model.module).__name__}) fails the self-test: {what} end in "
+            f"{type(error).__name__}: {first_line(error)[:200]}",
             hint="Use a model of one of the tested families, or another attention.",
         ) from error
 
 
-class _Memory:
-    """Results of earlier self-tests, in the user's cache folder; a model without a fingerprint is always tested."""
+def _memory(model: AudioLM, folder: Path, quantization: str | None) -> Path:
+    """Where the result of a test of the same model is remembered: in the user's cache folder."""
+    module, versions = model.module, (torch.__version__, transformers.__version__)
+    way = (model.dtype, model.device.type, module.config._attn_implementation, model.compiled, quantization)
+    digest = hashlib.sha256(repr((_VERSION, model.weights, type(module).__name__, versions, way)).encode())
+    for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
+        digest.update(path.name.encode() + path.read_bytes())
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "specdec" / "self-test" / digest.hexdigest()[:32]
 
-    def __init__(self, model: AudioLM, quantization: str | None) -> None:
-        facts = {
-            "test": _VERSION,
-            "weights": model.weights,
-            "class": type(model.module).__name__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "dtype": str(model.dtype),
-            "device": model.device.type,
-            "attention": model.module.config._attn_implementation,
-            "compiled": model.compiled,
-            "quantization": quantization,
-            **model.processor.fingerprints(),
-        }
-        name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self._path = root / "specdec" / "self-test" / f"{name}.json" if model.weights else None
-        self._facts = facts
 
-    def read(self) -> dict[str, object] | None:
-        """What was found then; None if nothing was, or it cannot be read."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            if self._path is not None:
-                found = json.loads(self._path.read_text(encoding="utf-8"))
-                if found["facts"] == self._facts:
-                    return {"joins": bool(found["joins"])}
-        return None
-
-    def write(self, found: dict[str, object]) -> None:
-        """Remembers it, if the cache folder can be written."""
-        if self._path is None:
-            return
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"facts": self._facts, **found})
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
-                file.write(text)
-            os.replace(file.name, self._path)
+def _remember(memory: Path, joins: bool) -> None:
+    """Writes a result, if the cache folder can be written."""
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False, encoding="ascii") as file:
+            file.write(next(word for word, meaning in _RESULTS.items() if meaning == joins))
+        os.replace(file.name, memory)

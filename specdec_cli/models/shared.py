@@ -66,18 +66,18 @@ class ShortTurns:
 
     def begin(self) -> None:
         """One more user."""
-        with self._lock:
-            if self._users == 0:
-                self._before_s = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before_s, _TURN_S))
-            self._users += 1
+        self._count(+1)
 
     def end(self) -> None:
         """One user less; after the last one, turns are as long as before the first."""
+        self._count(-1)
+
+    def _count(self, change: int) -> None:
         with self._lock:
-            self._users -= 1
             if self._users == 0:
-                sys.setswitchinterval(self._before_s)
+                self._before_s = sys.getswitchinterval()
+            self._users += change
+            sys.setswitchinterval(min(self._before_s, _TURN_S) if self._users else self._before_s)
 
 
 SHORT_TURNS: Final = ShortTurns()

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import torch
 
-from specdec_cli.decoding.gate import Gate, make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.tune.recording import Recording
 from specdec_cli.tune.replay import drafted
+from specdec_cli.tune.trace import Trace
 from specdec_cli.types import TOKEN_GATES, GateName
 
 RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
@@ -47,42 +47,40 @@ class Candidate:
         if self.gate == "random":
             digest = hashlib.blake2b(f"{seed}:{sha256}".encode(), digest_size=8).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
-        return make_gate(
+        return Gate(
             self.gate, self.threshold, stop_drafting=self.stop_drafting, classifier=classifier, generator=generator
         )
 
 
 def candidates(
-    recordings: Sequence[Recording], gates: Sequence[GateName], ks: Sequence[int], classifier: Classifier | None
+    traces: Sequence[Trace], gates: Sequence[GateName], ks: Sequence[int], classifier: Classifier | None
 ) -> Iterator[Candidate]:
     """Every gate with every k, with and without stopping, at the thresholds that would escalate `RATES` of the blocks.
 
     Args:
-        recordings: whose blocks the thresholds are quantiles of, cut as the edge alone would cut them.
+        traces: whose blocks the thresholds are quantiles of, cut as the edge alone would cut them.
         gates: names.
         ks: block sizes.
         classifier: of the learned gate, if that is among them.
     """
     for gate in gates:
         for k in ks:
-            thresholds = RATES if gate == "random" else _thresholds(recordings, gate, k, classifier)
+            thresholds = RATES if gate == "random" else _thresholds(traces, gate, k, classifier)
             for threshold in thresholds:
                 yield Candidate(gate, threshold, k)
                 if gate in TOKEN_GATES and k > 1:
                     yield Candidate(gate, threshold, k, stop_drafting=True)
 
 
-def _thresholds(
-    recordings: Sequence[Recording], name: GateName, k: int, classifier: Classifier | None
-) -> tuple[float, ...]:
+def _thresholds(traces: Sequence[Trace], name: GateName, k: int, classifier: Classifier | None) -> tuple[float, ...]:
     """The thresholds that separate the most doubtful blocks, each once."""
-    gate = make_gate(name, 0.0, classifier=classifier)
+    gate = Gate(name, 0.0, classifier=classifier)
     below = name in ("margin", "logprob")
     figures = []
-    for recording in recordings:
-        for position in range(0, len(recording.edge.ids), k):
+    for trace in traces:
+        for position in range(0, len(trace.edge.ids), k):
             judge = gate.open(position)
-            for token in drafted(recording.edge, position, k).tokens:
+            for token in drafted(trace.edge, position, k).tokens:
                 judge.add(token)
             figures.append(min(judge.scores) if below else max(judge.scores))
     quantiles = np.quantile(figures, RATES if below else [1 - rate for rate in RATES])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
 from specdec_cli.errors import ConfigError
+from specdec_cli.metrics import Values
 from specdec_cli.tune.quality import Yardstick
-from specdec_cli.tune.recording import Recording, Track
+from specdec_cli.tune.trace import Trace, Track
 
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Strengths of the L2 penalty on the weights of standardised features that are tried (scikit-learn's 1 / C)."""
@@ -28,8 +28,6 @@ LEAST_EVENTS: Final = 8
 MOST_TOKENS: Final = 256
 FOLDS: Final = 5
 _UNCERTAIN_NATS: Final = 0.05
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,12 @@ class Example:
 
 
 def examples(
-    recordings: Sequence[Recording], groups: Sequence[int], k: int, yardstick: Yardstick | None = None
+    traces: Sequence[Trace], groups: Sequence[int], k: int, yardstick: Yardstick | None = None
 ) -> list[Example]:
     """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them.
 
     Args:
-        recordings: of clips.
+        traces: of clips.
         groups: index of each one's speaker or clip.
         k: tokens drafted per block.
         yardstick: with references: only a change that brings the caption nearer to them counts as one, because asking
@@ -65,25 +63,25 @@ def examples(
     """
     found: list[Example] = []
     texts = count()
-    for recording, group in zip(recordings, groups, strict=True):
-        parting = _parting(recording.edge, recording.cloud)
-        for track, first in ((recording.edge, 0), (recording.cloud, parting)):
+    for trace, group in zip(traces, groups, strict=True):
+        parting = _parting(trace.edge, trace.cloud)
+        for track, first in ((trace.edge, 0), (trace.cloud, parting)):
             text = next(texts)
             for position in range(first, len(track.ids)):
                 start = position - (position - first) % k
                 block = [track.evidence(place) for place in range(start, position + 1)]
                 changed = track.chosen[position] != track.target[position]
                 if changed and yardstick is not None:
-                    changed = _is_better(recording, track, position, yardstick)
+                    changed = _is_better(trace, track, position, yardstick)
                 found.append(Example(block, start, changed, group, text))
     return found
 
 
-def _is_better(recording: Recording, track: Track, position: int, yardstick: Yardstick) -> bool:
+def _is_better(trace: Trace, track: Track, position: int, yardstick: Yardstick) -> bool:
     """Whether the cloud's token suits the references better than the edge's; True where they do not tell."""
     before, after = track.ids[:position], track.ids[position + 1 :]
-    edge = yardstick.figures(recording, (*before, track.chosen[position], *after))
-    cloud = yardstick.figures(recording, (*before, track.target[position], *after))
+    edge = yardstick.figures(trace, (*before, track.chosen[position], *after))
+    cloud = yardstick.figures(trace, (*before, track.target[position], *after))
     return bool(np.isnan(edge).all() or np.nansum(edge) < np.nansum(cloud))
 
 
@@ -115,25 +113,30 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
     and of single tokens pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
 
     Raises:
-        ConfigError: scikit-learn is missing, or the cloud changed too little to learn from.
+        ConfigError: the cloud changed too little to learn from.
     """
-    metrics = _sklearn("metrics")
+    from scipy.special import expit
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import log_loss, roc_auc_score
+
     changed = np.array([example.changed for example in found])
-    splits = _splits(found, changed, seed)
-    best = _simplest(list(_trials(found, changed, splits)))
-    values = _matrix(found, best.names)
-    weights, bias = _regression(values, changed, best.penalty)
+    tokens = tuple(_token_features(found))
+    values = _matrix(found, (*DENSE, *tokens))
+    best = _simplest(list(_trials(values, tokens, changed, _splits(found, changed, seed))))
+    model = _regression(best.penalty).fit(values[:, best.columns], changed)
+    scaler, regression = model[0], model[1]
+    weights = regression.coef_[0] / scaler.scale_  # for features that are not standardised
     # Platt (1999): a logistic regression of the outcome on the held-out logit
-    platt = _sklearn("linear_model").LogisticRegression(C=1e6).fit(best.logits[:, None], changed)
+    platt = LogisticRegression(C=1e6).fit(best.logits[:, None], changed)
     slope, offset = float(platt.coef_[0, 0]), float(platt.intercept_[0])
-    calibrated = _sigmoid(slope * best.logits + offset)
-    losses = {name: _block_loss(found, calibrated, name) for name in ("any", "largest")}
+    losses = {name: _block_loss(found, expit(slope * best.logits + offset), name) for name in ("any", "largest")}
     combination: Literal["any", "largest"] = "any" if losses["any"] <= losses["largest"] else "largest"
+    names = tuple((*DENSE, *tokens)[column] for column in best.columns)
     return Fitted(
         LearnedWeights(
-            features=best.names,
+            features=names,
             weights=tuple(round(float(weight), 6) for weight in weights),
-            bias=round(bias, 6),
+            bias=round(float(regression.intercept_[0] - scaler.mean_ @ weights), 6),
             slope=round(slope, 4),
             offset=round(offset, 4),
             combination=combination,
@@ -143,14 +146,14 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
             "tokens": len(found),
             "changed": int(changed.sum()),
             "penalty": best.penalty,
-            "features_of_the_block": "in_block" in best.names,
-            "features_of_single_tokens": len(best.names) > len(DENSE),
+            "features_of_the_block": "in_block" in names,
+            "features_of_single_tokens": len(names) > len(DENSE),
             "log_loss": round(best.loss, 5),
-            "log_loss_of_a_constant": round(float(metrics.log_loss(changed, np.full(len(found), changed.mean()))), 5),
+            "log_loss_of_a_constant": round(float(log_loss(changed, np.full(len(found), changed.mean()))), 5),
             "log_loss_of_blocks": {name: round(loss, 5) for name, loss in losses.items()},
-            "roc_area": round(float(metrics.roc_auc_score(changed, best.logits)), 4),
+            "roc_area": round(float(roc_auc_score(changed, best.logits)), 4),
             "roc_area_of_entropy": round(
-                float(metrics.roc_auc_score(changed, [example.block[-1].entropy for example in found])), 4
+                float(roc_auc_score(changed, [example.block[-1].entropy for example in found])), 4
             ),
         },
     )
@@ -161,16 +164,16 @@ class _Trial:
     """One choice of features and penalty.
 
     Attributes:
-        names: the features.
+        columns: of the features.
         penalty: on their weights.
         logits: of every example when its clip was held out.
         losses: log loss of each fold.
     """
 
-    names: tuple[str, ...]
+    columns: list[int]
     penalty: float
-    logits: Array
-    losses: Array
+    logits: Values
+    losses: Values
 
     @property
     def loss(self) -> float:
@@ -179,17 +182,31 @@ class _Trial:
 
 
 def _trials(
-    found: Sequence[Example], changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]]
+    values: Values, tokens: Sequence[str], changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]]
 ) -> Iterator[_Trial]:
     """Every choice, those with fewer features first."""
-    tokens = tuple(_token_features(found))
-    log_loss = _sklearn("metrics").log_loss
-    for names in (tuple(OF_TOKEN), tuple(DENSE), (*OF_TOKEN, *tokens), (*DENSE, *tokens)):
-        values = _matrix(found, names)
+    from scipy.special import expit
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import cross_val_predict
+
+    single = range(len(DENSE), len(DENSE) + len(tokens))
+    of_token, dense = range(len(OF_TOKEN)), range(len(DENSE))  # features of the block come after those of the token
+    for columns in ([*of_token], [*dense], [*of_token, *single], [*dense, *single]):
         for penalty in reversed(PENALTIES):
-            logits = _held_out(values, changed, splits, penalty)
-            losses = [log_loss(changed[test], _sigmoid(logits[test]), labels=[False, True]) for _, test in splits]
-            yield _Trial(names, penalty, logits, np.array(losses))
+            logits = cross_val_predict(
+                _regression(penalty), values[:, columns], changed, cv=splits, method="decision_function"
+            )
+            losses = [log_loss(changed[test], expit(logits[test]), labels=[False, True]) for _, test in splits]
+            yield _Trial(columns, penalty, logits, np.array(losses))
+
+
+def _regression(penalty: float) -> Any:
+    """A logistic regression on standardised features."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(C=1.0 / penalty, solver="newton-cholesky", max_iter=200))
 
 
 def _simplest(trials: Sequence[_Trial]) -> _Trial:
@@ -209,34 +226,15 @@ def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int)
     if folds < 2:
         raise ConfigError(
             f"the cloud changes a token in {folds} of the clips, which is too little to fit a gate to",
-            hint="Tune with more clips, or leave the gate `learned` out: --gate entropy,margin,logprob",
+            hint="Tune with more clips, or leave the learned gate out.",
         )
-    chooser = _sklearn("model_selection").StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    chooser = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     return list(chooser.split(np.zeros(len(found)), changed, groups))
 
 
-def _held_out(
-    values: Array, changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]], penalty: float
-) -> Array:
-    """Logit of every example by the model that did not see its clip."""
-    logits = np.zeros(len(values))
-    for train, test in splits:
-        weights, bias = _regression(values[train], changed[train], penalty)
-        logits[test] = values[test] @ weights + bias
-    return logits
-
-
-def _regression(values: Array, changed: npt.NDArray[np.bool_], penalty: float) -> tuple[Array, float]:
-    """A logistic regression on standardised features, as weights and bias for raw ones."""
-    means, scales = values.mean(axis=0), values.std(axis=0)
-    scales[scales == 0] = 1.0
-    model = _sklearn("linear_model").LogisticRegression(C=1.0 / penalty, solver="newton-cholesky", max_iter=200)
-    model.fit((values - means) / scales, changed)
-    weights: Array = model.coef_[0] / scales
-    return weights, float(model.intercept_[0] - means @ weights)
-
-
-def _block_loss(found: Sequence[Example], probabilities: Array, combination: str) -> float:
+def _block_loss(found: Sequence[Example], probabilities: Values, combination: str) -> float:
     """Log loss of the probability that a block is changed, over the blocks as they were cut."""
     blocks: dict[tuple[int, int, int], list[tuple[float, bool]]] = defaultdict(list)
     for example, p in zip(found, probabilities.tolist(), strict=True):
@@ -246,7 +244,9 @@ def _block_loss(found: Sequence[Example], probabilities: Array, combination: str
         ps = np.array([p for p, _ in tokens])
         chances.append(1.0 - np.prod(1.0 - ps) if combination == "any" else ps.max())
         outcomes.append(any(changed for _, changed in tokens))
-    return float(_sklearn("metrics").log_loss(outcomes, chances, labels=[False, True]))
+    from sklearn.metrics import log_loss
+
+    return float(log_loss(outcomes, chances, labels=[False, True]))
 
 
 def _token_features(found: Sequence[Example]) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _token_features(found: Sequence[Example]) -> Iterator[str]:
         yield from (f"{kind}={id_}" for _, id_ in sorted(ids, reverse=True)[:MOST_TOKENS])
 
 
-def _matrix(found: Sequence[Example], names: Sequence[str]) -> Array:
+def _matrix(found: Sequence[Example], names: Sequence[str]) -> Values:
     """[examples, features]"""
     columns = {name: column for column, name in enumerate(names)}
     values = np.zeros((len(found), len(names)))
@@ -273,17 +273,3 @@ def _matrix(found: Sequence[Example], names: Sequence[str]) -> Array:
             if column is not None:
                 values[row, column] = value
     return values
-
-
-def _sigmoid(logits: Array) -> Array:
-    return np.asarray(1.0 / (1.0 + np.exp(-logits)))
-
-
-def _sklearn(module: str) -> Any:
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise ConfigError(
-            "the learned gate is fitted with scikit-learn, which is not installed",
-            hint="pip install 'specdec-cli[tune]', or leave it out: --gate entropy,margin,logprob",
-        ) from error

@@ -1,9 +1,9 @@
-"""The frontier: what a gate buys, how often it asks for it, and which setting to take."""
+"""The frontier: quality gained against blocks escalated, and which setting to take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -61,6 +61,19 @@ class Outcome:
     escalations: Values
     confirmed: bool
 
+    @classmethod
+    def of(
+        cls,
+        candidate: Candidate,
+        quality: Values,
+        rounds: Sequence[int],
+        escalations: Sequence[int],
+        *,
+        confirmed: bool,
+    ) -> Outcome:
+        """From counts per clip."""
+        return cls(candidate, quality, np.array(rounds, float), np.array(escalations, float), confirmed)
+
     @property
     def rate(self) -> float:
         """Escalated / all blocks."""
@@ -73,18 +86,14 @@ class Outcome:
 
     def point(self, edge: Values, cloud: Values, resampler: Resampler) -> FrontierPoint:
         """The setting as a point; `edge` and `cloud` are the two models' quality on the same clips."""
-        candidate = self.candidate
         found = measure_gap(edge, self.quality, cloud, resampler)
         return FrontierPoint(
-            label=candidate.label,
-            gate=candidate.gate,
-            threshold=candidate.threshold,
-            k=candidate.k,
+            **asdict(self.candidate),
+            label=self.candidate.label,
             escalation_rate=self.rate,
             gap_closed=found.closed if found else None,
             quality=self.mean,
             confirmed=self.confirmed,
-            stop_drafting=candidate.stop_drafting,
             asks_per_clip=float(self.escalations.mean()),
         )
 

@@ -17,7 +17,7 @@ from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.schema import Models, Transcript, differing
 from specdec_cli.transcript.terms import Change, loaded_changes
 from specdec_cli.transcript.writer import parse_transcript
-from specdec_cli.tune.recording import Recording
+from specdec_cli.tune.trace import Trace
 
 _RECORDING: Final = b'{"recording"'
 
@@ -36,7 +36,7 @@ class Journal:
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
-        self.recordings: dict[str, Recording] = {}
+        self.recordings: dict[str, Trace] = {}
         self._setup = json.loads(json.dumps(setup))
         self._runs: dict[str, list[Transcript]] = {}
         self._store = None if path is None else Store(path, RECORDINGS)
@@ -55,7 +55,7 @@ class Journal:
         if self._store is not None:
             self._store.__exit__(kind, error, trace)
 
-    def add(self, line: Recording | Transcript) -> None:
+    def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file.
 
         Raises:
@@ -75,22 +75,22 @@ class Journal:
         others: list[tuple[int, list[Change]]] = []
         for stored in store.lines():
             line = _parsed(stored.raw, f"{store.path}:{stored.number}")
-            if isinstance(line, Recording) and (changed := list(self._changes(line))):
+            if isinstance(line, Trace) and (changed := list(self._changes(line))):
                 others.append((stored.number, changed))
             else:
                 self._take(line)
         if others and not self.recordings:  # one file may serve several tunings
             raise made_otherwise(store.path, *others[0])
 
-    def _changes(self, recording: Recording) -> Iterator[Change]:
+    def _changes(self, recording: Trace) -> Iterator[Change]:
         here, there = dict(self._setup), dict(recording.setup)
         ours, theirs = here.pop("models", {}), there.pop("models", {})
         if ours != theirs:
             yield from loaded_changes({"models": theirs, "settings": {}}, Models.model_validate(ours), {})
         yield from differing(there, here)
 
-    def _take(self, line: Recording | Transcript) -> None:
-        if isinstance(line, Recording):
+    def _take(self, line: Trace | Transcript) -> None:
+        if isinstance(line, Trace):
             self.recordings[line.sha256] = line
         elif line.sha256 is not None and line.error is None:
             made_with = line.models.model_dump(), line.language, line.prompt
@@ -98,11 +98,11 @@ class Journal:
                 self._runs.setdefault(line.sha256, []).append(line)
 
 
-def _parsed(raw: bytes, place: str) -> Recording | Transcript:
+def _parsed(raw: bytes, place: str) -> Trace | Transcript:
     if not raw.startswith(_RECORDING):
         return parse_transcript(raw, place)
     try:
-        return Recording.model_validate_json(raw)
+        return Trace.model_validate_json(raw)
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, detail["loc"])) or "line"

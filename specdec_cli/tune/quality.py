@@ -10,7 +10,7 @@ import numpy as np
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference, Values, attribute_table, clip_chrf, label_hits
 from specdec_cli.prompts import Language
-from specdec_cli.tune.recording import Recording
+from specdec_cli.tune.trace import Trace
 
 Measure = Literal["labels", "texts", "agreement"]
 
@@ -45,25 +45,25 @@ class Yardstick:
         elif any(reference.texts for reference in references.values()):
             self.measure = "texts"
 
-    def figures(self, recording: Recording, ids: tuple[int, ...]) -> Values:
+    def figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
         """Of one text of a clip [attributes], a single one for texts; NaN where its reference does not tell."""
-        key = recording.sha256, ids
+        key = trace.sha256, ids
         if key not in self._known:  # most settings give a clip one of a few texts
-            self._known[key] = self._figures(recording, ids)
+            self._known[key] = self._figures(trace, ids)
         return self._known[key]
 
-    def table(self, recordings: Sequence[Recording], texts: Iterable[tuple[int, ...]]) -> Values:
+    def table(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
         """The figures of one text of each clip [clips, attributes]."""
-        return np.stack([self.figures(recording, ids) for recording, ids in zip(recordings, texts, strict=True)])
+        return np.stack([self.figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
-    def _figures(self, recording: Recording, ids: tuple[int, ...]) -> Values:
+    def _figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
         caption = self._decode(ids)
-        reference = self._references.get(recording.sha256)
+        reference = self._references.get(trace.sha256)
         if self.measure == "labels":
             truth = reference.labels if reference else {}
             said = self._lexicon.labels(caption, self._language)
             return attribute_table(label_hits([said], [truth], self._lexicon)).ravel()
         texts = reference.texts if reference else ()
         if self.measure == "agreement":
-            texts = (recording.cloud_caption,)
+            texts = (trace.cloud_caption,)
         return clip_chrf([caption], [texts]) / 100 if texts else np.array([np.nan])

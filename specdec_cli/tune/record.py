@@ -12,10 +12,9 @@ from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
 from specdec_cli.decoding.build import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import evidence_of
-from specdec_cli.decoding.gate import make_gate
-from specdec_cli.decoding.length import FixedLength, capacity, most_drafted
+from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.scores import Scores
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -23,35 +22,21 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.tune.recording import DIGITS, Recording, Track
+from specdec_cli.tune.trace import DIGITS, Trace, Track
 
 
 class Recorder:
     """Records clips with a loaded pair.
 
     Args:
-        captioner: with both models, in hybrid mode.
-
-    Raises:
-        ConfigError: a temperature above 0, under which there is no one text to record; or a cloud elsewhere.
+        captioner: with both models, in hybrid mode, greedy.
     """
 
     def __init__(self, captioner: Captioner) -> None:
-        config = captioner.config
-        if config.decoding.sampling:
-            raise ConfigError(
-                f"tuning compares texts, and at temperature {config.decoding.temperature:g} there is no one text",
-                hint="Use temperature 0; the gate that comes out serves sampling too.",
-            )
-        if captioner.pair.remote is not None:
-            raise ConfigError(
-                f"tuning needs the cloud's scores, and {captioner.pair.remote.name} returns verdicts only",
-                hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
-            )
         self._captioner = captioner
         self.setup = setup_of(captioner)
 
-    def record(self, path: str) -> Recording:
+    def record(self, path: str) -> Trace:
         """Records one clip.
 
         Raises:
@@ -64,7 +49,7 @@ class Recorder:
             raise AudioContentError(f"{path} is silent: a caption would be invented")
         prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
         edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts)
-        return Recording(
+        return Trace(
             file=path,
             sha256=recording.sha256,
             duration_s=round(recording.duration_s, 4),
@@ -105,44 +90,40 @@ def record_tracks(
         config: greedy; its mode, gate and acceptance rule do not count.
         edge_prompt, cloud_prompt: the clip's prompts.
     """
+    stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
-    edge = _Side(pair, pair.edge, settings, edge_prompt)
-    cloud = _Side(pair, pair.loaded_cloud, settings, cloud_prompt)
-    stop_ids = stop_ids_of(pair, config.model_copy(update={"decoding": settings}))
     stop = StopRules(settings, stop_ids, pair.writer.text)
-    drafter = Drafter(edge.session, edge.scores, stop_ids, torch.Generator())
-    verifier = LocalVerifier(cloud.session, cloud.scores, AcceptanceConfig(), stop_ids)
-    loop = Loop(drafter, verifier, make_gate("always"), stop, settings, FixedLength(most_drafted(settings)))
+    drafter = Drafter(_session(pair, pair.edge, settings, edge_prompt), settings, stop_ids)
+    cloud = _session(pair, pair.loaded_cloud, settings, cloud_prompt)
+    verifier = LocalVerifier(cloud, settings, AcceptanceConfig(), stop_ids)
+    loop = Loop(drafter, verifier, Gate("always"), stop, settings, most_drafted(settings))
     for _ in loop.run():
         pass
-    drafted = drafter.propose((), settings.max_new_tokens, make_gate("never").open(0)).ids
+    drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids
     end = stop.first_stop(drafted, 0)
     edge_text = drafted if end is None else drafted[: end[0]]
-    return _track(edge_text, edge, cloud), _track(loop.text, edge, cloud)
+    return _track(edge_text, drafter, verifier), _track(loop.text, drafter, verifier)
 
 
-class _Side:
-    """One model with the clip."""
-
-    def __init__(self, pair: Pair, model: AudioLM | None, settings: DecodingConfig, prompt: Prompt | None) -> None:
-        if model is None or prompt is None:
-            raise ConfigError("tuning needs an edge and a cloud model", hint="Configure both, in mode hybrid.")
-        self.session = Session(model, prompt, capacity(settings), pair.vocab_size)
-        self.scores = Scores(settings, prompt.ids, model.processor, model.device)
-
-    def scores_along(self, text: Sequence[int]) -> torch.Tensor:
-        """[n, vocab] processed scores of each of the n tokens of `text`, by one pass."""
-        return self.scores(text[:-1], self.session.logits(text[:-1], len(text)))
+def _session(pair: Pair, model: AudioLM | None, settings: DecodingConfig, prompt: Prompt | None) -> Session:
+    if model is None or prompt is None:
+        raise ConfigError("tuning needs an edge and a cloud model", hint="Configure both, in mode hybrid.")
+    return Session(model, prompt, capacity(settings), pair.vocab_size)
 
 
-def _track(text: Sequence[int], edge: _Side, cloud: _Side) -> Track:
-    scores = edge.scores_along(text)
+def _scores_along(text: Sequence[int], model: Drafter | LocalVerifier) -> torch.Tensor:
+    """[n, vocab] a model's processed scores of each of the n tokens of `text`, by one pass."""
+    return model.scores(text[:-1], model.session.logits(text[:-1], len(text)))
+
+
+def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier) -> Track:
+    scores = _scores_along(text, edge)
     chosen = scores.argmax(dim=-1).tolist()
     evidence = evidence_of(scores, chosen)
     return Track(
         ids=tuple(text),
         chosen=tuple(chosen),
-        target=tuple(cloud.scores_along(text).argmax(dim=-1).tolist()),
+        target=tuple(_scores_along(text, cloud).argmax(dim=-1).tolist()),
         entropy=tuple(round(token.entropy, DIGITS) for token in evidence),
         logprob=tuple(round(token.logprob, DIGITS) for token in evidence),
         candidates=tuple(tuple((id_, round(p, DIGITS)) for id_, p in token.candidates) for token in evidence),

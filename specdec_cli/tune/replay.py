@@ -1,4 +1,4 @@
-"""Replaying a recording under any gate and k, without the models.
+"""Replaying a trace under any gate and k, without the models.
 
 Exact while the run stands on one of the two recorded texts. It leaves them where the edge is left alone with a token
 that the cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.tune.recording import Recording, Track
+from specdec_cli.tune.trace import Trace, Track
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ def drafted(track: Track, position: int, k: int) -> Block:
     return Block(tokens, departs)
 
 
-def replay(recording: Recording, gate: Gate, k: int) -> Replayed:
-    """Runs `gate` over a recording with blocks of `k` tokens, greedy acceptance, no loops."""
-    track, position = recording.edge, 0
+def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
+    """Runs `gate` over a trace with blocks of `k` tokens, greedy acceptance, no loops."""
+    track, position = trace.edge, 0
     ids: list[int] = []
     rounds = escalations = 0
     exact = True
@@ -78,9 +78,9 @@ def replay(recording: Recording, gate: Gate, k: int) -> Replayed:
         if position >= len(track.ids):  # the block ended the text, and nothing stands behind that
             break
         ids.append(track.target[position])
-        if track is recording.edge and ids[-1] != track.ids[position]:
-            if tuple(ids) == recording.cloud.ids[: len(ids)]:
-                track = recording.cloud
+        if track is trace.edge and ids[-1] != track.ids[position]:
+            if tuple(ids) == trace.cloud.ids[: len(ids)]:
+                track = trace.cloud
             else:
                 exact = False
         position += 1

@@ -16,7 +16,9 @@ class Tuning(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    measure: Measure = Field(description="what quality is: classes of references, their texts, or the cloud's caption")
+    measure: Measure = Field(
+        description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"
+    )
     clips: int = Field(description="clips that were recorded")
     fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
     confirmed_on: int = Field(description="other clips, on which settings were run")
@@ -28,6 +30,8 @@ class Tuning(BaseModel):
     replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
     estimated: tuple[FrontierPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
     confirmed: tuple[FrontierPoint, ...] = Field(description="the settings that were run")
-    recommended: FrontierPoint | None = Field(description="the setting to take; null where asking buys nothing sure")
+    recommended: FrontierPoint | None = Field(description="the setting to take; null: none, for the reason below")
+    reason: str | None = Field(default=None, description="why nothing is recommended; null: a setting is")
+    notes: list[str] = Field(default=[], description="what was left out, and how to have it")
     learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
     output: str | None = Field(default=None, description="gate file that was written")

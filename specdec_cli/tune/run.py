@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import GateFile
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Reference, Resampler, Values, measure_gap
+from specdec_cli.metrics import GapClosed, Reference, Resampler, Values, measure_gap
 from specdec_cli.tune.frontier import FrontierPoint, Outcome, recommended, worth_confirming
 from specdec_cli.tune.journal import Journal
+from specdec_cli.tune.plan import Plan, left_out, require_clips, require_tunable
 from specdec_cli.tune.quality import Yardstick
-from specdec_cli.tune.recording import Recording
 from specdec_cli.tune.result import Tuning
-from specdec_cli.tune.tuner import Plan, Tuner, Watch, split
-
-FEWEST: Final = 8
-"""Clips below which halves of them say nothing."""
+from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.tuner import Tuner, Watch, split
 
 
 def tune(
@@ -33,7 +31,7 @@ def tune(
     journal: Journal,
     watch: Watch,
 ) -> tuple[Tuning, GateFile | None]:
-    """Records clips, sweeps gates over the recordings of one half, and confirms the best of them on the other.
+    """Records clips, sweeps gates over the traces of one half, and confirms the best of them on the other.
 
     Args:
         captioner: with both models, in hybrid mode, greedy.
@@ -48,62 +46,61 @@ def tune(
         What was found, and the recommended setting as a gate file; None where nothing can be recommended.
 
     Raises:
-        ConfigError: too few clips can be recorded, or too little changes to fit the learned gate.
+        ConfigError: what `require_tunable` refuses; too few clips can be recorded, or the cloud changes too little to
+            fit the learned gate.
         TranscriptError: the journal's file cannot be written.
     """
+    require_tunable(captioner.config, plan.gates, len(clips))
     tuner = Tuner(captioner, plan, journal, watch)
-    recordings = tuner.record(clips)
-    if len(recordings) < FEWEST:
-        raise ConfigError(
-            f"{len(recordings)} clips could be recorded, and tuning needs at least {FEWEST}",
-            hint="Half of them choose the settings, the other half confirms them. A hundred is a good number.",
-        )
-    references = {r.sha256: reference for r in recordings if (reference := find(r.file)) is not None}
+    traces = tuner.record(clips)
+    require_clips(len(traces))
+    references = {trace.sha256: reference for trace in traces if (reference := find(trace.file)) is not None}
     yardstick = Yardstick(lexicon, references, captioner.config.prompt.language, captioner.decode)
-    halves = split(recordings, references, plan.seed)
+    halves = split(traces, references, plan.seed)
     classifier = tuner.fit(halves, yardstick)
     swept, exact = tuner.sweep(halves.fitting, yardstick, classifier)
-    chosen = worth_confirming(swept, plan.budget)
     with TemporaryDirectory(prefix="specdec-tune-") as folder:
         weights = None
         if classifier is not None:
             weights = Path(folder) / "gate.json"
             weights.write_text(_gate_file(tuner, None, plan, {}).to_json(), encoding="utf-8")
-        runs, held_out = tuner.confirm(chosen, halves.held_out, yardstick, weights)
+        runs, held_out = tuner.confirm(worth_confirming(swept, plan.budget), halves.held_out, yardstick, weights)
     if not held_out:
         raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
+    estimating, confirming = (Resampler(len(half), seed=plan.seed) for half in (halves.fitting, held_out))
     edge, cloud = _baselines(held_out, yardstick)
-    estimating, resampler = (Resampler(len(half), seed=plan.seed) for half in (halves.fitting, held_out))
-    found = measure_gap(edge, cloud, cloud, resampler)
-    if found is None:
+    ends = measure_gap(edge, cloud, cloud, confirming)
+    if ends is None:
         raise ConfigError(
             "no reference tells anything about the clips that settings are confirmed on",
             hint="Look at the column that names the files (--file-column), or leave the references out.",
         )
-    best = recommended(runs, plan.budget) if found.closed else None
+    best = recommended(runs, plan.budget) if ends.closed else None
     tuning = Tuning(
         measure=yardstick.measure,
-        clips=len(recordings),
+        clips=len(traces),
         fitted_on=len(halves.fitting),
         confirmed_on=len(held_out),
         split_by=halves.by,
         budget=plan.budget,
-        edge_quality=found.edge,
-        cloud_quality=found.cloud,
-        gap=found.gap,
+        edge_quality=ends.edge,
+        cloud_quality=ends.cloud,
+        gap=ends.gap,
         replays_exact=exact,
         estimated=_points(swept, *_baselines(halves.fitting, yardstick), estimating),
-        confirmed=_points(runs, edge, cloud, resampler),
-        recommended=best.point(edge, cloud, resampler) if best else None,
+        confirmed=_points(runs, edge, cloud, confirming),
+        recommended=best.point(edge, cloud, confirming) if best else None,
+        reason=None if best else _reason(ends, plan),
+        notes=left_out(plan.gates),
         learned=tuner.fitted.figures if tuner.fitted else None,
     )
     return tuning, _gate_file(tuner, best, plan, _origin(captioner, tuning)) if best else None
 
 
-def _baselines(recordings: Sequence[Recording], yardstick: Yardstick) -> tuple[Values, Values]:
+def _baselines(traces: Sequence[Trace], yardstick: Yardstick) -> tuple[Values, Values]:
     """Quality of the edge alone and of the cloud alone [clips, attributes]."""
-    edge = yardstick.table(recordings, (recording.edge.ids for recording in recordings))
-    return edge, yardstick.table(recordings, (recording.cloud.ids for recording in recordings))
+    edge = yardstick.table(traces, [trace.edge.ids for trace in traces])
+    return edge, yardstick.table(traces, [trace.cloud.ids for trace in traces])
 
 
 def _points(
@@ -111,6 +108,16 @@ def _points(
 ) -> tuple[FrontierPoint, ...]:
     points = (outcome.point(edge, cloud, resampler) for outcome in outcomes)
     return tuple(sorted(points, key=lambda point: (point.gate, point.escalation_rate)))
+
+
+def _reason(ends: GapClosed, plan: Plan) -> str:
+    """Why nothing is recommended."""
+    if ends.closed is None:
+        return (
+            "The cloud is not measurably better than the edge on these clips, so no gain by escalation is certain. "
+            "More clips may tell; otherwise use --mode edge."
+        )
+    return f"No setting keeps to {100 * plan.budget:.1f}% of the blocks. Try more clips or a larger --budget."
 
 
 def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:

@@ -1,33 +1,31 @@
-"""One tuning from recordings to a recommendation: record, split, fit, sweep, confirm."""
+"""One tuning's work on a loaded pair: record, split, fit, replay, confirm."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-import numpy as np
+from typing import Protocol
 
 from specdec_cli.captioner import Captioner
+from specdec_cli.config import Config
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import SpecdecError, TranscriptError, typed
 from specdec_cli.metrics import Reference
+from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import Candidate, candidates
-from specdec_cli.tune.confirm import Confirming
 from specdec_cli.tune.fit import Fitted, examples, fit
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
+from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
-from specdec_cli.tune.recording import Recording
 from specdec_cli.tune.replay import replay
-from specdec_cli.types import GateName
-
-_Step = TypeVar("_Step")
+from specdec_cli.tune.trace import Trace
 
 
 class Watch(Protocol):
@@ -51,23 +49,6 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to try.
-
-    Attributes:
-        gates: gates that compete.
-        ks: block sizes.
-        budget: largest escalation rate to recommend, 0 to 1.
-        seed: of the split, of the random gate and of the bootstrap.
-    """
-
-    gates: tuple[GateName, ...]
-    ks: tuple[int, ...]
-    budget: float
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Halves:
     """The clips, split so that nobody speaks in both parts.
 
@@ -78,26 +59,26 @@ class Halves:
         groups: SHA-256 -> index of its speaker or clip.
     """
 
-    fitting: list[Recording]
-    held_out: list[Recording]
+    fitting: list[Trace]
+    held_out: list[Trace]
     by: str
     groups: dict[str, int] = field(repr=False)
 
 
-def split(recordings: Sequence[Recording], references: Mapping[str, Reference], seed: int) -> Halves:
+def split(traces: Sequence[Trace], references: Mapping[str, Reference], seed: int) -> Halves:
     """Halves by speaker if the references name at least four, else by clip."""
-    speakers = {r.sha256: ref.speaker for r in recordings if (ref := references.get(r.sha256)) and ref.speaker}
-    by_speaker = len(set(speakers.values())) >= 4 and len(speakers) == len(recordings)
-    members: dict[str, list[Recording]] = defaultdict(list)
-    for recording in recordings:
-        members[speakers[recording.sha256] if by_speaker else recording.sha256].append(recording)
+    speakers = {t.sha256: ref.speaker for t in traces if (ref := references.get(t.sha256)) and ref.speaker}
+    by_speaker = len(set(speakers.values())) >= 4 and len(speakers) == len(traces)
+    members: dict[str, list[Trace]] = defaultdict(list)
+    for trace in traces:
+        members[speakers[trace.sha256] if by_speaker else trace.sha256].append(trace)
     names = sorted(members)
     random.Random(seed).shuffle(names)
-    fitting: list[Recording] = []
-    held_out: list[Recording] = []
+    fitting: list[Trace] = []
+    held_out: list[Trace] = []
     for name in names:  # the smaller half gets the next speaker, so that the halves come out alike in size
         (fitting if len(fitting) <= len(held_out) else held_out).extend(members[name])
-    groups = {recording.sha256: index for index, name in enumerate(names) for recording in members[name]}
+    groups = {trace.sha256: index for index, name in enumerate(names) for trace in members[name]}
     return Halves(fitting, held_out, "speaker" if by_speaker else "clip", groups)
 
 
@@ -107,7 +88,7 @@ class Tuner:
     Args:
         captioner: with both models, in hybrid mode.
         plan: what to try.
-        journal: keeps recordings and runs.
+        journal: keeps traces and runs.
         watch: told how far it is.
     """
 
@@ -116,29 +97,21 @@ class Tuner:
         self._plan = plan
         self._journal = journal
         self._watch = watch
-        self._recorder = Recorder(captioner)
         self.fitted: Fitted | None = None
 
-    def record(self, clips: Mapping[str, str]) -> list[Recording]:
+    def record(self, clips: Mapping[str, str]) -> list[Trace]:
         """Records the clips that are not recorded yet; what is wrong with one costs no other.
 
         Args:
             clips: SHA-256 -> path.
 
         Returns:
-            The recordings of all that could be, in the order of `clips`.
+            The traces of all that could be recorded, in the order of `clips`.
         """
-        missing = {sha256: path for sha256, path in clips.items() if sha256 not in self._journal.recordings}
-        self._each(list(missing.values()), lambda path: f"recording {path}", lambda path: path, self._record)
-        found = []
-        for sha256, path in clips.items():
-            recording = self._journal.recordings.get(sha256)
-            if recording is not None:
-                found.append(recording.model_copy(update={"file": path}))
-        return found
-
-    def _record(self, path: str) -> None:
-        self._journal.add(self._recorder.record(path))
+        recorder, known = Recorder(self._captioner), self._journal.recordings
+        missing = [path for sha256, path in clips.items() if sha256 not in known]
+        self._each((f"recording {path}", path, partial(recorder.record, path)) for path in missing)
+        return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
         """The learned gate's classifier, if it is among the gates; its figures are in `fitted`.
@@ -148,7 +121,7 @@ class Tuner:
         if "learned" not in self._plan.gates:
             return None
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
-        groups = [halves.groups[recording.sha256] for recording in halves.fitting]
+        groups = [halves.groups[trace.sha256] for trace in halves.fitting]
         judge = yardstick if yardstick.measure == "labels" else None
         self.fitted = fit(examples(halves.fitting, groups, k, judge), seed=self._plan.seed)
         return Classifier(self.fitted.weights, 0.5, self.tokenizer)
@@ -159,74 +132,101 @@ class Tuner:
         return tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab())
 
     def sweep(
-        self, recordings: Sequence[Recording], yardstick: Yardstick, classifier: Classifier | None
+        self, traces: Sequence[Trace], yardstick: Yardstick, classifier: Classifier | None
     ) -> tuple[list[Outcome], float]:
         """Every candidate replayed on every clip; and the share of replays that were exact."""
-        found = list(candidates(recordings, self._plan.gates, self._plan.ks, classifier))
+        found = list(candidates(traces, self._plan.gates, self._plan.ks, classifier))
+        outcomes: list[Outcome] = []
+        exact = 0
         self._watch.begin(len(found))
-        outcomes, exact = [], 0
         for candidate in found:
             self._watch.step(f"replaying {candidate.label}")
-            outcome, same = swept(candidate, recordings, yardstick, classifier, self._plan.seed)
+            outcome, same = swept(candidate, traces, yardstick, classifier, self._plan.seed)
             outcomes.append(outcome)
             exact += same
             self._watch.advance()
-        return outcomes, exact / max(len(found) * len(recordings), 1)
+        return outcomes, exact / max(len(found) * len(traces), 1)
 
     def confirm(
-        self, chosen: Sequence[Candidate], recordings: Sequence[Recording], yardstick: Yardstick, weights: Path | None
-    ) -> tuple[list[Outcome], list[Recording]]:
-        """Runs the chosen candidates; returns their outcomes and the clips that all of them could caption."""
-        confirming = [Confirming(self._captioner, candidate, weights, self._journal) for candidate in chosen]
-        steps = [(setting, recording) for setting in confirming for recording in setting.missing(recordings)]
-        self._each(
-            steps,
-            lambda step: f"confirming {step[0].label} {step[1].file}",
-            lambda step: step[1].file,
-            lambda step: step[0].run(step[1]),
-        )
-        missing = {recording.sha256 for setting in confirming for recording in setting.missing(recordings)}
-        usable = [recording for recording in recordings if recording.sha256 not in missing]
-        return [setting.outcome(usable, yardstick) for setting in confirming], usable
+        self, chosen: Sequence[Candidate], traces: Sequence[Trace], yardstick: Yardstick, weights: Path | None
+    ) -> tuple[list[Outcome], list[Trace]]:
+        """Runs the chosen candidates for real, where the journal holds no such run.
 
-    def _each(
-        self,
-        steps: Sequence[_Step],
-        said: Callable[[_Step], str],
-        file: Callable[[_Step], str],
-        take: Callable[[_Step], None],
-    ) -> None:
-        """Takes steps with progress; an error is shown and costs its own step only.
+        Args:
+            chosen: the candidates.
+            traces: of the clips to run them on.
+            yardstick: measures their texts.
+            weights: file of the learned gate.
+
+        Returns:
+            Their outcomes on the clips that all of them could caption, and these clips.
+        """
+        captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
+
+        def held(candidate: Candidate, trace: Trace) -> bool:
+            return self._journal.run(trace.sha256, captioners[candidate].setup.settings) is not None
+
+        self._each(
+            (f"confirming {c.label} {t.file}", t.file, partial(captioners[c].caption, t.file))
+            for c in chosen
+            for t in traces
+            if not held(c, t)
+        )
+        usable = [trace for trace in traces if all(held(candidate, trace) for candidate in chosen)]
+        return [self._outcome(c, captioners[c], usable, yardstick) for c in chosen], usable
+
+    def _outcome(
+        self, candidate: Candidate, captioner: Captioner, traces: Sequence[Trace], yardstick: Yardstick
+    ) -> Outcome:
+        """What a candidate did with clips that it has been run on."""
+        found = [self._journal.run(trace.sha256, captioner.setup.settings) for trace in traces]
+        rounds = [run.rounds for run in found if run is not None]
+        texts = [tuple(id_ for round_ in run for id_ in round_.committed_ids) for run in rounds]
+        escalations = [sum(round_.escalated for round_ in run) for run in rounds]
+        quality = yardstick.table(traces, texts)
+        return Outcome.of(candidate, quality, [len(run) for run in rounds], escalations, confirmed=True)
+
+    def _each(self, steps: Iterable[tuple[str, str, Callable[[], Trace | Transcript]]]) -> None:
+        """Takes steps (what to say, the file, what makes a line of the journal); an error costs its own step only.
 
         Raises:
-            TranscriptError: the file cannot be written, which the next step would not change.
+            TranscriptError: the journal cannot be written, which the next step would not change.
         """
-        self._watch.begin(len(steps))
-        for step in steps:
-            self._watch.step(said(step))
+        listed = list(steps)
+        self._watch.begin(len(listed))
+        for what, file, take in listed:
+            self._watch.step(what)
             try:
-                take(step)
+                self._journal.add(take())
             except TranscriptError:
                 raise
             except Exception as error:
-                self._watch.failed(file(step), typed(error))
+                self._watch.failed(file, typed(error))
             self._watch.advance()
 
 
+def configured(config: Config, candidate: Candidate, weights: Path | None) -> Config:
+    """`config` of a hybrid run with the candidate's gate and k; `weights` is the learned gate's file."""
+    gate = {
+        "name": candidate.gate,
+        "threshold": candidate.threshold,
+        "stop_drafting": candidate.stop_drafting,
+        "file": str(weights) if candidate.gate == "learned" else None,
+    }
+    decoding = config.decoding.model_copy(update={"k": candidate.k})
+    return config.model_copy(update={"gate": config.gate.model_copy(update=gate), "decoding": decoding})
+
+
 def swept(
-    candidate: Candidate,
-    recordings: Sequence[Recording],
-    yardstick: Yardstick,
-    classifier: Classifier | None,
-    seed: int,
+    candidate: Candidate, traces: Sequence[Trace], yardstick: Yardstick, classifier: Classifier | None, seed: int
 ) -> tuple[Outcome, int]:
     """A candidate replayed on every clip, and on how many of them the replay was exact."""
-    replays = [replay(r, candidate.make(classifier, r.sha256, seed), candidate.k) for r in recordings]
-    outcome = Outcome(
+    replays = [replay(t, candidate.make(classifier, t.sha256, seed), candidate.k) for t in traces]
+    outcome = Outcome.of(
         candidate,
-        yardstick.table(recordings, (replayed.ids for replayed in replays)),
-        np.array([replayed.rounds for replayed in replays], dtype=float),
-        np.array([replayed.escalations for replayed in replays], dtype=float),
+        yardstick.table(traces, [replayed.ids for replayed in replays]),
+        [replayed.rounds for replayed in replays],
+        [replayed.escalations for replayed in replays],
         confirmed=False,
     )
     return outcome, sum(replayed.exact for replayed in replays)

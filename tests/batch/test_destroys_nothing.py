@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -119,10 +118,6 @@ def run(rng: random.Random) -> None:
     job.export(csv, txt_dir)
 
 
-def clips_of(transcripts: bytes) -> set[str]:
-    return {json.loads(text)["file"] for text in transcripts.splitlines()}
-
-
 def test_nothing_is_destroyed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,9 +132,8 @@ def test_nothing_is_destroyed(
         try:
             run(rng)
             written += 1
-        except SpecdecError as error:
+        except SpecdecError:
             refused += 1
-            assert error.hint is None or error.hint
         after = contents(folder)
         for name, content in before.items():
             if after.get(name) == content or not content:
@@ -148,9 +142,7 @@ def test_nothing_is_destroyed(
             assert own, f"case {case}: {name} was destroyed"
             assert name in after, f"case {case}: {name} is gone"
             if name == "t.csv":  # which holds rows that only other.jsonl has
-                assert b"/data/2.wav" in after[name] or clips_of(before["other.jsonl"]) != clips_of(
-                    after["other.jsonl"]
-                )
+                assert b"/data/2.wav" in after[name] or after["other.jsonl"] != before["other.jsonl"]
             else:
                 assert TRANSCRIPTS.ours(after[name]), f"case {case}: {name} holds something else"
         assert "-" not in after

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,32 @@ from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.tune.record import Recorder
 from specdec_cli.tune.result import Tuning
 from tests.cli.conftest import Specdec
+from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
 QUICK = ("--ks", "2", "--gate", "entropy", "--budget", "0.5", "-l", "en")
+GATE = "--output"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One tuning, shared by all tests that look at it."""
+
+    outcome: Outcome
+    gate: Path
+    plot: Path
+    recordings: Path
+
+    @property
+    def found(self) -> Tuning:
+        """What it printed."""
+        return Tuning.model_validate_json(self.outcome.out)
+
+
+@pytest.fixture(scope="module")
+def once() -> dict[str, Tuned]:
+    """Holds the shared tuning."""
+    return {}
 
 
 @pytest.fixture(scope="module")
@@ -25,43 +51,56 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
-    gate, plot = tmp_path / "gate.json", tmp_path / "frontier.svg"
-    outcome = specdec("tune", voices, *QUICK, "--json", "-o", gate, "--plot", plot)
-    assert outcome.code == 0, outcome.err
-    found = Tuning.model_validate_json(outcome.out)
+@pytest.fixture
+def tuned(specdec: Specdec, voices: Path, once: dict[str, Tuned], tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    if not once:
+        folder = tmp_path_factory.mktemp("tuned")
+        gate, plot, recordings = (folder / name for name in ("gate.json", "frontier.svg", "recorded.jsonl"))
+        files = (GATE, gate, "--plot", plot, "--recordings", recordings)
+        once["tuned"] = Tuned(specdec("tune", voices, *QUICK, "--json", *files), gate, plot, recordings)
+    return once["tuned"]
+
+
+@pytest.fixture
+def recorded(tuned: Tuned, tmp_path: Path) -> Path:
+    """A copy of the shared tuning's recordings, from which another tuning goes on."""
+    return Path(shutil.copy(tuned.recordings, tmp_path / "recorded.jsonl"))
+
+
+def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, voices: Path, tuned: Tuned) -> None:
+    assert tuned.outcome.code == 0, tuned.outcome.err
+    found = tuned.found
     assert (found.measure, found.clips, found.fitted_on + found.confirmed_on) == ("agreement", 12, 12)
-    assert found.cloud_quality == 1.0
+    assert found.cloud_quality == pytest.approx(1)
     assert {point.gate for point in found.confirmed} == {"entropy", "random"}
     best = found.recommended
     assert best is not None
+    assert (found.reason, found.notes, found.output) == (None, [], str(tuned.gate))
     assert best.confirmed
     assert best.escalation_rate <= 0.5
-    file = read_gate_file(gate)
+    file = read_gate_file(tuned.gate)
     assert (file.gate, file.threshold, file.k, file.stop_drafting) == (
         best.gate, best.threshold, best.k, best.stop_drafting
     )  # fmt: skip
-    assert plot.read_text(encoding="utf-8").startswith("<svg")
-    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "en")
+    assert tuned.plot.read_text(encoding="utf-8").startswith("<svg")
+    used = specdec("caption", voices / "voice 00.wav", "--gate", tuned.gate, "--json", "-l", "en")
     transcript = json.loads(used.out)
     settings = transcript["settings"]
     assert (settings["gate"], settings["threshold"], settings["k"]) == (best.gate, best.threshold, best.k)
     assert file.fitted_on["weights"] == {role: transcript["models"][role]["weights"] for role in ("edge", "cloud")}
 
 
-def test_what_a_confirmed_point_says_is_what_a_run_does(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
-    path = tmp_path / "recorded.jsonl"
-    found = Tuning.model_validate_json(specdec("tune", voices, *QUICK, "--json", "--recordings", path).out)
-    point = next(point for point in found.confirmed if point.gate == "entropy")
+def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
+    point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
     runs = captioner(
         gate__threshold=point.threshold,
         gate__stop_drafting=point.stop_drafting,
         decoding__k=point.k,
         prompt__language="en",
     )
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in tuned.recordings.read_text(encoding="utf-8").splitlines()]
     held_out = {line["file"] for line in lines if "schema" in line}
-    assert len(held_out) == found.confirmed_on
+    assert len(held_out) == tuned.found.confirmed_on
     totals = [run.totals for file in sorted(held_out) if (run := runs.caption(file)).totals is not None]
     assert point.escalation_rate == pytest.approx(
         sum(total.escalations for total in totals) / sum(total.rounds for total in totals)
@@ -69,11 +108,10 @@ def test_what_a_confirmed_point_says_is_what_a_run_does(specdec: Specdec, voices
 
 
 def test_a_second_run_does_nothing_again(
-    specdec: Specdec, voices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    specdec: Specdec, voices: Path, tuned: Tuned, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "recorded.jsonl"
-    first = specdec("tune", voices, *QUICK, "--json", "--recordings", path)
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = recorded.read_text(encoding="utf-8").splitlines(keepends=True)
+    first = tuned.found.model_copy(update={"output": None})
 
     def refuse(*_: object) -> None:
         raise AssertionError("this was done before")
@@ -81,18 +119,19 @@ def test_a_second_run_does_nothing_again(
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "record", refuse)
         patched.setattr(Captioner, "caption", refuse)
-        assert specdec("tune", voices, *QUICK, "--json", "--recordings", path).out == first.out
-    path.write_text("".join(lines[:5]) + lines[5][:80], encoding="utf-8")
-    again = specdec("tune", voices, *QUICK, "--json", "--recordings", path)
-    assert again.out == first.out
-    assert len(path.read_text(encoding="utf-8").splitlines()) == len(lines)
+        again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
+        assert Tuning.model_validate_json(again.out) == first
+    recorded.write_text("".join([*lines[:3], *lines[4:-1]]) + lines[-1][:80], encoding="utf-8")  # one of each again
+    again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
+    assert Tuning.model_validate_json(again.out) == first
+    assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
-def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
+def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gate", "learned", "--budget", "0.9", "-l", "en")
-    outcome = specdec("tune", voices, *quick, "--json", "-o", gate)
+    quick = ("--ks", "2", "--gate", "learned", "--budget", "0.9", "-l", "en", "--recordings", recorded)
+    outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
     assert found.learned is not None
@@ -108,19 +147,51 @@ def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, tmp
     assert "was fitted with the tokenizer sha256:00" in refused.err
 
 
-def test_the_page_names_the_gap_the_advice_and_every_setting(specdec: Specdec, voices: Path) -> None:
-    outcome = specdec("tune", voices, *QUICK)
+def test_the_page_names_the_gap_the_advice_and_every_setting(specdec: Specdec, voices: Path, recorded: Path) -> None:
+    outcome = specdec("tune", voices, *QUICK, "--recordings", recorded)
     said = " ".join(outcome.out.split())
     assert "Recommended: entropy" in said
     assert "the cloud is better by" in said
-    assert "run on clips that nothing was chosen on" in said
+    assert "run on clips that no setting was chosen on" in said
     assert max(map(len, outcome.lines)) <= 120
 
 
-def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, tmp_path: Path) -> None:
+def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
+    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate.json"
+    strict = (*QUICK, "--budget", "0.001", "--recordings", recorded)
+    outcome = specdec("tune", voices, *strict, "-q", GATE, gate)
+    assert outcome.code == 1
+    assert not gate.exists()
+    said = " ".join(outcome.err.split())
+    assert "gate.json was not written: no setting can be recommended." in said
+    assert "No setting keeps to 0.1% of the blocks." in said
+    bullets = [line for line in outcome.out.splitlines() if line.startswith(" ·")]
+    assert len(bullets) == 2  # the gap, and one for the reason
+    unwritten = specdec("tune", voices, *strict, "--json")
+    assert unwritten.code == 0  # nobody asked for a file
+    assert "0.1%" in (Tuning.model_validate_json(unwritten.out).reason or "")
+
+
+def test_without_scikit_learn_the_learned_gate_is_missed_aloud(
+    specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    outcome = specdec("tune", voices, *QUICK, "--recordings", recorded)
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    assert "The learned gate was not tried: it needs scikit-learn. Install it with: pip install" in said
+    refused = specdec("tune", voices, "--gate", "learned")
+    assert refused.code == 2
+    assert "specdec-cli[tune]" in refused.err
+    assert "loading" not in refused.err
+
+
+def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.wav"
     broken.write_bytes(b"RIFF nothing")
-    outcome = specdec("tune", voices, broken, *QUICK, "--json")
+    outcome = specdec("tune", voices, broken, *QUICK, "--json", "--recordings", recorded)
     assert outcome.code == 3
     assert "broken.wav" in outcome.err
     assert Tuning.model_validate_json(outcome.out).clips == 12
@@ -136,12 +207,14 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, tmp_p
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
         (["--output", "gate.yaml"], "does not end in .json"),
         (["--plot", "frontier.png"], "does not end in .svg"),
-        (["--limit", "3"], "3 clips could be recorded, and tuning needs at least 8"),
+        (["--limit", "3"], "tuning needs at least 8 clips, and 3 can be recorded"),
         (["--label", "emotion=mood"], "there are none"),
         (["--budget", "2"], "--budget"),
+        (["--set", "cloud.url=http://127.0.0.1:9", "--set", "cloud.model="], "returns verdicts only"),
     ],
 )
 def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: list[str], said: str) -> None:
     outcome = specdec("tune", voices, "-l", "en", *arguments)
     assert outcome.code == 2
     assert said in " ".join(outcome.err.split())
+    assert "loading" not in outcome.err

@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.connection import Request, UnsoundError
-from specdec_cli.cloud.http import Caller, Http
-from specdec_cli.cloud.remote import HttpCloud, RemoteVerifier
+from specdec_cli.cloud.http import Caller, Http, Request, UnsoundError
+from specdec_cli.cloud.remote import HttpCloud, SessionVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import CloudError
@@ -155,7 +154,7 @@ def case() -> Case:
     return make_case(90_600, mode="lossless", temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
 
 
-def verifier(case: Case, link: HttpCloud) -> RemoteVerifier:
+def verifier(case: Case, link: HttpCloud) -> SessionVerifier:
     return link.verifier(case.cloud_prompt, case.config, case.pair.vocab_size, link.processor.eos_ids)
 
 
@@ -182,8 +181,7 @@ def test_a_name_server_that_never_answers(case: Case, monkeypatch: pytest.Monkey
 
 PROGRAM = """
 import socket, sys, threading, time
-from specdec_cli.cloud.connection import Request
-from specdec_cli.cloud.http import Caller, Http
+from specdec_cli.cloud.http import Caller, Http, Request
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError
 socket.getaddrinfo = lambda *_, **__: time.sleep(60)
@@ -237,7 +235,7 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
         judging = verifier(case, link)
         with behaving(silent) as url:
             link.http.url = url
-            link.http._idle.pop().drop()
+            link.http._idle.pop().close()
             found: list[Exception] = []
 
             def verify() -> None:
@@ -257,7 +255,7 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
         assert [str(error) for error in found] == ["the clip is closed"]
         with pytest.raises(CloudError, match="the clip is closed"):
             judging.verify((), Draft((5, 6)))
-        assert not link.http.breaker.open
+        assert link.http.breaker.reason is None
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:

@@ -211,5 +211,5 @@ def test_a_server_that_comes_back_as_another_is_not_used(case: Case) -> None:
 def test_a_prompt_without_a_recording_is_refused(case: Case, served: Served) -> None:
     from specdec_cli.errors import DecodingError
 
-    with linked(served.url, case.edge) as link, pytest.raises(DecodingError, match="length of the recording"):
+    with linked(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
         collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())

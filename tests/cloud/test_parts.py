@@ -14,14 +14,25 @@ import numpy as np
 import pytest
 import torch
 
-from specdec_cli.cloud.breaker import Breaker
-from specdec_cli.cloud.numbers import pack_rows, pack_tensors, unpack_rows, unpack_tensors
-from specdec_cli.cloud.protocol import MAX_JSON_BYTES, Answer, Clip, MalformedError, Question, pack, unpack
+from specdec_cli.cloud.http import Breaker
+from specdec_cli.cloud.protocol import (
+    MAX_JSON_BYTES,
+    Answer,
+    Clip,
+    MalformedError,
+    Question,
+    pack,
+    pack_rows,
+    pack_tensors,
+    unpack,
+    unpack_rows,
+    unpack_tensors,
+)
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
+from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.service import Service
 from tests.cloud.serving import ServerThread, linked, serving
 from tests.laws.cases import Case, cloud, make_case
 
@@ -38,25 +49,25 @@ def test_a_breaker_lets_one_through_when_the_time_has_come() -> None:
     clock = Clock()
     breaker = Breaker(10.0, clock)
     assert breaker.admits()
-    breaker.failed("gone")
+    breaker.ended("gone")
     assert not breaker.admits()
     clock.now = 9.9
     assert not breaker.admits()
     clock.now = 10.0
     assert [breaker.admits(), breaker.admits()] == [True, False]  # one goes and sees
-    breaker.failed("gone still")
+    breaker.ended("gone still")
     clock.now = 19.9
     assert not breaker.admits()
     clock.now = 20.0
     assert breaker.admits()
-    breaker.succeeded()
+    breaker.ended()
     assert [breaker.admits(), breaker.admits()] == [True, True]
 
 
 def test_a_call_that_says_nothing_leaves_the_breaker_as_it_was() -> None:
     clock = Clock()
     breaker = Breaker(1.0, clock)
-    breaker.failed("gone")
+    breaker.ended("gone")
     clock.now = 1.0
     assert breaker.admits()
     breaker.undecided()

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.cloud.vllm import VllmCloud, VllmVerifier
-from specdec_cli.cloud.vllm_wire import GENERATE, MODELS, TOKENIZE, data_url
+from specdec_cli.cloud.vllm import GENERATE, MODELS, TOKENIZE, VllmCloud, VllmVerifier, data_url
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome
@@ -190,7 +189,7 @@ def _generate(*tokens: Any) -> Change:
         (_shorten, "positions were scored, of"),
         (lambda told: told.pop("prompt_logprobs"), "0 positions were scored, of"),
         (_rename_drafted, "was not scored"),
-        (_name_badly, "was not scored"),
+        (_name_badly, "prompt_logprobs"),
         (_drown, "scores are not finite"),
         (_of_drafted(float("nan")), "finite"),
         (_of_drafted(float("inf")), "finite"),
@@ -336,7 +335,7 @@ def test_a_clip_beyond_the_servers_context_is_degraded(most: str) -> None:
     models = (200, f'{{"data": [{{"id": "tiny", "max_model_len": {most}}}]}}'.encode())
     case = recorded_cases()[0]
     with _linked(_instead(MODELS, models), retry_s=0.0) as link:
-        with pytest.raises(CloudError, match=f"takes {most} tokens, but the prompt"):
+        with pytest.raises(CloudError, match=f"takes {most} positions, and the clip needs"):
             _verifier(case, link).verify((), _first_draft(case))
         assert case.run(link)[1].degraded is not None
 
@@ -369,7 +368,7 @@ def test_without_the_waveform_there_is_nothing_to_send() -> None:
     case = recorded_cases()[0]
     with _linked(Replay().respond) as link:
         prompt = replace(link.processor.prompt(clip(1), "x"), waveform=None)
-        with pytest.raises(DecodingError, match="takes the recording itself"):
+        with pytest.raises(DecodingError, match="needs the recording"):
             link.verifier(prompt, case.config, 266, link.processor.eos_ids)
 
 

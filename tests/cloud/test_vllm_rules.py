@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm_rules import TIE, Judged, VllmRules, unserved
-from specdec_cli.cloud.vllm_wire import MOST_CANDIDATES, Question, Scored, read_answer
+from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Judged, Question, Scored, VllmRules, read_answer, unserved
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.decoding.accept import judge
 from specdec_cli.decoding.draft import Draft

@@ -10,7 +10,7 @@ from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.build import block_length
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.decoding.length import ALONE, MOST_DRAFTED, AdaptiveLength, Costs, FixedLength
+from specdec_cli.decoding.length import ALONE, MOST_DRAFTED, AdaptiveLength, Costs
 from specdec_cli.types import ModelWork, Round
 from tests.laws.cases import make_case
 from tests.tiny import settings
@@ -114,9 +114,7 @@ def test_other_modes_and_other_numbers_are_fixed() -> None:
         ({"mode": "edge", "k": "auto"}, ALONE),
         ({"mode": "cloud", "k": "auto"}, ALONE),
     ):
-        length = block_length(settings(**given), Costs())
-        assert isinstance(length, FixedLength)
-        assert length.most() == most
+        assert block_length(settings(**given), Costs()) == most
 
 
 def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:

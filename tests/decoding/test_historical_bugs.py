@@ -6,8 +6,9 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import Scores
+from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.laws.cases import cloud, collect, make_case, prompt
@@ -17,7 +18,6 @@ from tests.laws.tolerance import allowed
 from tests.table import TableModel, certain, random_table, spelled, table_loop
 from tests.tiny import settings
 
-CPU = torch.device("cpu")
 PIECES = 266  # of the tiny tokenizer
 
 
@@ -38,7 +38,8 @@ def _assert_close(rows: torch.Tensor, wanted: list[torch.Tensor]) -> None:
 
 
 def _scores(**given: float) -> Scores:
-    return Scores(ScoringConfig(**given), [0, 2], random_table(0).processor, CPU)  # type: ignore[arg-type]
+    session = Session(random_table(0), Prompt((0, 2), {}), 9)
+    return Scores(ScoringConfig(**given), session, ())  # type: ignore[arg-type]
 
 
 def test_a_block_advances_the_cache_once() -> None:
@@ -173,7 +174,7 @@ def test_the_default_entropy_threshold_stops_bad_blocks() -> None:
     sure = certain({"^": "c", "c": ""}, size=6)
     rounds, _ = collect(table_loop(flat, sure, mode="hybrid", gate="entropy").run())
     assert rounds[0].escalated
-    assert make_gate("entropy").threshold == DEFAULT_THRESHOLDS["entropy"]
+    assert Gate("entropy").threshold == DEFAULT_THRESHOLDS["entropy"]
 
 
 def test_the_edge_baseline_is_the_same_engine() -> None:

@@ -10,7 +10,7 @@ import torch
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.build import gate_generator
 from specdec_cli.decoding.evidence import evidence_of
-from specdec_cli.decoding.gate import Gate, Judge, make_gate
+from specdec_cli.decoding.gate import Gate, Judge
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.processor import Prompt
@@ -82,17 +82,17 @@ def test_every_feature_is_what_its_name_says(feature: str, values: tuple[float |
 
 def test_a_block_is_as_doubtful_as_any_of_its_tokens_together() -> None:
     one, two = _chance(0.3), _chance(0.0)
-    together = _judged(make_gate("learned", classifier=_classifier(doubt__2=1.0)))
+    together = _judged(Gate("learned", classifier=_classifier(doubt__2=1.0)))
     assert together.scores == pytest.approx([one, 1 - (1 - one) * (1 - two)])
-    largest = _judged(make_gate("learned", classifier=_classifier("largest", doubt__2=1.0)))
+    largest = _judged(Gate("learned", classifier=_classifier("largest", doubt__2=1.0)))
     assert largest.scores == pytest.approx([one, max(one, two)])
     assert (together.escalates, together.reason) == (together.scores[-1] >= 0.4, "learned")
 
 
 def test_its_own_threshold_holds_unless_another_is_given() -> None:
     classifier = _classifier(entropy=1.0)
-    assert make_gate("learned", classifier=classifier).threshold == 0.4
-    assert make_gate("learned", 0.9, classifier=classifier).threshold == 0.9
+    assert Gate("learned", classifier=classifier).threshold == 0.4
+    assert Gate("learned", 0.9, classifier=classifier).threshold == 0.9
 
 
 def test_a_feature_of_a_later_version_is_refused() -> None:
@@ -103,16 +103,16 @@ def test_a_feature_of_a_later_version_is_refused() -> None:
 @pytest.mark.parametrize("gate", ["learned", "random"])
 def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
     with pytest.raises(DecodingError, match=gate):
-        make_gate(gate)  # type: ignore[arg-type]
+        Gate(gate)  # type: ignore[arg-type]
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
-    gate = make_gate("random", 0.3, generator=torch.Generator().manual_seed(0))
+    gate = Gate("random", 0.3, generator=torch.Generator().manual_seed(0))
     judged = [_judged(gate) for _ in range(2000)]
     assert sum(judge.escalates for judge in judged) / 2000 == pytest.approx(0.3, abs=0.04)
     assert all(judge.escalates == (judge.scores[0] < 0.3) for judge in judged)
     assert all(len(set(judge.scores)) == 1 for judge in judged), "one draw a block"
-    ends = [(make_gate("random", end, generator=torch.Generator()), end == 1.0) for end in (0.0, 1.0)]
+    ends = [(Gate("random", end, generator=torch.Generator()), end == 1.0) for end in (0.0, 1.0)]
     assert all(_judged(gate).escalates is always for gate, always in ends for _ in range(50))
 
 

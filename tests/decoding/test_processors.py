@@ -14,9 +14,9 @@ from transformers import (
 
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.scores import Scores
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
 from tests.table import random_table
-
-CPU = torch.device("cpu")
 
 
 def _library(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> LogitsProcessorList:
@@ -31,9 +31,7 @@ def _library(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> Logit
 
 
 def _scores(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> Scores:
-    processor = random_table(0).processor
-    processor.eos_ids = tuple(eos)
-    return Scores(scoring, prompt, processor, CPU)
+    return Scores(scoring, Session(random_table(0), Prompt(tuple(prompt), {}), 9), eos)
 
 
 def test_a_block_gets_the_scores_of_its_rows() -> None:

@@ -11,7 +11,7 @@ from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import judge, near_ties
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.evidence import entropies
-from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import draw
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, table_loop
@@ -79,7 +79,7 @@ def test_entropy_with_impossible_tokens_is_not_nan() -> None:
 )
 def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
     # p = 0.8, 0.2: entropy 0.500 nats, margin 0.6, log p = -0.223
-    judged = make_gate(gate, threshold).open(0)  # type: ignore[arg-type]
+    judged = Gate(gate, threshold).open(0)  # type: ignore[arg-type]
     judged.add_all(_logs([0.8, 0.2]), (0,))
     assert judged.escalates is escalates
     assert judged.reason == (gate if escalates else None)
@@ -91,7 +91,7 @@ def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
 def test_one_unsure_token_escalates_the_block() -> None:
     rows = _logs([0.99, 0.01], [0.5, 0.5], [0.99, 0.01])
     for gate, threshold in (("entropy", 0.6), ("margin", 0.1), ("logprob", -0.6)):
-        judged = make_gate(gate, threshold).open(0)  # type: ignore[arg-type]
+        judged = Gate(gate, threshold).open(0)  # type: ignore[arg-type]
         judged.add_all(rows, (0, 0, 0))
         assert judged.escalates
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -96,18 +95,7 @@ def test_a_cached_hub_model_loads_offline_in_silence(hub_dir: Path, thinker_dir:
     absent = "is not in the local hub cache, or not all of it, and downloads are off"
     assert other == f"acme/other {absent}"
     assert revision == f"acme/tiny-omni {absent}"
-    assert half == f"acme/half {absent}"
+    assert half == "acme/half lacks 1 of 3 weight files: model-00002-of-00003.safetensors"
     assert of_foreign.startswith("acme/foreign cannot be loaded: ")
-    assert of_pickled == f"acme/pickled {absent}"
+    assert of_pickled == "acme/pickled holds only pickled weights, which are never loaded"
     assert of_damaged.startswith(f"{damaged} ")
-
-
-@pytest.mark.parametrize("offline", [True, False])
-def test_the_hubs_own_switch_is_put_back(thinker_dir: Path, offline: bool) -> None:
-    from huggingface_hub import constants
-
-    from tests.models.checkpoints import load
-
-    assert constants.HF_HUB_OFFLINE is False
-    load(thinker_dir, offline=offline)
-    assert constants.HF_HUB_OFFLINE is False

@@ -33,10 +33,10 @@ def test_a_missing_package_is_named(
         assert module == package
         return None
 
-    monkeypatch.setattr("specdec_cli.models.quantization.find_spec", find)
+    monkeypatch.setattr("specdec_cli.models.checkpoint.find_spec", find)
     with pytest.raises(CheckpointError, match=f"'{name}' needs the package {package}") as error:
         quantization_config(name, device)
-    assert error.value.hint == f"Install it: pip install {package}"
+    assert error.value.hint == f"Install it with: pip install {package}"
 
 
 def test_four_bits_on_a_cpu_are_refused() -> None:
@@ -46,7 +46,7 @@ def test_four_bits_on_a_cpu_are_refused() -> None:
 
 
 def test_loading_without_the_package_says_so(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.models.quantization.find_spec", lambda _: None)
+    monkeypatch.setattr("specdec_cli.models.checkpoint.find_spec", lambda _: None)
     with pytest.raises(CheckpointError, match="needs the package torchao"):
         load(thinker_dir, quantization="int8")
 

@@ -1,4 +1,4 @@
-"""Recordings of lookup-table models: exact, and made in milliseconds."""
+"""Traces of lookup-table models: exact, and made in milliseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from specdec_cli.decoding.build import Pair
 from specdec_cli.tune.record import record_tracks
-from specdec_cli.tune.recording import Recording
+from specdec_cli.tune.trace import Trace
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings
 
@@ -20,12 +20,12 @@ def table_pair(seed: int) -> tuple[TableModel, TableModel]:
     return TableModel(cloud.table + 0.9 * noise, "edge"), cloud
 
 
-def recording_of(seed: int) -> Recording:
-    """The recording of `table_pair(seed)`, with its number for a hash."""
+def trace_of(seed: int) -> Trace:
+    """The trace of `table_pair(seed)`, with its number for a hash."""
     edge, cloud = table_pair(seed)
     config = settings(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
     tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud))
-    return Recording(
+    return Trace(
         file=f"{seed}.wav",
         sha256=f"{seed:064x}",
         duration_s=1.0,

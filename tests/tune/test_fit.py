@@ -12,7 +12,7 @@ from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.tune.fit import Example, examples, fit
-from tests.tune.recorded import recording_of
+from tests.tune.recorded import trace_of
 
 pytest.importorskip("sklearn", reason="needs the extra [tune]")
 
@@ -53,13 +53,11 @@ def test_weights_survive_the_file() -> None:
 
 
 def test_every_position_of_both_texts_is_one_example() -> None:
-    recording = recording_of(3)
-    found = examples([recording], [0], k=4)
-    same = next(
-        (i for i, (a, b) in enumerate(zip(recording.edge.ids, recording.cloud.ids, strict=False)) if a != b), None
-    )
+    trace = trace_of(3)
+    found = examples([trace], [0], k=4)
+    same = next((i for i, (a, b) in enumerate(zip(trace.edge.ids, trace.cloud.ids, strict=False)) if a != b), None)
     assert same is not None
-    assert len(found) == len(recording.edge.ids) + len(recording.cloud.ids) - same - 1
+    assert len(found) == len(trace.edge.ids) + len(trace.cloud.ids) - same - 1
     assert all(1 <= len(example.block) <= 4 for example in found)
     assert found[same].changed
 

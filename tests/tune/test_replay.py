@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from specdec_cli.decoding.gate import make_gate
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.tune.replay import replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
 from tests.table import table_loop
-from tests.tune.recorded import LENGTH, recording_of, table_pair
+from tests.tune.recorded import LENGTH, table_pair, trace_of
 
 CASES = 150
 
@@ -30,9 +30,7 @@ def test_an_exact_replay_is_what_a_run_does(stop: bool) -> None:
         rng = random.Random(number)
         gate, threshold = _gate(rng)
         k, classifier = rng.randint(1, 6), Classifier(learned_weights(rng), 0.5, "")
-        replayed = replay(
-            recording_of(number), make_gate(gate, threshold, stop_drafting=stop, classifier=classifier), k
-        )
+        replayed = replay(trace_of(number), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
         if not replayed.exact:
             continue
         edge, cloud = table_pair(number)
@@ -63,8 +61,8 @@ def test_an_exact_replay_is_what_a_run_does(stop: bool) -> None:
 
 def test_the_ends_of_the_scale_are_the_two_models() -> None:
     for number in range(40):
-        recording = recording_of(number)
-        alone = replay(recording, make_gate("never"), 3)
-        assert (alone.ids, alone.escalations, alone.exact) == (recording.edge.ids, 0, True)
-        always = replay(recording, make_gate("always"), 3)
-        assert (always.ids, always.rounds, always.exact) == (recording.cloud.ids, always.escalations, True)
+        trace = trace_of(number)
+        alone = replay(trace, Gate("never"), 3)
+        assert (alone.ids, alone.escalations, alone.exact) == (trace.edge.ids, 0, True)
+        always = replay(trace, Gate("always"), 3)
+        assert (always.ids, always.rounds, always.exact) == (trace.cloud.ids, always.escalations, True)

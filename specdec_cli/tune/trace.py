@@ -1,4 +1,4 @@
-"""What is recorded of a clip: the edge's text and the cloud's, each scored by both models at every position.
+"""A trace of a clip: the edge's text and the cloud's, each scored by both models at every position.
 
 Two texts are needed because a gate changes the text that follows. A hybrid run starts on the edge's text and stays on
 it, word for word, until the cloud first changes a token; from there it is on the cloud's text until the edge is first
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.errors import TranscriptError
 from specdec_cli.types import Candidates
 
 DIGITS: Final = 5
@@ -27,7 +26,7 @@ class Track(_Part):
     """One text, with what both models say at each of its n positions. All lists have n entries."""
 
     ids: tuple[int, ...] = Field(description="the text")
-    chosen: tuple[int, ...] = Field(description="the edge's likeliest token behind the text so far")
+    chosen: tuple[int, ...] = Field(description="the edge's likeliest token after the text so far")
     target: tuple[int, ...] = Field(description="the cloud's likeliest token there")
     entropy: tuple[float, ...] = Field(description="of the edge, nats")
     logprob: tuple[float, ...] = Field(description="of the edge's likeliest token, nats")
@@ -37,17 +36,12 @@ class Track(_Part):
         """What a gate would know of the token that the edge chooses at `position`."""
         candidates = self.candidates[position]
         second = candidates[1][1] if len(candidates) > 1 else 0.0
-        return TokenEvidence(
-            self.chosen[position],
-            self.entropy[position],
-            candidates[0][1] - second,
-            self.logprob[position],
-            candidates,
-        )
+        margin = candidates[0][1] - second
+        return TokenEvidence(self.chosen[position], self.entropy[position], margin, self.logprob[position], candidates)
 
 
-class Recording(_Part):
-    """One clip, recorded."""
+class Trace(_Part):
+    """One clip, as a line of the file of recordings holds it."""
 
     recording: Literal[1] = 1
     file: str
@@ -62,20 +56,3 @@ class Recording(_Part):
     def to_json(self) -> str:
         """One line of JSON."""
         return self.model_dump_json()
-
-
-def read_recording(line: str, place: str) -> Recording:
-    """The recording that a line holds.
-
-    Raises:
-        TranscriptError: it holds something else.
-    """
-    try:
-        return Recording.model_validate_json(line)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, detail["loc"])) or "the line"
-        raise TranscriptError(
-            f"{place} is not a recording of specdec tune: {where}: {detail['msg']}",
-            hint="Name another file in --recordings.",
-        ) from error

@@ -1,0 +1,86 @@
+"""What a tuning tries, and what it refuses before any model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.types import GateName
+
+if TYPE_CHECKING:
+    from specdec_cli.config import Config
+
+FEWEST: Final = 8
+"""Clips below which halves of them say nothing."""
+
+INSTALL: Final = "pip install 'specdec-cli[tune]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to try.
+
+    Attributes:
+        gates: gates that compete.
+        ks: block sizes.
+        budget: largest escalation rate to recommend, 0 to 1.
+        seed: of the split, of the random gate and of the bootstrap.
+    """
+
+    gates: tuple[GateName, ...]
+    ks: tuple[int, ...]
+    budget: float
+    seed: int
+
+
+def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> None:
+    """Refuses what no tuning can succeed with.
+
+    Args:
+        config: of a hybrid run.
+        gates: gates that compete.
+        clips: different recordings that can be read.
+
+    Raises:
+        ConfigError: a temperature above 0, under which there is no one text to record; a cloud that returns verdicts
+            only; the learned gate without scikit-learn; or too few clips.
+    """
+    if config.decoding.sampling:
+        raise ConfigError(
+            f"tuning compares texts, and at temperature {config.decoding.temperature:g} there is no one text",
+            hint="Use temperature 0; the gate that comes out serves sampling too.",
+        )
+    if config.cloud is not None and config.cloud.url is not None:
+        raise ConfigError(
+            f"tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only",
+            hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
+        )
+    if "learned" in gates and find_spec("sklearn") is None:
+        raise ConfigError(
+            "the learned gate is fitted with scikit-learn, which is not installed",
+            hint=f"Install it with: {INSTALL}; or leave this gate out.",
+        )
+    require_clips(clips)
+
+
+def require_clips(clips: int) -> None:
+    """Refuses too few clips.
+
+    Raises:
+        ConfigError: there are fewer than `FEWEST`.
+    """
+    if clips < FEWEST:
+        raise ConfigError(
+            f"tuning needs at least {FEWEST} clips, and {clips} can be recorded",
+            hint="Half of them choose the settings, the other half confirms them. A hundred is a good number.",
+        )
+
+
+def left_out(gates: Sequence[GateName]) -> list[str]:
+    """Sentences about gates that are not tried because a package is missing."""
+    if "learned" in gates or find_spec("sklearn") is not None:
+        return []
+    return [f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"]

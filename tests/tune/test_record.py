@@ -1,0 +1,24 @@
+"""Recordings of clips: their texts are those of the decoding loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.tune.record import record_tracks
+from tests.table import table_prompt
+from tests.tiny import collect, settings
+from tests.tune.recorded import table_pair
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int) -> None:
+    edge, cloud = table_pair(seed)
+    edge.processor.eos_ids, cloud.processor.eos_ids = (3, 4, 5), (5, 6)
+    pair, prompts = Pair.of(edge, cloud), (table_prompt(edge), table_prompt(cloud))
+    config = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0)
+    tracks = record_tracks(pair, config, *prompts)
+    for gate, track in zip(("never", "always"), tracks, strict=True):
+        given = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0, gate=gate)
+        _, finished = collect(build_loop(pair, given, *prompts).run())
+        assert finished.token_ids == track.ids
