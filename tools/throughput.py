@@ -21,11 +21,11 @@ from typing import Final
 import psutil
 import torch
 
-from specdec_cli.audio.search import search
-from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.batch.local import LocalBackend
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
+from specdec_cli.inputs import InputFile, Paths
 from tools.meter import PARTS, Clock, Meter
 
 SIZES: Final = (1, 10, 100, 1000)
@@ -123,7 +123,7 @@ class Bench:
             outcomes.append(sum(line.totals.tokens for line in outcome.lines if line.totals))
 
         backend = LocalBackend(captioner, batch_size=self._batch_size, workers=self._workers)
-        backend.run((Task(Item(file)) for file in files), deliver, lambda: False)
+        backend.run((Task(InputFile(file)) for file in files), deliver, lambda: False)
         return sum(outcomes)
 
 
@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     """The command."""
     given = _parser().parse_args()
-    found = sorted(search(given.data, recursive=True))
+    found = sorted(found.path for found in Paths([str(given.data)], recursive=True))
     files = [found[index * len(found) // given.clips] for index in range(min(given.clips, len(found)))]
     bench, several = Bench(given.config, workers=min(os.cpu_count() or 1, 4)), ways(given.threads)
     took = list(take_turns(bench, files, several, given.group))

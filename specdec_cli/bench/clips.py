@@ -8,9 +8,9 @@ from pathlib import Path
 
 import specdec_cli
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.recordings import find_recordings
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 

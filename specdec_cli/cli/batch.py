@@ -10,6 +10,8 @@ from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
 from specdec_cli.errors import ConfigError
 
+_LISTED = 5
+
 
 @command(*SETTING_OPTIONS, example="recordings/ -o captions.jsonl --csv captions.csv")
 def batch(
@@ -40,9 +42,10 @@ def batch(
     1: none has; 130: interrupted.
     """
     resume = not overwrite
-    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse, require_one
+    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse
     from specdec_cli.cli.work import exit_code
     from specdec_cli.console import choose_batch_view
+    from specdec_cli.inputs import Paths
 
     resolved = given.resolve()
     config = resolved.config
@@ -51,24 +54,30 @@ def batch(
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
-    if inputs is not None:
-        require_one(inputs, recursive=recursive)
     words = startup.lexicon_for(labels, lexicon)
     view = choose_batch_view(quiet=quiet, debug=debug)
     place = Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
     job = Batching(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
     try:
         counts, interrupted = job.run(place, limit, fail_fast=fail_fast)
-        job.export(csv, txt_dir)
+        unwritten = job.export(csv, txt_dir)
     finally:
         view.close()
     view.finished(counts)
+    for error in unwritten[:_LISTED]:
+        view.hint(error.message)
+    if unwritten[_LISTED:]:
+        view.hint(f"{len(unwritten) - _LISTED} more text files were not written.")
+    if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
+        view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if counts.failed:
         view.failures(counts, str(output))
         view.hint(f"To caption just those again: {command_line(paths or [], '--retry-failed')}")
     if interrupted:
         view.hint(f"To go on: {command_line([])}")
-    return exit_code(interrupted=interrupted, failed=bool(counts.failed), done=bool(counts.captioned + counts.skipped))
+    return exit_code(
+        interrupted=interrupted, failed=bool(counts.failed or unwritten), done=bool(counts.captioned + counts.skipped)
+    )
 
 
 def _batch_size(given: str) -> int | None:

@@ -29,7 +29,7 @@ _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 
 @command(*SETTING_OPTIONS, example="recording.wav --language en", defaults={"language": "auto"})
 def caption(
-    files: list[str],
+    paths: list[str],
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
@@ -48,8 +48,10 @@ def caption(
     resolved, language = choose_language(given, os.environ)
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
     from specdec_cli.console import choose_view, record_svg
+    from specdec_cli.inputs import find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
+    files = find_recordings(paths)
     refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)

@@ -15,10 +15,11 @@ from specdec_cli.errors import ConfigError, SpecdecError
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.work import Work
-    from specdec_cli.compare.journal import Journal, Terms
-    from specdec_cli.compare.recordings import Recording
+    from specdec_cli.compare.journal import Journal
     from specdec_cli.compare.runner import Runner, Step
     from specdec_cli.config import Config
+    from specdec_cli.inputs.recording import InputFile
+    from specdec_cli.transcript.terms import Terms
     from specdec_cli.types import Mode
 
 
@@ -53,7 +54,7 @@ def compare(
     """
     from specdec_cli.cli.work import Work, emit, exit_code
     from specdec_cli.compare.plan import parse_modes, richest
-    from specdec_cli.compare.recordings import find_recordings
+    from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
     wanted = parse_modes(modes)
@@ -121,23 +122,22 @@ class _Study:
         self._output = output
         self._overwrite = overwrite
 
-    def caption(self, recordings: Sequence[Recording], repeats: int) -> None:
+    def caption(self, recordings: Sequence[InputFile], repeats: int) -> None:
         """Captions what is missing."""
         with self._work.libraries():
-            from specdec_cli.compare.journal import Journal, read_journal
+            from specdec_cli.compare.journal import Journal
             from specdec_cli.compare.plan import in_mode, terms
             from specdec_cli.compare.runner import Runner
         wanted = terms({mode: in_mode(self._config, mode) for mode in self._modes})
-        again = self._output is not None and not self._overwrite
-        held = read_journal(self._output, wanted) if again and self._output else ()
-        self.journal = journal = Journal(self._output, held)
-        runner = Runner(wanted, journal, self)
-        steps = runner.steps(recordings, repeats)
-        captioners = self._captioners(wanted, journal) if steps else {}
-        if self._overwrite and self._output is not None:
-            self._output.unlink(missing_ok=True)
-        runner.refuse_unreadable(recordings)
-        self._run(runner, steps, captioners)
+        with Journal(self._output, wanted, overwrite=self._overwrite) as journal:
+            self.journal = journal
+            runner = Runner(wanted, journal, self)
+            steps = runner.steps(recordings, repeats)
+            captioners = self._captioners(wanted, journal) if steps else {}
+            if self._overwrite:
+                journal.clear()
+            runner.refuse_unreadable(recordings)
+            self._run(runner, steps, captioners)
 
     def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
         with startup.still_collector():

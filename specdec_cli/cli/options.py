@@ -150,8 +150,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         default="SPECDEC_CONFIG, or else mini",
     ),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
-    "files": Option((), None, "Recordings: audio files, or videos with sound.", "FILE"),
-    "paths": Option((), None, "Recordings, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
     "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
     "pattern": Option(
         ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"

@@ -47,7 +47,7 @@ def tune(
     gate with --gate FILE.
     """
     from specdec_cli.cli.work import ALL_FAILED, Work, emit
-    from specdec_cli.compare.recordings import find_recordings
+    from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
     from specdec_cli.tune.plan import require_tunable
 
@@ -76,10 +76,10 @@ def tune(
             from specdec_cli.tune.run import tune as tuned
         with startup.still_collector():
             captioner = Captioner.load(resolved.config, loading=work.view.loading)
-        journal = Journal(setup_of(captioner), recordings)
         plan = Plan(competing, sizes, budget, eval_seed)
         find = table.find if table is not None else lambda _: None
-        found, file = tuned(captioner, plan, clips, find, words, journal, _Watch(work))
+        with Journal(setup_of(captioner), recordings) as journal:
+            found, file = tuned(captioner, plan, clips, find, words, journal, _Watch(work))
     if work.interrupted:
         return work.code(done=False)
     if save_gate is not None and file is not None:

@@ -14,8 +14,8 @@ from specdec_cli.console.progress import choose_steps
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from specdec_cli.compare.recordings import Recording
     from specdec_cli.errors import SpecdecError
+    from specdec_cli.inputs.recording import InputFile
 
 ALL_FAILED: Final = 1
 SOME_FAILED: Final = 3
@@ -74,9 +74,9 @@ class Work:
         """The exit code; `done` tells whether anything succeeded."""
         return exit_code(interrupted=self.interrupted, failed=bool(self._failed), done=done)
 
-    def identified(self, files: Sequence[str]) -> list[Recording]:
+    def identified(self, files: Sequence[str]) -> list[InputFile]:
         """The recordings by their bytes; a copy of another one is left out, and named."""
-        from specdec_cli.compare.recordings import identify
+        from specdec_cli.inputs.find import identify
 
         recordings, copies = identify(files)
         for copy, original in copies.items():

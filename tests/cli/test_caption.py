@@ -85,7 +85,10 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
-    for names in (["missing.wav"], ["missing.wav", str(tmp_path)], ["n" * 300], ["missing.wav"] * 2, [""]):
+    empty = specdec("caption", "missing.wav", tmp_path)
+    assert (empty.code, empty.err.count("error: ")) == (2, 1)
+    assert "There are no recordings in" in empty.err
+    for names in (["missing.wav"], ["missing.wav", "gone.wav"], ["n" * 300], ["missing.wav"] * 2, [""]):
         outcome = specdec("caption", *names)
         assert outcome.code == 1
         assert outcome.err.count("error: ") == len(set(names))
@@ -114,7 +117,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_loading(
     monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
     before = Path(recordings[1]).read_bytes()
     cases = {
-        tmp_path / "no" / "out.jsonl": (1, "mkdir -p"),
+        tmp_path / "no" / "out.jsonl": (2, "mkdir -p"),
         tmp_path: (1, "cannot be written"),
         Path(recordings[1]): (1, "something else than transcripts"),
         Path(recordings[0]): (2, "is one of the recordings"),

@@ -110,7 +110,7 @@ def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["caption"], "FILE"),
+        (["caption"], "PATH"),
         (["caption", "--modes", "edge", "a.wav"], "--mode"),
         (["caption", "-k", "many", "a.wav"], "-k"),
         (["caption", "-k"], "-k"),
