@@ -1,4 +1,4 @@
-"""`specdec bench`: what a caption costs on this machine, against transformers' own generate on the same clips."""
+"""`specdec bench`: what a caption costs on this machine, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ def bench(
 ) -> int:
     """Measure what captions cost on this machine.
 
-    Times the models' steps, the loop around them, and tokens/s of every mode and of transformers' generate.
+    Times single forwards, every mode and transformers' generate, and finds faster settings for this machine.
     """
     from specdec_cli.cli.work import Work, emit
 
     resolved = given.resolve({"decoding.mode": "hybrid"})
     with Work(quiet=quiet, debug=debug) as work:
         with work.libraries():
-            from specdec_cli.bench.build import Subject, build_result
+            from specdec_cli.bench.advice import try_dtypes, try_threads
+            from specdec_cli.bench.build import build_result
             from specdec_cli.bench.clips import Models, files_of, read_clips
             from specdec_cli.bench.memory import account, resident_mb
-            from specdec_cli.bench.run import Benchmark, comparable
+            from specdec_cli.bench.run import benchmark, comparable
             from specdec_cli.bench.steps import block_of
             from specdec_cli.captioner import Captioner
             from specdec_cli.decoding.length import capacity
@@ -38,15 +39,14 @@ def bench(
         libraries_mb = resident_mb()
         with startup.still_collector():
             captioner = Captioner.load(config, loading=work.view.loading)
-        models, read = Models.of(captioner.pair), read_clips(captioner, files)
-        benchmark = Benchmark(captioner, read)
-        work.view.say("warming up: a first run of every contender, which does not count")
-        benchmark.warm_up()
-        work.view.begin(benchmark.turns(rounds))
-        found = benchmark.run(rounds, lambda _: work.view.advance())
-        memory = account(models, read, capacity(config.decoding), block_of(config.decoding.k), libraries_mb)
+        models, read, k = Models.of(captioner.pair), read_clips(captioner, files), block_of(config.decoding.k)
+        work.view.begin(rounds * len(read))
+        found = benchmark(captioner, read, rounds, work.view.advance)
+        memory = account(models, read[0], capacity(config.decoding), libraries_mb)
+        work.view.say("timing numbers of threads and number formats")
+        trials = [*try_threads(models, read[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
         line = shlex.join(["specdec", *sys.argv[1:]])
-        result = build_result(Subject(line, str(resolved.path), captioner, read, rounds), found, memory)
+        result = build_result(line, resolved, captioner, read, found, trials, memory)
     if work.interrupted:
         return work.code(done=False)
     from specdec_cli.console.bench import print_bench

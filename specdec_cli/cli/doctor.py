@@ -49,4 +49,4 @@ def _time(given: Given, *, debug: bool) -> None:
             parts = time_start(given.source, given.settings, None, _STARTS)
     finally:
         view.close()
-    print_start([(part.name, part.wall_ms, part.cpu_ms, part.meaning) for part in parts], _STARTS)
+    print_start(parts, _STARTS)
