@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import unicodedata
 
 from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.view import View
@@ -32,10 +34,15 @@ def print_caption(caption: str, *, view: View | None = None, label: str | None =
 def write_line(line: str) -> None:
     """Write `line` and a newline to stdout at once: in UTF-8, but in the terminal's own encoding to a terminal.
 
+    What a terminal would act on (U+009B, U+202E) becomes an escape there, which JSON reads back as the character.
+
     Raises:
         SystemExit: nobody reads stdout any more.
     """
-    encoding = (sys.stdout.encoding or "utf-8") if sys.stdout.isatty() else "utf-8"
+    encoding = "utf-8"
+    if sys.stdout.isatty():
+        encoding = sys.stdout.encoding or encoding
+        line = "".join(map(_visible, line))
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(line.encode(encoding, "backslashreplace") + b"\n")
@@ -44,3 +51,9 @@ def write_line(line: str) -> None:
         # The interpreter flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(BROKEN_PIPE_STATUS) from None
+
+
+def _visible(character: str) -> str:
+    if character == "\t" or character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return json.dumps(character)[1:-1]
