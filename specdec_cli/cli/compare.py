@@ -18,7 +18,10 @@ _OUTPUT = "Output"
 @configured(*(name for name in options.SHARED if name not in ("mode", "seed")))
 def compare(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Recordings, folders, patterns; - for a list on stdin.", show_default=False
+        ),
     ],
     modes: Annotated[
         str,

@@ -17,7 +17,10 @@ _OUTPUT = "Output"
 @configured("language", "style", "prompt", "accept", "max_new_tokens")
 def tune(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Recordings, folders, patterns; - for a list on stdin.", show_default=False
+        ),
     ],
     gate: Annotated[
         str | None,
