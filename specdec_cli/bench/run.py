@@ -74,7 +74,8 @@ def benchmark(both: Captioner, clips: Sequence[Clip], rounds: int, done: Callabl
             if name in _MODES:
                 raise
             del contenders[name]
-            found.notes.append(f"{name} does not run here: {str(error).strip().splitlines()[0]}")
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            found.notes.append(f"{name} does not run here: {reason}")
     found.timings = {name: [] for name in contenders}
     for turn in turns(clips, list(contenders), rounds):
         for name in turn.modes:

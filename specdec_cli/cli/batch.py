@@ -115,7 +115,7 @@ def batch(
     1: none has; 130: interrupted.
     """
     from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse
-    from specdec_cli.console import choose_batch_view
+    from specdec_cli.console import choose_steps
     from specdec_cli.inputs import Paths
 
     resolved = given.resolve()
@@ -126,7 +126,7 @@ def batch(
     reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     words = startup.lexicon_for(labels, lexicon)
-    view = choose_batch_view(quiet=quiet, debug=debug)
+    view = choose_steps(quiet=quiet, debug=debug)
     place = Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
     job = Batching(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
     try:

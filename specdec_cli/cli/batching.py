@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specdec_cli.batch.progress import Progress
     from specdec_cli.batch.runner import Stop
     from specdec_cli.config import Config
-    from specdec_cli.console import BatchView
+    from specdec_cli.console import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs import Inputs
     from specdec_cli.lexicon import Lexicon
@@ -61,7 +61,7 @@ class Batching:
         lexicon: Lexicon | None,
         inputs: Inputs | None,
         output: Path,
-        view: BatchView,
+        view: Steps,
         *,
         resume: bool,
         retry_failed: bool,
@@ -172,7 +172,7 @@ class Batching:
 
 
 @contextmanager
-def _interruptible(stop: Stop, view: BatchView) -> Iterator[list[int]]:
+def _interruptible(stop: Stop, view: Steps) -> Iterator[list[int]]:
     """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
 
     Gives a list that is not empty once somebody has interrupted.

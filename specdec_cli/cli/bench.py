@@ -16,7 +16,7 @@ from specdec_cli.console.progress import choose_steps
 if TYPE_CHECKING:
     from specdec_cli.bench.result import Bench
     from specdec_cli.config import ResolvedConfig
-    from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.console.progress import Steps
 
 _WHAT: Final = "What is measured"
 _OUTPUT: Final = "Output"
@@ -58,7 +58,7 @@ def bench(
     print_bench(found)
 
 
-def _measured(resolved: ResolvedConfig, named: str | None, rounds: int, view: QuietSteps) -> Bench:
+def _measured(resolved: ResolvedConfig, named: str | None, rounds: int, view: Steps) -> Bench:
     """Loads the models and measures.
 
     Raises:

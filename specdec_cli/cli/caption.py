@@ -65,6 +65,9 @@ def caption(
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
         failed = _caption_all(files, config, words, view, output, svg, json=json)
+    except KeyboardInterrupt:
+        view.interrupted(output)
+        raise
     finally:
         view.close()
     if failed:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdec_cli.compare.result import Comparison
     from specdec_cli.compare.runner import Runner, Step
     from specdec_cli.config import Config
-    from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.console.progress import Steps
     from specdec_cli.inputs.recording import InputFile
     from specdec_cli.transcript import Transcript
     from specdec_cli.transcript.terms import Terms
@@ -47,7 +47,7 @@ class Request:
     reads: tuple[Path | None, ...]
 
 
-def identified(files: Sequence[str], view: QuietSteps) -> list[InputFile]:
+def identified(files: Sequence[str], view: Steps) -> list[InputFile]:
     """The recordings by their bytes; one that another one equals is left out, and said to be."""
     from specdec_cli.inputs.find import identify
 
@@ -68,7 +68,7 @@ class Comparing:
 
     def __init__(self, request: Request, *, quiet: bool, debug: bool) -> None:
         self._request = request
-        self._view: QuietSteps = choose_steps(quiet=quiet, debug=debug)
+        self._view: Steps = choose_steps(quiet=quiet, debug=debug)
 
     def run(self) -> int:
         """The exit code: 0, 1 if nothing could be compared, 3 if some of it, 130 if interrupted.
@@ -176,7 +176,7 @@ class Comparing:
 class _Watch:
     """Passes on what the runner does."""
 
-    def __init__(self, view: QuietSteps) -> None:
+    def __init__(self, view: Steps) -> None:
         self._view = view
 
     def begins(self, step: Step) -> None:

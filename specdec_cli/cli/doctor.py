@@ -47,8 +47,7 @@ def _time(config: str | None, settings: Sequence[str], *, quick: bool, debug: bo
     if quick:
         raise ConfigError("--quick loads no models, and --time is about loading them.", hint="Leave one of them out.")
     from specdec_cli.bench.start import time_start
-    from specdec_cli.console import choose_view
-    from specdec_cli.console.start import print_start
+    from specdec_cli.console import choose_view, print_start
 
     view = choose_view(debug=debug)
     try:

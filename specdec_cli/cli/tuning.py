@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specdec_cli.cli.judging import Judging
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
-    from specdec_cli.console.progress import QuietSteps
+    from specdec_cli.console.progress import Steps
     from specdec_cli.tune.result import Tuning as Found
 
 _GATES: Final[tuple[GateName, ...]] = ("entropy", "margin", "logprob", "learned")
@@ -91,7 +91,7 @@ class Tuning:
 
     def __init__(self, request: Request, *, quiet: bool, debug: bool) -> None:
         self._request = request
-        self._view: QuietSteps = choose_steps(quiet=quiet, debug=debug)
+        self._view: Steps = choose_steps(quiet=quiet, debug=debug)
         self._failed: set[str] = set()
 
     def run(self) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Mapping
 
 from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.view import View
@@ -29,16 +27,6 @@ def print_caption(caption: str, *, view: View | None = None, label: str | None =
         return
     line = paragraph(caption)
     write_line(line if label is None else f"{clean(label)}\t{line}")
-
-
-def print_json(value: Mapping[str, object]) -> None:
-    """Write one JSON object to stdout as one line; Chinese stays readable.
-
-    Raises:
-        SystemExit: nobody reads stdout any more.
-        ValueError: a figure is NaN or infinite, which JSON cannot say.
-    """
-    write_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def write_line(line: str) -> None:
