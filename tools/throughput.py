@@ -200,7 +200,7 @@ def main(
     json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Caption the same recordings in a batch and one by one, in turns, and compare time and memory."""
-    found = sorted(found.path for found in Paths([data], recursive=True))
+    found = sorted(found.path for found in Paths([str(data)], recursive=True))
     files = [found[index * len(found) // clips] for index in range(min(clips, len(found)))]
     runner = Runner(config, workers=min(os.cpu_count() or 1, 4))
     several = variants(threads or torch.get_num_threads())

@@ -92,7 +92,7 @@ def two_nodes() -> Iterator[str]:
     from ray.cluster_utils import Cluster
 
     monkeypatch = pytest.MonkeyPatch()
-    for name, value in EAGER.items():
+    for name, value in environment(**EAGER).items():  # the nodes take this code, as the command does
         monkeypatch.setenv(name, value)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     cluster.add_node(num_cpus=2)

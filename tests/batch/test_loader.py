@@ -205,3 +205,35 @@ def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: P
     (never_there,) = prepare(Task(InputFile(str(tmp_path / "none.wav"))))
     assert isinstance(never_there, Outcome)
     assert never_there.failed
+
+
+def test_all_threads_share_one_budget_of_audio() -> None:
+    """What they decode counts too: six threads of 30 s each never hold more than 100 s, however slow the models are."""
+    lock, held, most = threading.Lock(), 0.0, 0.0
+
+    def change(seconds: float) -> None:
+        nonlocal held, most
+        with lock:
+            held += seconds
+            most = max(most, held)
+
+    def decoded(task: Task) -> Iterator[Ready]:
+        change(30.0)
+        time.sleep(0.002)
+        yield clip(task, 30.0)
+
+    with Loader(tasks(40), decoded, workers=6, in_flight_s=100.0, most_s=30.0) as loader:
+        taken = 0
+        while ready := loader.take(never):
+            for one in ready:
+                assert isinstance(one, Prepared)
+                change(-30.0)
+                loader.release(one)
+                taken += 1
+    assert taken == 40
+    assert 60.0 <= most <= 100.0
+
+
+def test_a_recording_longer_than_the_budget_is_loaded_by_itself() -> None:
+    with Loader(tasks(5), one_second, workers=3, in_flight_s=10.0, most_s=30.0) as loader:
+        assert len(drain(loader)) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from specdec_cli.batch.export import text_name
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.find import Paths, read_list, relative_name
+from specdec_cli.inputs.find import Paths, find_recordings, read_list, relative_name
 from specdec_cli.inputs.recording import Key
 
 TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
@@ -146,3 +147,13 @@ def test_recordings_come_in_the_order_of_their_names(tree: Path) -> None:
     inputs = Paths([str(tree / "b"), str(tree / "a")], recursive=True)
     names = [os.path.relpath(item.path, tree) for item in inputs]
     assert names == ["b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "a/x.wav", "a/y.FLAC"]
+
+
+def test_every_command_takes_patterns_folders_and_a_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"top.ogg\nb/x.wav\n")))
+    assert find_recordings(["a/*.wav", "-", "b"]) == ["a/x.wav", "top.ogg", "b/x.wav"]
+    assert find_recordings(["none.wav", "**/z.*"], limit=1) == ["none.wav"]  # whoever opens it says that it is gone
+    (tree / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no recordings in"):
+        find_recordings(["a", "empty"])
