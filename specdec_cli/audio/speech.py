@@ -80,5 +80,7 @@ def _change(shape: Numbers, active: NDArray[np.bool_], frames: int) -> float:
     """Mean absolute difference of the spectrum's shape [frames, bands] to the one so many frames later, dB."""
     both = active[frames:] & active[:-frames]
     return float(np.abs(shape[frames:] - shape[:-frames])[both].mean()) if both.any() else 0.0
+
+
 _MEAN = _SPREAD = _LEAST = _MOST = _LINEAR = _SQUARE = np.zeros(5)
 _BIAS = 0.0

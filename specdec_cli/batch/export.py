@@ -15,7 +15,7 @@ from specdec_cli.batch.lines import Line, groups, read_lines
 from specdec_cli.errors import TranscriptError
 
 COLUMNS: Final = (
-    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
+    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "no_speech", "error"
 )  # fmt: skip
 _UNSAFE: Final = re.compile(r"[/\\%:<>|?*\x00-\x1f]|^\.")  # what a file's name cannot hold, and a leading dot
 
@@ -81,7 +81,8 @@ def text_name(key: Key, base: str) -> str:
 def _row(line: Line, base: str) -> list[object]:
     values, error = line.values, line.values.get("error")
     described = f"{error['type']}: {error['message']}" if error else None
-    known = {**values, "name": relative_name(line.key.path, base), "error": described}
+    no_speech = {True: "true", False: "false"}.get(values.get("no_speech"))
+    known = {**values, "name": relative_name(line.key.path, base), "no_speech": no_speech, "error": described}
     return [known.get(column) for column in COLUMNS]
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from specdec_cli.audio.files import content_of
 from specdec_cli.batch.decode import Prepared
 from specdec_cli.batch.items import Item, Outcome, Task
-from specdec_cli.captioner import silent_piece
 from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.prompts import prompt_for
 from specdec_cli.run import Clip, Setup
@@ -100,8 +99,8 @@ class Preparer:
             yield from (Refused(Part(gathering, at), rest, typed(error, _log)) for at in range(index, recording.count))
 
     def _piece(self, part: Part, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Prepared | Refused:
-        if cut.silent:
-            return Refused(part, clip, silent_piece(clip))
+        if (error := self._captioner.refusal(clip, cut)) is not None:
+            return Refused(part, clip, error)
         started = time.perf_counter()
         try:
             prompts = self._captioner.prompts(cut.samples, setup.prompt)

@@ -15,7 +15,7 @@ _WHAT = "What is compared"
 _OUTPUT = "Output"
 
 
-@configured(*(name for name in options.SHARED if name not in ("mode", "seed")))
+@configured(*(name for name in options.SHARED if name not in ("mode", "seed", "refuse_no_speech")))
 def compare(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)

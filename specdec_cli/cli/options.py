@@ -32,6 +32,7 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "prompt.style": "--style",
     "prompt.text": "--prompt",
     "audio.segment_s": "--segment",
+    "audio.refuse_no_speech": "--refuse-no-speech",
 }
 """Setting -> the flag that sets it."""
 
@@ -202,6 +203,14 @@ Segment = Annotated[
         "--segment", metavar="SECONDS", help="Cut longer recordings, one caption a piece.", rich_help_panel=_TEXT
     ),
 ]
+RefuseNoSpeech = Annotated[
+    bool | None,
+    typer.Option(
+        "--refuse-no-speech/--no-refuse-no-speech",
+        help="Fail where no speech is found, instead of marking the transcript.",
+        rich_help_panel=_TEXT,
+    ),
+]
 Labels = Annotated[
     bool,
     typer.Option(
@@ -221,6 +230,7 @@ SHARED: Final[Mapping[str, tuple[str, Any]]] = {
     "style": ("prompt.style", Style),
     "prompt": ("prompt.text", Prompt),
     "segment": ("audio.segment_s", Segment),
+    "refuse_no_speech": ("audio.refuse_no_speech", RefuseNoSpeech),
     "mode": ("decoding.mode", Mode),
     "k": ("decoding.k", K),
     "gate": ("gate.name", Gate),

@@ -72,7 +72,8 @@ class PlainView(QuietView):
     def started(self, event: Started) -> None:
         """Print the file and its length."""
         self._clip, self._tally = event, Tally()
-        self._print(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}")
+        found = ", no speech found" if event.no_speech else ""
+        self._print(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
 
     def event(self, event: Event, text: EventText) -> None:
         """Count rounds; print the totals at the end, and the labels if there are any."""
