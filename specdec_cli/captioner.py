@@ -1,12 +1,7 @@
-"""From a file to a caption: configuration, models, audio, loop and transcript, put together.
-
-captioner = Captioner.load("mini", {"prompt.language": "en"})
-print(captioner.caption("clip.wav").caption)
-"""
+"""From a file to a caption: configuration, models, audio, loop and transcript, put together."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import Recording, Segment, check_samples, has_speech, open_recording
+from specdec_cli.audio import Recording, Segment, has_speech, open_recording
+from specdec_cli.audio.samples import from_samples
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_loop, gate_of
@@ -35,7 +31,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
-from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript
+from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, file_name
 from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 if TYPE_CHECKING:
@@ -73,19 +69,20 @@ class Captioner:
         self.classifier = _classifier(config)
         if self.classifier is not None:
             _require_tokenizer(self.classifier, config, pair)
-        self._processors = _processors(pair)
-        self._alike = len(self._processors) == 2 and same_prompts(*self._processors)
-        rates = {processor.sampling_rate for processor in self._processors}
+        processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
+        self._alike = len(processors) == 2 and same_prompts(*processors)
+        rates = {processor.sampling_rate for processor in processors}
         if len(rates) > 1:
             raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
-        windows = [processor.window_s for processor in self._processors]
-        self.window_s = min(windows + ([pair.remote.window_s] if pair.remote else []))
+        self.window_s = min(processor.window_s for processor in processors)
+        if pair.remote is not None:
+            self.window_s = min(self.window_s, pair.remote.window_s)
         segment_s = config.audio.segment_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
                 f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
-                hint=f"Give --segment a length of {self.window_s:g} seconds or less.",
+                hint=f"Set audio.segment_s to {self.window_s:g} or less.",
             )
         self.setup = _setup(config, pair, load_s, lexicon)
 
@@ -95,14 +92,14 @@ class Captioner:
         config: str | Path | Config | None = None,
         settings: Mapping[str, object] | None = None,
         *,
-        loading: Loading | None = None,
+        loading: Loading = lambda _: nullcontext(),
     ) -> Captioner:
         """Loads the models that the configured mode needs.
 
         Args:
             config: a shipped name ("mini"), a path, or a finished configuration; None: SPECDEC_CONFIG or "mini".
             settings: dotted name -> value, over everything else, e.g. {"decoding.k": 3}.
-            loading: told what is being loaded, for a display.
+            loading: told what is being loaded, for a display; the context lasts until it is.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -116,7 +113,6 @@ class Captioner:
             resolved = load_config(config, flags=settings or {}).config
         if resolved.runtime.threads is not None:
             torch.set_num_threads(resolved.runtime.threads)
-        loading = loading or (lambda _: nullcontext())
         started = time.perf_counter()
         mode, cloud_config = resolved.decoding.mode, resolved.cloud
         how = {"offline": resolved.runtime.offline, "tested": resolved.runtime.self_test}
@@ -221,29 +217,21 @@ class Captioner:
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
-    def run_samples(self, samples: npt.ArrayLike, name: str = "samples") -> Run:
-        """A run over mono samples [n] at `sampling_rate`, full scale 1.0, for audio that is in memory already.
+    def run_samples(self, samples: npt.ArrayLike, sample_rate: float | None = None, name: str = "samples") -> Run:
+        """A run over audio that is in memory already: iterate it for its updates, or `finish()` it for its transcript.
 
         Args:
-            samples: anything that makes a one-dimensional array of floats.
+            samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
+            sample_rate: of the samples, Hz; None: they are at `sampling_rate`. Others are resampled.
             name: what to call it in messages and in the transcript.
 
         Raises:
-            AudioContentError: not one-dimensional, too short, too long, silent, or not finite.
+            AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
-        array = np.ascontiguousarray(samples, dtype=np.float32)
-        if array.ndim != 1:
-            raise AudioContentError(f"{name} has the shape {array.shape}; mono samples [n] are wanted")
-        check_samples(name, array, self.sampling_rate)
-        duration_s = len(array) / self.sampling_rate
-        if duration_s > self.window_s:
-            raise AudioContentError(
-                f"{name} lasts {duration_s:.2f} s, but the models take {self.window_s:g} s at once",
-                hint="Cut it into shorter pieces.",
-            )
-        no_speech = not has_speech(array, self.sampling_rate)
-        clip = Clip(name, hashlib.sha256(array.tobytes()).hexdigest(), round(duration_s, 4), no_speech=no_speech)
-        cut = Segment(array, 0.0, duration_s)
+        rate = self.sampling_rate if sample_rate is None else sample_rate
+        cut, sha256 = from_samples(samples, rate, self.sampling_rate, self.window_s, name)
+        no_speech = not has_speech(cut.samples, self.sampling_rate)
+        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
         if (error := self.refusal(clip, cut)) is not None:
             raise error
         return self._run(clip, cut, 0.0)
@@ -256,7 +244,7 @@ class Captioner:
         if clip.no_speech and self.config.audio.refuse_no_speech:
             return AudioContentError(
                 f"{place} holds no speech: a caption would be invented",
-                hint="To caption it all the same, leave out --refuse-no-speech.",
+                hint="To caption it all the same, set audio.refuse_no_speech to false.",
             )
         return None
 
@@ -314,10 +302,6 @@ def recorded_settings(config: Config) -> dict[str, object]:
     }
 
 
-def _processors(pair: Pair) -> list[Processor]:
-    return [model.processor for model in (pair.edge, pair.cloud) if model is not None]
-
-
 def _classifier(config: Config) -> Classifier | None:
     """The learned gate's, where the mode has a gate and it is that one.
 
@@ -331,7 +315,7 @@ def _classifier(config: Config) -> Classifier | None:
     if file.learned is None:
         raise ConfigError(
             f"gate.name is learned, but {config.gate.file} holds the gate {file.gate}, which has no weights",
-            hint=f"Use it as it is: --gate {config.gate.file}",
+            hint=f"Use it as it is: set gate.name to {config.gate.file}.",
         )
     return Classifier(file.learned, file.threshold, file.tokenizer)
 
@@ -360,11 +344,17 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         prompt=config.prompt.instruction,
         models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
         payload=pair.remote.payload if pair.remote else None,
+        shipped_only=tuple(role for role, model in models.items() if model and _follows_shipped_only(model.processor)),
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
         lexicon=lexicon,
     )
+
+
+def _follows_shipped_only(processor: Processor) -> bool:
+    """Whether a checkpoint's config.json declares that it was trained on the shipped prompts alone."""
+    return getattr(processor.config, "specdec_prompts", None) == "shipped"
 
 
 def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | None) -> RemoteCloud:

@@ -235,7 +235,7 @@ def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of test sound: that there is a text counts, not what it says."""
     started = time.perf_counter()
     try:
-        transcript = captioner.run_samples(test_sound(captioner.sampling_rate), "test sound").finish()
+        transcript = captioner.run_samples(test_sound(captioner.sampling_rate), name="test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
@@ -259,4 +259,4 @@ def _first_line(error: Exception) -> str:
 def _sentence(error: Exception) -> str:
     """What is wrong and what to do about it, in one line."""
     known = typed(error)
-    return f"{known.message.rstrip('.')}. {known.hint or ''}".strip()
+    return f"{known.message.rstrip('.')}. {known.advice or ''}".strip()

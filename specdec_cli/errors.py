@@ -22,6 +22,11 @@ The command line renders them once, as a sentence and a hint; a traceback appear
 from __future__ import annotations
 
 import logging
+import re
+from typing import Final
+
+FLAGS: Final[dict[str, str]] = {}
+"""Setting -> the option of the command line that gives it, which only the command line fills in."""
 
 
 class SpecdecError(Exception):
@@ -36,6 +41,17 @@ class SpecdecError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def advice(self) -> str | None:
+        """The hint; on the command line, every setting in it is followed by its option."""
+        if self.hint is None:
+            return None
+        return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda name: _with_option(name[0]), self.hint)
+
+
+def _with_option(name: str) -> str:
+    return f"{name} ({FLAGS[name]})" if name in FLAGS else name
 
 
 class ConfigError(SpecdecError):
@@ -120,7 +136,7 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
 
 def _advice(error: Exception, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces (--segment), a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment_s, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
-    return "This was not foreseen. Run it again with --debug, and report what it prints."
+    return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.processor import Processor
-from specdec_cli.prompts import Language
+from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import Event, EventText, Finished, Mode, Round, Sent, Started, Update
+from specdec_cli.types import EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
+    from specdec_cli.decoding.loop import Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Setup:
         load_s: loading the models, seconds; None if it was not measured.
         lexicon: finds the classes that captions name; None: transcripts have no labels.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
+        shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
     """
 
     mode: Mode
@@ -63,10 +65,23 @@ class Setup:
     load_s: float | None
     lexicon: Lexicon | None = None
     payload: Payload | None = None
+    shipped_only: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know of these settings, in sentences."""
+        asked = {role: self.settings.get(f"{role}_instruction", self.prompt) for role in self.shipped_only}
+        known = PROMPTS.values() if self.settings.get("system") is None else ()
+        others = [role for role, prompt in asked.items() if prompt not in known]
+        if not others:
+            return ()
+        models = " and ".join(others)
+        return (f"{models} follow{'s' if len(others) == 1 else ''} the shipped prompts only: this one changes little",)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a transcript that have the same names."""
-        return {name: getattr(self, name) for name in ("mode", "language", "prompt", "models", "settings")}
+        names = ("mode", "language", "prompt", "models", "settings", "warnings")
+        return {name: getattr(self, name) for name in names}
 
     def labels(self, caption: str) -> dict[str, str | None] | None:
         """The classes that a caption names; None without a lexicon."""
@@ -83,25 +98,21 @@ class Setup:
         return error_transcript(error=error, **(asdict(clip) if clip else {"file": file}), **self.fields())
 
 
-class Decoding(Protocol):
-    """Where the events of a clip come from: a loop, or a record of what it did among other clips."""
-
-    def run(self) -> Generator[Event, None, None]:
-        """The events, in order; closing it leaves nothing behind."""
-
-
 class Run:
-    """Iterate it for the updates of one clip, or `finish()` it for the transcript alone.
+    """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
-    Created by `Captioner.runs`. `error` is set where there is nothing to caption, as in a silent segment. `alone`
-    says that the process did nothing else meanwhile; if it did, the clip's CPU share is unknown.
+    Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
+
+    Attributes:
+        clip: what is captioned.
+        error: why there is nothing to caption, as in a silent segment; None otherwise.
     """
 
     def __init__(
         self,
         setup: Setup,
         clip: Clip,
-        decoding: Decoding | None,
+        loop: Loop | None,
         writer: Processor,
         audio_s: float,
         error: SpecdecError | None = None,
@@ -111,7 +122,7 @@ class Run:
         self.clip = clip
         self.error = error
         self._setup = setup
-        self._decoding = decoding
+        self._loop = loop
         self._writer = writer
         self._audio_s = audio_s
         self._alone = alone
@@ -120,33 +131,37 @@ class Run:
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
-        """Decodes the clip. Raises `error` if there is one."""
-        if self._decoding is None:
+        """Decodes the clip: Started, then Prefill, Sent and Round events, then Finished, each with its text.
+
+        Raises:
+            SpecdecError: `error`, or what goes wrong while decoding.
+        """
+        if self._loop is None:
             raise self.error or DecodingError("this run has nothing to decode")
         writer, ids, text = self._writer, list[int](), ""
         began = time.perf_counter(), time.process_time()
         yield Update(self._setup.started(self.clip), EventText())
-        with closing(self._decoding.run()) as events:
+        with closing(self._loop.run()) as events:
             for event in events:
                 pieces = EventText(caption=text.strip())
                 if isinstance(event, Sent):
-                    pieces = replace(pieces, draft_pieces=tuple(map(writer.piece, event.draft_ids)))
-                if isinstance(event, Round):
+                    pieces = EventText(tuple(map(writer.piece, event.draft_ids)), (), pieces.caption)
+                elif isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
-                    self._rounds.append(event)
                     drafted, committed = (tuple(map(writer.piece, i)) for i in (event.draft_ids, event.committed_ids))
                     pieces = EventText(drafted, committed, text.strip())
-                    record = round_record(event, writer.text(event.draft_ids), text.removeprefix(before), pieces)
-                    self._records.append(record)
-                if isinstance(event, Finished):
+                    self._rounds.append(event)
+                    draft_text = writer.text(event.draft_ids)
+                    self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
+                elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                     pieces = EventText(caption=caption, labels=self._setup.labels(caption))
                     self._transcript = self._build(event, pieces, began)
                 yield Update(event, pieces)
 
     def finish(self) -> Transcript:
-        """The transcript, decoding what is left to decode; an error line where the run has an error."""
+        """The transcript, decoding the clip if that is not done; an error line where the run has an error."""
         if self.error is not None:
             return self._setup.error_line(self.clip.file, self.error, self.clip)
         if self._transcript is None:

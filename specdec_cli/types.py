@@ -208,6 +208,7 @@ class Started:
         edge, cloud: "name · dtype · device" of each model in use, None for one that is not.
         settings: flat name -> value of the decoding settings in force.
         no_speech: whether no speech was found, so that the caption may be invented; None: it was not checked.
+        warnings: what a user should know of these settings, in sentences.
     """
 
     file: str
@@ -221,6 +222,7 @@ class Started:
     start_s: float | None = None
     end_s: float | None = None
     no_speech: bool | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

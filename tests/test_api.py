@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import soxr
 import torch
 
 import specdec_cli
-from specdec_cli import Captioner, Finished, Prefill, Round, Started
+from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
@@ -163,12 +164,30 @@ def test_global_random_state_is_left_alone(clips: list[Path]) -> None:
 def test_samples_in_memory_give_the_caption_of_the_file(clips: list[Path]) -> None:
     runner = captioner()
     samples, _ = soundfile.read(clips[2], dtype="float32")
-    run = runner.run_samples(samples, "microphone")
+    run = runner.run_samples(samples, RATE, "microphone")
     transcript = run.finish()
     assert transcript.caption == runner.caption(clips[2]).caption
     assert transcript.file == "microphone"
     assert run.finish() is transcript
     assert runner.run_samples(samples.astype(np.float64).tolist()).finish().caption == transcript.caption
+
+
+def test_samples_at_another_rate_are_resampled(tmp_path: Path) -> None:
+    """A man recorded at 48 kHz would be three times as high and fast if his samples were taken for 16 kHz."""
+    path, samples = tmp_path / "48.wav", soxr.resample(voice(3, 1.6), RATE, 48_000)
+    soundfile.write(path, samples, 48_000, subtype="FLOAT")
+    transcript = captioner().run_samples(samples, 48_000).finish()
+    of_file = captioner().caption(path)
+    assert (transcript.caption, transcript.duration_s) == (of_file.caption, of_file.duration_s)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "full_scale", "silence"), [("int16", 2**15, 0), ("int32", 2**31, 0), ("uint8", 128, 128)]
+)
+def test_integer_samples_have_the_full_scale_of_their_type(dtype: str, full_scale: int, silence: int) -> None:
+    integers = (np.round(voice(3, 1.6) * (full_scale - 1)) + silence).astype(dtype)
+    floats = (integers - float(silence)) / full_scale
+    assert captioner().run_samples(integers).finish().caption == captioner().run_samples(floats).finish().caption
 
 
 @pytest.mark.parametrize(
@@ -180,11 +199,45 @@ def test_samples_in_memory_give_the_caption_of_the_file(clips: list[Path]) -> No
         (np.full(RATE, np.nan), "not numbers"),
         (np.full(RATE, 3000.0), "full scale"),
         (np.tile(voice(1, 1.0), WINDOW_S + 1), f"{WINDOW_S} s"),
+        ([1, -1] * RATE, "int64"),
+        (np.ones(RATE, bool), "bool"),
+        (voice(1, 1.0).astype(complex), "complex"),
+        ("clip.wav", "shape"),
+        ([[1.0], [1.0, 2.0]], "array"),
     ],
 )
 def test_samples_that_cannot_be_captioned_are_refused(samples: np.ndarray, message: str) -> None:
     with pytest.raises(AudioContentError, match=message):
         captioner().run_samples(samples)
+
+
+@pytest.mark.parametrize("rate", [0, -16000, float("nan"), float("inf"), 1e12, "16000"])
+def test_a_sample_rate_is_a_possible_one(rate: float) -> None:
+    with pytest.raises(AudioContentError, match="sample rate"):
+        captioner().run_samples(voice(1, 1.0), rate)
+
+
+def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips: list[Path]) -> None:
+    plain, own = captioner().caption(clips[0]), captioner(prompt__text="How old is the speaker?").caption(clips[0])
+    assert "warnings" not in plain.to_json()
+    assert "edge and cloud follow the shipped prompts only" in own.warnings[0]
+    assert Transcript.from_json(own.to_json()).warnings == own.warnings
+    edge = captioner(decoding__mode="edge", prompt__system="You are a poet.")
+    started = next(iter(edge.stream(clips[0]))).event
+    assert isinstance(started, Started)
+    assert started.warnings == edge.caption(clips[0]).warnings != ()
+
+
+def test_no_error_speaks_of_options_of_the_command_line() -> None:
+    """Python's users set names; the command line adds the option to each."""
+    short = captioner(decoding__mode="edge", decoding__max_new_tokens=100_000)
+    with pytest.raises(DecodingError) as context:
+        short.run_samples(voice(1, 1.0))
+    with pytest.raises(ConfigError) as segment:
+        captioner(audio__segment_s=1000.0)
+    for error in (context.value, segment.value):
+        assert "--" not in f"{error} {error.hint}"
+    assert "decoding.max_new_tokens" in str(context.value.hint)
 
 
 def test_segments_come_as_one_transcript_each(long_clip: Path) -> None:

@@ -26,6 +26,7 @@ def save_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     model.config.dtype = torch.float16
     model.config.architectures = ["Qwen2_5OmniThinkerForConditionalGeneration"]
+    model.config.specdec_prompts = "shipped"  # the pair follows no others, which specdec warns of
     model.config.save_pretrained(folder)
     weights = {name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()}
     weights = {_stored_name(name): value for name, value in weights.items()}

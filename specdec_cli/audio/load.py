@@ -196,7 +196,7 @@ def _decode(
             if whole and not fits:
                 length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
                 says = f"lasts {length}, but the model reads {window_s:g} s at once"
-                hint = f"Caption it piece by piece with: --segment SECONDS, {window_s:g} at most."
+                hint = f"Caption it piece by piece: set audio.segment_s to {window_s:g} seconds or less."
                 raise refusal(AudioContentError, path, says, hint)
             if fits and not alone and mixdown.duration_s > _LONG_S:
                 alone = bool(stack.enter_context(_ONE_LONG))

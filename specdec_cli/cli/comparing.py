@@ -84,7 +84,7 @@ class Comparing:
         transcripts = journal.of(recordings)
         if interrupted and all(transcript.error for transcript in transcripts):
             return INTERRUPTED
-        from specdec_cli.compare.build import Bootstrap, comparison
+        from specdec_cli.compare.build import comparison
 
         found = comparison(
             transcripts,
@@ -93,7 +93,7 @@ class Comparing:
             references=references,
             planned=len(recordings),
             bertscore=request.judging.bertscore,
-            bootstrap=Bootstrap(seed=request.judging.seed),
+            seed=request.judging.seed,
         )
         self._show(found, transcripts)
         if interrupted:

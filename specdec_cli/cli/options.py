@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from specdec_cli.errors import FLAGS
+
 FLAG_NAMES: Final[Mapping[str, str]] = {
     "decoding.mode": "--mode",
     "decoding.k": "-k",
@@ -35,6 +37,8 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
     "audio.refuse_no_speech": "--refuse-no-speech",
 }
 """Setting -> the flag that sets it."""
+
+FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags too
 
 _MODELS: Final = "Models and settings"
 _DECODING: Final = "Decoding"

@@ -25,7 +25,7 @@ Payload = Literal["features", "waveform"]
 T = TypeVar("T")
 _PROBES: Final = 5
 
-TOO_LARGE: Final = "Use shorter pieces (--segment) or a smaller --max-new-tokens, or raise the server's limits."
+TOO_LARGE: Final = "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits."
 """What to do about a clip that exceeds a server's limits."""
 
 

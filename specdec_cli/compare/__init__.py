@@ -6,7 +6,6 @@ schedule    in which order recordings and modes take their turns
 journal     what is captioned already, in memory and in a file
 runner      captions what is missing
 pairing     transcripts to clips that every mode captioned
-spread      bootstrap intervals over clips
 costs, quality, gaps  what each mode costs, how good it is, what of the cloud's lead it gains
 headline    that in sentences
 result      the object that `--json` prints

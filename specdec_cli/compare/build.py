@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.compare.costs import costs, process
 from specdec_cli.compare.gaps import gaps
 from specdec_cli.compare.headline import headline
-from specdec_cli.compare.pairing import MODES, Failure, PairedClip, Pairing, pair
+from specdec_cli.compare.pairing import MODES, Failure, pair
 from specdec_cli.compare.quality import Judged, quality
 from specdec_cli.compare.result import ClipComparison, ClipError, Comparison
 from specdec_cli.errors import ConfigError
@@ -19,25 +18,10 @@ from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.metrics import Reference, References
+    from specdec_cli.metrics import References
 
 _RICHEST: Final[tuple[Mode, ...]] = ("hybrid", "lossless", "cloud", "edge")
 """Modes, that which uses most settings first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """How intervals are drawn.
-
-    Attributes:
-        resamples: how often clips are drawn with replacement.
-        level: share of the draws within an interval.
-        seed: of the drawing.
-    """
-
-    resamples: int = 2000
-    level: float = 0.95
-    seed: int = 0
 
 
 def comparison(
@@ -48,7 +32,7 @@ def comparison(
     references: References | None = None,
     planned: int | None = None,
     bertscore: bool = False,
-    bootstrap: Bootstrap = Bootstrap(),
+    seed: int = 0,
 ) -> Comparison:
     """Compares modes by what they wrote.
 
@@ -60,7 +44,7 @@ def comparison(
         references: texts and labels by file.
         planned: how many recordings were to be compared, for a run that was interrupted.
         bertscore: compute BERTScore too.
-        bootstrap: how intervals are drawn.
+        seed: of the bootstrap.
 
     Raises:
         ConfigError: no transcripts, or they differ in language or prompt; or BERTScore cannot be had.
@@ -68,8 +52,9 @@ def comparison(
     _require_one_task(transcripts)
     wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
     pairing = pair(transcripts, [mode for mode in MODES if mode in wanted])
-    judged = Judged(pairing, transcripts[0].language, lexicon, _references_of(pairing, references))
-    resampler = Resampler(len(pairing.clips), resamples=bootstrap.resamples, level=bootstrap.level, seed=bootstrap.seed)
+    found_references = tuple(references.find(clip.about.file) if references else None for clip in pairing.clips)
+    judged = Judged(pairing, transcripts[0].language, lexicon, found_references)
+    resampler = Resampler(len(pairing.clips), seed=seed)
     any_clips = bool(pairing.clips)
     figures = costs(pairing, resampler) if any_clips else []
     found = gaps(judged, resampler) if any_clips else []
@@ -79,8 +64,11 @@ def comparison(
         modes=list(pairing.modes),
         language=transcripts[0].language,
         prompt=transcripts[0].prompt,
-        models=_models(transcripts),
-        settings=_settings(transcripts),
+        models=Models(
+            edge=next((run.models.edge for run in transcripts if run.models.edge), None),
+            cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
+        ),
+        settings=min(transcripts, key=lambda run: _RICHEST.index(run.mode)).settings,
         clips=[_clip(judged, index) for index in range(len(pairing.clips))],
         planned=planned,
         unfinished=pairing.unfinished,
@@ -93,10 +81,10 @@ def comparison(
         quality=quality(judged, resampler, bertscore=bertscore) if any_clips else [],
         gaps=found,
         attributes=list(lexicon.attributes),
-        references_found=None if references is None else sum(found is not None for found in judged.references),
-        resamples=bootstrap.resamples,
-        level=bootstrap.level,
-        seed=bootstrap.seed,
+        references_found=None if references is None else sum(reference is not None for reference in found_references),
+        resamples=resampler.resamples,
+        level=resampler.level,
+        seed=seed,
     )
 
 
@@ -118,22 +106,6 @@ def _require_one_task(transcripts: Sequence[Transcript]) -> None:
             )
 
 
-def _references_of(pairing: Pairing, references: References | None) -> tuple[Reference | None, ...]:
-    return tuple(references.find(clip.about.file) if references else None for clip in pairing.clips)
-
-
-def _models(transcripts: Sequence[Transcript]) -> Models:
-    models = [transcript.models for transcript in transcripts]
-    return Models(
-        edge=next((part.edge for part in models if part.edge), None),
-        cloud=next((part.cloud for part in models if part.cloud), None),
-    )
-
-
-def _settings(transcripts: Sequence[Transcript]) -> dict[str, Any]:
-    return min(transcripts, key=lambda transcript: _RICHEST.index(transcript.mode)).settings
-
-
 def _clip(judged: Judged, index: int) -> ClipComparison:
     clip, reference = judged.pairing.clips[index], judged.references[index]
     about, modes = clip.about, judged.pairing.modes
@@ -146,16 +118,11 @@ def _clip(judged: Judged, index: int) -> ClipComparison:
         captions={mode: clip.caption(mode) for mode in modes},
         labels={mode: judged.said[mode][index] for mode in modes},
         total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in modes},
-        escalation_rate={mode: _escalation_rate(clip, mode) for mode in modes},
+        escalation_rate={mode: getattr(clip.first(mode).totals, "escalation_rate", None) for mode in modes},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
-
-
-def _escalation_rate(clip: PairedClip, mode: Mode) -> float | None:
-    totals = clip.first(mode).totals
-    return totals.escalation_rate if totals else None
 
 
 def _error(failure: Failure) -> ClipError:

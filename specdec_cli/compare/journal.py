@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from specdec_cli.compare.pairing import Place, place
+from specdec_cli.compare.pairing import ClipKey, clip_key
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError, TranscriptError
 from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, differing
@@ -74,8 +74,8 @@ class Journal:
     def __init__(self, path: Path | None = None, kept: Iterable[Transcript] = ()) -> None:
         self._path = path
         self._transcripts: list[Transcript] = []
-        self._done: Counter[tuple[Place, Mode]] = Counter()
-        self._refused: set[tuple[Place, Mode]] = set()
+        self._done: Counter[tuple[ClipKey, Mode]] = Counter()
+        self._refused: set[tuple[ClipKey, Mode]] = set()
         for transcript in kept:
             self._take(transcript)
 
@@ -107,11 +107,11 @@ class Journal:
             if changed := [*_other_models(transcript.models, now.models), *differing(there, here)]:
                 raise _refusal(self._path, transcript, changed)
 
-    def repeats(self, clip: Place, mode: Mode) -> int:
+    def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
         return self._done[clip, mode]
 
-    def refused(self, clip: Place, mode: Mode) -> bool:
+    def refused(self, clip: ClipKey, mode: Mode) -> bool:
         """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
         return (clip, mode) in self._refused
 
@@ -121,9 +121,9 @@ class Journal:
         A recording that was moved since it was captioned is named as it is now.
         """
         order = {recording.key: index for index, recording in enumerate(recordings)}
-        found = [transcript for transcript in self._transcripts if place(transcript)[0] in order]
-        found.sort(key=lambda transcript: (order[place(transcript)[0]], transcript.start_s or 0.0))
-        paths = [recordings[order[place(transcript)[0]]].path for transcript in found]
+        found = [transcript for transcript in self._transcripts if clip_key(transcript)[0] in order]
+        found.sort(key=lambda transcript: (order[clip_key(transcript)[0]], transcript.start_s or 0.0))
+        paths = [recordings[order[clip_key(transcript)[0]]].path for transcript in found]
         return [
             transcript if transcript.file == path else Transcript.model_validate({**dict(transcript), "file": path})
             for transcript, path in zip(found, paths, strict=True)
@@ -132,9 +132,9 @@ class Journal:
     def _take(self, transcript: Transcript) -> None:
         self._transcripts.append(transcript)
         if transcript.error is None:
-            self._done[place(transcript), transcript.mode] += 1
+            self._done[clip_key(transcript), transcript.mode] += 1
         elif transcript.error.type in _FINAL and transcript.sha256 is not None:
-            self._refused.add((place(transcript), transcript.mode))
+            self._refused.add((clip_key(transcript), transcript.mode))
 
 
 def read_journal(path: Path, terms: Mapping[Mode, Terms]) -> list[Transcript]:
@@ -194,7 +194,7 @@ def _whole(line: bytes) -> bool:
 
 
 def _same_failure(one: Transcript, other: Transcript) -> bool:
-    return (place(one), one.mode, one.error) == (place(other), other.mode, other.error)
+    return (clip_key(one), one.mode, one.error) == (clip_key(other), other.mode, other.error)
 
 
 def _name(info: ModelInfo | None) -> str | None:

@@ -13,7 +13,7 @@ from specdec_cli.types import Mode
 MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")
 """All modes, in the order of tables."""
 
-Place = tuple[str, float | None]
+ClipKey = tuple[str, float | None]
 """What one clip is: the SHA-256 of its recording, and where in it the clip begins, s; None for the whole of it."""
 
 
@@ -80,7 +80,7 @@ class Pairing:
         ]
 
 
-def place(transcript: Transcript) -> Place:
+def clip_key(transcript: Transcript) -> ClipKey:
     """Which clip a transcript is of; a recording that could not be read is known by its path."""
     return transcript.sha256 or transcript.file, transcript.start_s
 
@@ -91,16 +91,16 @@ def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> Pairing:
     A mode that failed and later succeeded, as after a memory that ran out, has succeeded. Modes other than `modes`
     are left out.
     """
-    done: dict[Place, dict[Mode, list[Transcript]]] = {}
-    failed: dict[Place, dict[Mode, Transcript]] = {}
+    done: dict[ClipKey, dict[Mode, list[Transcript]]] = {}
+    failed: dict[ClipKey, dict[Mode, Transcript]] = {}
     for transcript in transcripts:
         if transcript.mode not in modes:
             continue
-        runs = done.setdefault(place(transcript), {})
+        runs = done.setdefault(clip_key(transcript), {})
         if transcript.error is None:
             runs.setdefault(transcript.mode, []).append(transcript)
         else:
-            failed.setdefault(place(transcript), {})[transcript.mode] = transcript
+            failed.setdefault(clip_key(transcript), {})[transcript.mode] = transcript
     clips, failures, unfinished = [], [], 0
     for key, runs in done.items():
         errors = {mode: error for mode, error in failed.get(key, {}).items() if mode not in runs}

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from specdec_cli.compare.pairing import Pairing
-from specdec_cli.compare.result import CloudAgreement, LabelQuality, ModeQuality, TextQuality
-from specdec_cli.metrics import Resampler, Values, agreement, attribute_table, label_hits, label_scores, text_scores
+from specdec_cli.compare.result import CloudAgreement, ModeQuality
+from specdec_cli.metrics import (
+    Resampler,
+    TextQuality,
+    Values,
+    attribute_table,
+    chrf,
+    label_hits,
+    label_scores,
+    text_scores,
+)
 from specdec_cli.metrics.bootstrap import mean
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.schema import Transcript
@@ -83,62 +93,37 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
             mode=mode,
             agreement=_agreement(judged, mode, resampler),
             text=_text(judged, mode, bertscore),
-            labels=_labels(judged, mode, resampler),
+            labels=label_scores(judged.said[mode], judged.truth, judged.lexicon, resampler),
             label_mean=resampler.interval(mean(attribute_table(judged.right(mode)))),
         )
         for mode in judged.pairing.modes
     ]
 
 
-def token_ids(transcript: Transcript) -> list[int]:
-    """The committed tokens of a caption."""
-    return [id_ for record in transcript.rounds for id_ in record.committed_ids]
-
-
 def _agreement(judged: Judged, mode: Mode, resampler: Resampler) -> CloudAgreement | None:
+    from rapidfuzz.distance import Levenshtein
+
     if mode == "cloud" or "cloud" not in judged.pairing.modes:
         return None
-    ids = {name: [token_ids(clip.first(name)) for clip in judged.pairing.clips] for name in (mode, "cloud")}
-    found = agreement(judged.captions[mode], judged.captions["cloud"], ids[mode], ids["cloud"])
+    own, cloud = judged.captions[mode], judged.captions["cloud"]
+    ids = [(_token_ids(clip.first(mode)), _token_ids(clip.first("cloud"))) for clip in judged.pairing.clips]
     same = judged.like_cloud(mode)
     return CloudAgreement(
-        exact=found.exact,
-        chrf=found.chrf,
-        edit_tokens=found.edit_distance,
-        edit_share=found.edit_distance_normalised,
+        exact=fmean(one == other for one, other in zip(own, cloud, strict=True)),
+        chrf=chrf(own, [[text] for text in cloud]),
+        edit_tokens=fmean(Levenshtein.distance(*pair) for pair in ids),
+        edit_share=fmean(Levenshtein.normalized_distance(*pair) for pair in ids),
         labels={attribute: resampler.value(mean(values)) for attribute, values in same.items()},
         label_mean=resampler.interval(mean(attribute_table(same))),
     )
+
+
+def _token_ids(transcript: Transcript) -> list[int]:
+    return [id_ for record in transcript.rounds for id_ in record.committed_ids]
 
 
 def _text(judged: Judged, mode: Mode, bertscore: bool) -> TextQuality | None:
     if not judged.texts:
         return None
     captions = [judged.captions[mode][index] for index in judged.texts]
-    scores = text_scores(captions, list(judged.texts.values()), judged.language, bertscore=bertscore)
-    return TextQuality(
-        clips=scores.clips,
-        bleu_1=scores.bleu_1,
-        bleu_2=scores.bleu_2,
-        bleu_3=scores.bleu_3,
-        bleu_4=scores.bleu_4,
-        chrf=scores.chrf,
-        rouge_l=scores.rouge_l,
-        bertscore=scores.bertscore,
-    )
-
-
-def _labels(judged: Judged, mode: Mode, resampler: Resampler) -> dict[str, LabelQuality]:
-    right = judged.right(mode)
-    scores = label_scores(judged.said[mode], judged.truth, judged.lexicon)
-    return {
-        attribute: LabelQuality(
-            clips=found.clips,
-            accuracy=spread,
-            macro_f1=found.macro_f1,
-            majority=found.majority,
-            confusion={name: dict(row) for name, row in found.confusion.items()},
-        )
-        for attribute, found in scores.items()
-        if (spread := resampler.interval(mean(right[attribute])))
-    }
+    return text_scores(captions, list(judged.texts.values()), judged.language, bertscore=bertscore)

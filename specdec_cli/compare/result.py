@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.metrics.gap import GapClosed
+from specdec_cli.metrics.labels import LabelQuality as LabelQuality
+from specdec_cli.metrics.text import TextQuality as TextQuality
 from specdec_cli.transcript.schema import Models, Text
 from specdec_cli.types import Mode
 
@@ -92,34 +94,9 @@ class CloudAgreement(_Part):
     edit_tokens: float = Field(description="mean token edit distance, tokens a caption")
     edit_share: float = Field(description="the same, each divided by the longer of the two captions, 0 to 1")
     labels: dict[str, float | None] = Field(
-        description="attribute -> share of the clips in which either caption names its class where both name the same"
+        description="attribute -> share of the clips whose cloud caption names a class where this one names the same"
     )
     label_mean: Interval | None = Field(description="mean of `labels` over attributes")
-
-
-class TextQuality(_Part):
-    """Captions against reference texts; corpus figures, 0 to 100."""
-
-    clips: int = Field(description="clips with at least one reference text")
-    bleu_1: float
-    bleu_2: float
-    bleu_3: float
-    bleu_4: float
-    chrf: float
-    rouge_l: float = Field(description="ROUGE-L F measure; characters in Chinese, words in English")
-    bertscore: float | None = Field(description="F1; null: not asked for")
-
-
-class LabelQuality(_Part):
-    """One attribute against reference labels."""
-
-    clips: int = Field(description="clips whose reference has a class for it")
-    accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
-    macro_f1: float = Field(description="mean over classes of F1, 0 to 1")
-    majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
-    confusion: dict[str, dict[str, int]] = Field(
-        description="class by the reference -> class in the caption (none: no class named) -> clips"
-    )
 
 
 class ModeQuality(_Part):

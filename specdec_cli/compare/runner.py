@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from specdec_cli.compare.journal import Journal, Terms
-from specdec_cli.compare.pairing import Place
+from specdec_cli.compare.pairing import ClipKey
 from specdec_cli.compare.recordings import Recording
 from specdec_cli.compare.schedule import turns
 from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
@@ -82,7 +82,7 @@ class Runner:
             if self._is_missing((turn.recording.sha256 or "", None), mode, turn.repeat)
         ]
 
-    def _is_missing(self, whole: Place, mode: Mode, repeat: int) -> bool:
+    def _is_missing(self, whole: ClipKey, mode: Mode, repeat: int) -> bool:
         return self._journal.repeats(whole, mode) <= repeat and not self._journal.refused(whole, mode)
 
     def warm_up(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:

@@ -187,7 +187,7 @@ class _Checker:
     def gate_weights(self) -> Iterator[Problem]:
         gate = self.config.gate
         if gate.name == "learned" and gate.file is None and self.config.decoding.mode == "hybrid":
-            hint = "Name the file that specdec tune wrote (--gate FILE), or package:mini/gate.json for the mini pair."
+            hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
             yield self.clash("gate.name", ", which needs weights, but ", "gate.file", hint)
         if gate.name != "learned" and self.by_flag("gate.file"):
             yield self.clash("gate.file", ", but ", "gate.name", "Only the gate learned has weights.")

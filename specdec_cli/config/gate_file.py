@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -27,14 +27,18 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
+"""No fitted weight comes near these bounds, within which no probability is NaN."""
+
+
 class LearnedWeights(_Part):
     """A logistic regression on what the edge knows of a drafted token; see `decoding.learned` for the features."""
 
     features: tuple[str, ...] = Field(min_length=1, description="names of the features, in the order of the weights")
-    weights: tuple[float, ...] = Field(description="one a feature, for its raw value")
-    bias: float
-    slope: float = Field(default=1.0, description="calibration: the logit is multiplied by this")
-    offset: float = Field(default=0.0, description="calibration: and this is added")
+    weights: tuple[Weight, ...] = Field(description="one a feature, for its raw value")
+    bias: Weight
+    slope: Weight = Field(default=1.0, description="calibration: the logit is multiplied by this")
+    offset: Weight = Field(default=0.0, description="calibration: and this is added")
     combination: Literal["any", "largest"] = Field(
         description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
     )

@@ -29,8 +29,8 @@ def error_lines(error: SpecdecError, *, file: str | None, width: int | None) -> 
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"
     parts = [(Text("error:", style=BAD), Text(message))]
-    if error.hint:
-        parts.append((Text("hint:", style=DIM), Text(paragraph(error.hint))))
+    if error.advice:
+        parts.append((Text("hint:", style=DIM), Text(paragraph(error.advice))))
     if width is None:
         return [Text.assemble(label, " ", body) for label, body in parts]
     return [line for label, body in parts for line in hanging(label, body, 7, width)]

@@ -11,7 +11,7 @@ from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConf
 from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.figures import milliseconds, seconds, setting
-from specdec_cli.console.theme import DIM, STRONG, Signs
+from specdec_cli.console.theme import BAD, DIM, STRONG, Signs
 from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.transcript.suggested import suggestions_in_words
 from specdec_cli.types import Prefill, Started
@@ -52,6 +52,8 @@ def model_lines(event: Started, width: int, signs: Signs) -> list[Text]:
             )
     lines += _settings(event, width, signs)
     lines.append(_labelled("prompt", fit(clean(event.prompt), width - INDENT - 1, signs.ellipsis)))
+    for warning in event.warnings:
+        lines += hanging(Text.assemble(" ", ("warning", BAD)), Text(clean(warning)), INDENT, width - 1)
     return lines
 
 

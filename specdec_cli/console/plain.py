@@ -74,6 +74,8 @@ class PlainView(QuietView):
         self._clip, self._tally = event, Tally()
         found = ", no speech found" if event.no_speech else ""
         self._print(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
+        for warning in event.warnings:
+            self._print(f"warning: {warning}")
 
     def event(self, event: Event, text: EventText) -> None:
         """Count rounds; print the totals at the end, and the labels if there are any."""

@@ -197,7 +197,8 @@ class Loop:
             return draft.ids, ["cloud" if self._settings.mode == "cloud" else "edge"] * len(draft.ids)
         own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
         sources: list[Source] = ["accepted"] * verdict.accepted
-        sources += [own if draft.ids else "cloud", *["cloud"] * len(verdict.more)]
+        sources.append(own if draft.ids else "cloud")
+        sources.extend("cloud" for _ in verdict.more)
         return (*draft.ids[: verdict.accepted], verdict.token, *verdict.more), sources
 
     @property

@@ -4,25 +4,23 @@ Shares (accuracy, F1, exact) are between 0 and 1; text scores (BLEU, chrF, ROUGE
 their field prints them.
 """
 
-from specdec_cli.metrics.agreement import Agreement, agreement
 from specdec_cli.metrics.bootstrap import Interval, Resampler, Values
 from specdec_cli.metrics.gap import GapClosed, gap_closed, measure_gap
-from specdec_cli.metrics.labels import LabelScores, attribute_table, label_hits, label_scores
+from specdec_cli.metrics.labels import LabelQuality, attribute_table, label_hits, label_scores
 from specdec_cli.metrics.references import Reference, References
-from specdec_cli.metrics.text import TextScores, clip_chrf, text_scores
+from specdec_cli.metrics.text import TextQuality, chrf, clip_chrf, text_scores
 
 __all__ = [
-    "Agreement",
     "GapClosed",
     "Interval",
-    "LabelScores",
+    "LabelQuality",
     "Reference",
     "References",
     "Resampler",
-    "TextScores",
+    "TextQuality",
     "Values",
-    "agreement",
     "attribute_table",
+    "chrf",
     "clip_chrf",
     "gap_closed",
     "label_hits",

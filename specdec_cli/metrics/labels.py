@@ -1,20 +1,20 @@
-"""Classes read from captions against the classes of a table: accuracy, macro F1, confusion, and the majority baseline.
+"""Classes read from captions against true classes: accuracy, macro F1, confusion, and the majority baseline.
 
-A caption that says nothing about an attribute counts as wrong, never as left out. A clip whose class the table does
-not know is left out.
+A caption that says nothing about an attribute counts as wrong, never as left out. A clip whose true class is not known
+is left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Values
+from specdec_cli.metrics.bootstrap import Interval, Resampler, Values, mean
 
 UNSAID: Final = "none"
 """Column of the confusion for captions that say nothing about the attribute, or contradict themselves."""
@@ -23,45 +23,50 @@ Predicted = Sequence[Mapping[str, str | None]]
 Truth = Sequence[Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class LabelScores:
-    """One attribute over the clips whose class is known.
+class LabelQuality(BaseModel):
+    """One attribute over the clips whose class is known."""
 
-    Attributes:
-        accuracy: share of clips with the right class, 0 to 1.
-        macro_f1: mean F1 of the classes that occur in the truth, 0 to 1.
-        confusion: true class -> class that the caption says (or "none") -> clips; classes in the lexicon's order.
-        majority: accuracy of always saying the commonest true class, 0 to 1.
-        clips: how many clips have a known class.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    accuracy: float
-    macro_f1: float
-    confusion: Mapping[str, Mapping[str, int]]
-    majority: float
-    clips: int
+    clips: int = Field(description="clips whose reference has a class for it")
+    accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
+    macro_f1: float = Field(description="mean F1 of the classes that occur in the references, 0 to 1")
+    majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
+    confusion: dict[str, dict[str, int]] = Field(
+        description="class by the reference -> class in the caption (none: no class named) -> clips"
+    )
 
 
-def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, LabelScores]:
+def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler: Resampler) -> dict[str, LabelQuality]:
     """Scores of every attribute that at least one clip has a true class for, in the lexicon's order.
 
     Args:
-        predicted: classes read from the captions [n], as `Lexicon.labels` gives them.
-        truth: true classes of the same clips [n]; attributes that are not known are left out.
+        predicted: classes read from the captions [clips], as `Lexicon.labels` gives them.
+        truth: true classes of the same clips [clips]; attributes that are not known are left out.
         lexicon: its attributes and classes.
+        resampler: of these clips.
 
     Raises:
         ValueError: lists of different length, or a class that the lexicon does not have.
     """
-    found: dict[str, LabelScores] = {}
-    for attribute, classes in lexicon.attributes.items():
-        if pairs := _pairs(predicted, truth, attribute, classes):
-            found[attribute] = _scores(pairs, classes)
+    found = {}
+    for attribute, hits in label_hits(predicted, truth, lexicon).items():
+        if accuracy := resampler.interval(mean(hits)):
+            pairs = Counter(
+                (known[attribute], said.get(attribute) or UNSAID)
+                for said, known in zip(predicted, truth, strict=True)
+                if attribute in known
+            )
+            found[attribute] = _quality(attribute, pairs, lexicon.attributes[attribute], accuracy)
     return found
 
 
 def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, Values]:
-    """For every attribute of the lexicon, 1 or 0 per clip [n] for right or wrong, NaN where the truth is not known."""
+    """For every attribute of the lexicon, 1 or 0 per clip [clips] for right or wrong, NaN where the truth is unknown.
+
+    Raises:
+        ValueError: lists of different length.
+    """
     if len(predicted) != len(truth):
         raise ValueError(f"{len(predicted)} captions and the labels of {len(truth)} clips do not pair up")
     return {
@@ -80,32 +85,22 @@ def attribute_table(hits: Mapping[str, Values]) -> Values:
     return np.stack(list(hits.values()), axis=1)
 
 
-def _pairs(predicted: Predicted, truth: Truth, attribute: str, classes: Sequence[str]) -> Counter[tuple[str, str]]:
-    """(true class, said class or "none") -> clips."""
-    if len(predicted) != len(truth):
-        raise ValueError(f"{len(predicted)} captions and the labels of {len(truth)} clips do not pair up")
-    pairs: Counter[tuple[str, str]] = Counter()
-    for said, known in zip(predicted, truth, strict=True):
-        if attribute in known:
-            pairs[known[attribute], said.get(attribute) or UNSAID] += 1
+def _quality(
+    attribute: str, pairs: Counter[tuple[str, str]], classes: Sequence[str], accuracy: Interval
+) -> LabelQuality:
+    """From (true class, said class or "none") -> clips."""
     if strange := {name for pair in pairs for name in pair} - {*classes, UNSAID}:
         raise ValueError(f"{attribute} has no class {', '.join(sorted(strange))}; it has {', '.join(classes)}")
-    return pairs
-
-
-def _scores(pairs: Counter[tuple[str, str]], classes: Sequence[str]) -> LabelScores:
-    clips = pairs.total()
     true, said = Counter[str](), Counter[str]()
     for (known, spoken), number in pairs.items():
         true[known] += number
         said[spoken] += number
-    present = [name for name in classes if true[name]]
     # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
-    f1 = [2 * pairs[name, name] / (true[name] + said[name]) for name in present]
-    return LabelScores(
-        accuracy=sum(pairs[name, name] for name in present) / clips,
+    f1 = [2 * pairs[name, name] / (true[name] + said[name]) for name in true]
+    return LabelQuality(
+        clips=pairs.total(),
+        accuracy=accuracy,
         macro_f1=sum(f1) / len(f1),
+        majority=max(true.values()) / pairs.total(),
         confusion={name: {other: pairs[name, other] for other in (*classes, UNSAID)} for name in classes},
-        majority=max(true.values()) / clips,
-        clips=clips,
     )

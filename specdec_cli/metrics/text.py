@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.errors import ConfigError
+from specdec_cli.metrics.bootstrap import Values
 from specdec_cli.prompts import Language
 
 if TYPE_CHECKING:
@@ -28,31 +29,26 @@ _WORDS: Final[dict[Language, re.Pattern[str]]] = {
 """What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextScores:
-    """Captions against their references, each from 0 to 100.
+class TextQuality(BaseModel):
+    """Captions against reference texts; figures of the whole corpus, 0 to 100."""
 
-    Attributes:
-        bleu_1, bleu_2, bleu_3, bleu_4: of the whole corpus, with n-grams up to that order.
-        chrf: character F-score of the whole corpus (order 6, beta 2).
-        rouge_l: mean over clips of the F1 of the longest common subsequence, with the best of a clip's references.
-        bertscore: mean F1; None if it was not asked for.
-        clips: how many captions were scored.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    bleu_1: float
+    clips: int = Field(description="clips with at least one reference text")
+    bleu_1: float = Field(description="BLEU with n-grams up to this order, and so on")
     bleu_2: float
     bleu_3: float
     bleu_4: float
-    chrf: float
-    rouge_l: float
-    bertscore: float | None
-    clips: int
+    chrf: float = Field(description="character F-score (order 6, beta 2)")
+    rouge_l: float = Field(
+        description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
+    )
+    bertscore: float | None = Field(description="mean F1; null: not asked for")
 
 
 def text_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, *, bertscore: bool = False
-) -> TextScores:
+) -> TextQuality:
     """Scores captions [n] against the references [n][one or more] of the same clips.
 
     Raises:
@@ -60,16 +56,13 @@ def text_scores(
         ConfigError: BERTScore is asked for and not installed, or its model cannot be loaded.
     """
     _require(hypotheses, references)
-    bleu = [_bleu(hypotheses, references, language, order) for order in (1, 2, 3, 4)]
-    return TextScores(
-        bleu_1=bleu[0],
-        bleu_2=bleu[1],
-        bleu_3=bleu[2],
-        bleu_4=bleu[3],
-        chrf=chrf(hypotheses, references),
-        rouge_l=float(np.mean(clip_rouge_l(hypotheses, references, language))),
-        bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
+    rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
+    return TextQuality(
         clips=len(hypotheses),
+        **{f"bleu_{order}": _bleu(hypotheses, references, language, order) for order in (1, 2, 3, 4)},
+        chrf=chrf(hypotheses, references),
+        rouge_l=fmean(rouge_l),
+        bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
     )
 
 
@@ -79,25 +72,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     return float(_chrf_metric().corpus_score(hypotheses, _streams(references)).score)
 
 
-def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> npt.NDArray[np.float64]:
+def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
     """chrF of each clip [n], 0 to 100, for intervals over clips; its mean is not the corpus's chrF."""
     _require(hypotheses, references)
     metric = _chrf_metric()
     scores = [metric.sentence_score(text, list(wanted)) for text, wanted in zip(hypotheses, references, strict=True)]
     return np.array([score.score for score in scores])
-
-
-def clip_rouge_l(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language
-) -> npt.NDArray[np.float64]:
-    """ROUGE-L F1 of each clip [n], 0 to 100, with the best of its references (Lin 2004)."""
-    _require(hypotheses, references)
-    return np.array(
-        [
-            max(_rouge_l(_words(text, language), _words(reference, language)) for reference in wanted)
-            for text, wanted in zip(hypotheses, references, strict=True)
-        ]
-    )
 
 
 def _require(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -129,16 +109,15 @@ def _chrf_metric() -> CHRF:
     return CHRF()
 
 
-def _words(text: str, language: Language) -> list[str]:
-    return _WORDS[language].findall(unicodedata.normalize("NFKC", text).lower())
-
-
-def _rouge_l(ours: list[str], reference: list[str]) -> float:
+def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
+    """F1 of the longest common subsequence with the best of a clip's references, 0 to 100 (Lin 2004)."""
     from rapidfuzz.distance import LCSseq
 
-    common = LCSseq.similarity(ours, reference)
-    # F1 of precision common/len(ours) and recall common/len(reference)
-    return 200.0 * common / (len(ours) + len(reference)) if common else 0.0
+    ours, *wanted = (
+        _WORDS[language].findall(unicodedata.normalize("NFKC", part).lower()) for part in (text, *references)
+    )
+    # F1 of precision common/len(ours) and recall common/len(words)
+    return max(200.0 * LCSseq.similarity(ours, words) / max(len(ours) + len(words), 1) for words in wanted)
 
 
 def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> float:

@@ -46,7 +46,7 @@ class Session:
             raise DecodingError(
                 f"{model.name} takes {context} tokens, but the prompt has {len(prompt.ids)} (audio included) "
                 f"and {capacity} may follow",
-                hint="Use a shorter --prompt, a smaller --max-new-tokens, or shorter pieces (--segment).",
+                hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment_s.",
             )
         self.model = model
         self.prompt = prompt

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, params
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -29,9 +29,9 @@ from specdec_cli.cloud.protocol import (
     digest,
 )
 from specdec_cli.errors import typed
+from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Doorkeeper, Refusal
 from specdec_cli.serve.observe import LOGGER, Observed, event
-from specdec_cli.serve.service import Service
 
 _SWEEP_S: Final = 1.0
 _REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
@@ -43,6 +43,18 @@ SessionId = Annotated[str, Path(pattern=f"^{SESSION_ID}$", description="32 hexad
 
 def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
     """The server as an ASGI application. It closes `service` when it is shut down."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(service))
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await sweeping
+            await asyncio.to_thread(service.close)
+
     app = FastAPI(
         title="specdec verify server",
         version=__version__,
@@ -50,21 +62,36 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
         openapi_url=None,  # below, behind the token
-        lifespan=_lifespan(service),
+        lifespan=lifespan,
     )
-    app.include_router(_clips(service, doorkeeper, Bodies(service.limits)))
-    app.include_router(_operation(app, service, doorkeeper))
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _unknown)
-    app.add_exception_handler(RequestValidationError, _unknown)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _failed)
+    admitted = [Depends(doorkeeper.admit)]
+    app.include_router(_clips(service, admitted))
+
+    @app.get("/healthz", summary="Whether the server is up; needs no token")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics", summary="Counters and times for Prometheus", dependencies=admitted)
+    async def metrics() -> Response:
+        found = service.metrics
+        found.sessions.set(len(service.clips))
+        found.held_bytes.set(service.clips.bytes)
+        found.waiting.set(service.waiting)
+        return Response(found.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/openapi.json", include_in_schema=False, dependencies=admitted)
+    async def openapi() -> dict[str, Any]:
+        return app.openapi()
+
+    for kind in (Refusal, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        app.add_exception_handler(kind, _failed)
     return Observed(_framed(app), service.metrics)
 
 
-def _clips(service: Service, doorkeeper: Doorkeeper, bodies: Bodies) -> APIRouter:
+def _clips(service: Service, admitted: list[params.Depends]) -> APIRouter:
     """The protocol, see `cloud.protocol`."""
-    router = APIRouter(prefix="/v1", dependencies=[Depends(doorkeeper.admit)], responses=_REFUSALS)
+    router = APIRouter(prefix="/v1", dependencies=admitted, responses=_REFUSALS)
+    bodies = Bodies(service.limits)
 
     @router.get("/info", response_model=Info, summary="The model, and the limits")
     async def info() -> Response:
@@ -90,41 +117,17 @@ def _clips(service: Service, doorkeeper: Doorkeeper, bodies: Bodies) -> APIRoute
     return router
 
 
-def _operation(app: FastAPI, service: Service, doorkeeper: Doorkeeper) -> APIRouter:
-    """What operators need."""
-    router, admitted = APIRouter(), [Depends(doorkeeper.admit)]
-
-    @router.get("/healthz", summary="Whether the server is up; needs no token")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @router.get("/metrics", summary="Counters and times for Prometheus", dependencies=admitted)
-    async def metrics() -> Response:
-        found = service.metrics
-        found.sessions.set(len(service.clips))
-        found.held_bytes.set(service.clips.bytes)
-        found.waiting.set(service.waiting)
-        return Response(found.text(), media_type="text/plain; version=0.0.4")
-
-    @router.get("/openapi.json", include_in_schema=False, dependencies=admitted)
-    async def openapi() -> dict[str, Any]:
-        return app.openapi()
-
-    return router
-
-
 async def _answer(service: Service, work: Callable[[bytes, float], Answer], body: bytes) -> Response:
     """Lets a thread answer a request, and waits for it.
 
     Raises:
         Refusal: whatever goes wrong, with the digest of the body, so that the client sees whether it is what was sent.
     """
-    refusal: Refusal
     try:
         future = service.submit(work, body, time.perf_counter())
         async with asyncio.timeout(service.limits.answer_s):
-            answer = await asyncio.wrap_future(future)
-        return _good(answer)
+            answer: Answer = await asyncio.wrap_future(future)
+            return _good(answer)
     except TimeoutError:
         refusal = Refusal(503, "busy", f"the model did not get to it within {service.limits.answer_s:g} s")
     except MalformedError as error:
@@ -138,14 +141,25 @@ async def _answer(service: Service, work: Callable[[bytes, float], Answer], body
     raise refusal from None
 
 
+async def _failed(_request: Request, error: Exception) -> Response:
+    """What is answered where a route raises, or there is none."""
+    if isinstance(error, Refusal):
+        event("refused", code=error.code)
+        return _good(Problem(code=error.code, message=error.message[:2000], request=error.request), error.status)
+    if isinstance(error, (HTTPException, RequestValidationError)):
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        return _good(Problem(code="not_found", message="there is no such thing here"), status)
+    if isinstance(error, ClientDisconnect):  # nobody is there to read it
+        return Response(status_code=400)
+    return _good(Problem(code="model_failed", message="the server failed; see its log"), 500)
+
+
 def _framed(app: ASGIApp) -> ASGIApp:
     """Refuses requests of two lengths, which a proxy in front may have read otherwise."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        names = {name for name, _ in scope.get("headers", ())}
-        if {b"content-length", b"transfer-encoding"} <= names:
-            problem = Problem(code="malformed", message="a body is chunked or has a length, not both")
-            refusal = _good(problem, 400)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope.get("headers", ())}:
+            refusal = _good(Problem(code="malformed", message="a body is chunked or has a length, not both"), 400)
             refusal.headers["Connection"] = "close"
             await refusal(scope, receive, send)
         else:
@@ -156,59 +170,19 @@ def _framed(app: ASGIApp) -> ASGIApp:
 
 def _good(message: Message, status: int = 200) -> Response:
     content = message.model_dump_json().encode()
-    headers = {"Content-Digest": content_digest(content)}
-    return Response(content, status, headers, media_type="application/json")
+    return Response(content, status, {"Content-Digest": content_digest(content)}, media_type="application/json")
 
 
 def _body(kind: type[Message]) -> dict[str, Any]:
     """What a route's body is, for its OpenAPI description."""
     schema = {"type": "string", "format": "binary", "x-json-schema": kind.model_json_schema()}
-    return {
-        "requestBody": {
-            "required": True,
-            "description": f"Four bytes (length of the JSON, little-endian), the JSON ({kind.__name__}), and numbers.",
-            "content": {"application/octet-stream": {"schema": schema}},
-        }
-    }
+    meaning = f"Four bytes (length of the JSON, little-endian), the JSON ({kind.__name__}), and numbers."
+    content = {"application/octet-stream": {"schema": schema}}
+    return {"requestBody": {"required": True, "description": meaning, "content": content}}
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    event("refused", code=error.code)
-    return _good(Problem(code=error.code, message=error.message[:2000], request=error.request), error.status)
-
-
-async def _unknown(_request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    return _good(Problem(code="not_found", message="there is no such thing here"), status)
-
-
-async def _gone(_request: Request, _error: Exception) -> Response:
-    """Nobody is there to read it."""
-    return Response(status_code=400)
-
-
-async def _failed(_request: Request, _error: Exception) -> Response:
-    return _good(Problem(code="model_failed", message="the server failed; see its log"), 500)
-
-
-def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Forgets idle clips while the server runs, and finishes what is being computed when it ends."""
-
-    async def sweep() -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            service.clips.sweep()
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(sweep())
-        try:
-            yield
-        finally:
-            sweeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await sweeping
-            await asyncio.to_thread(service.close)
-
-    return lifespan
+async def _sweep(service: Service) -> None:
+    """Forgets idle clips while the server runs."""
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        service.clips.sweep()

@@ -1,20 +1,54 @@
-"""The clips that a server holds: each a session of the model with its cache. The oldest go when there is no room."""
+"""What a server does with clips and with questions about them. Calls block; many threads make them.
+
+Each clip is a session of the model with its cache. The oldest go when there is no room.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Literal, TypeVar
 
+import torch
+
+from specdec_cli import __version__
+from specdec_cli.cloud.protocol import (
+    PROTOCOL,
+    Answer,
+    Clip,
+    Info,
+    Judgement,
+    Limits,
+    MalformedError,
+    Question,
+    Work,
+    digest,
+    pack,
+    unpack,
+    unpack_rows,
+    unpack_tensors,
+)
+from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.serve.limits import Refusal
+from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt, test_sound
+from specdec_cli.models.session import Session
+from specdec_cli.models.shared import MOST, Shared
+from specdec_cli.serve.limits import Refusal, ServeLimits
+from specdec_cli.serve.observe import Metrics, event
 
 Why = Literal["done", "replaced", "room", "idle", "shutdown"]
 """Why a clip was forgotten. done: its client deleted it."""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -23,22 +57,18 @@ class Held:
 
     Attributes:
         id: chosen by its client.
-        clip: digest of what it was opened with.
+        digest: of what it was opened with.
+        clip: what it was opened with, without the question.
         verifier: judges its blocks.
-        capacity: most tokens after the prompt.
-        vocab_size: ids from here on are never scored.
-        sends_rows: whether its questions come with the draft's distributions.
         bytes: memory that it takes, once its prompt is cached.
         busy: requests that are being answered.
         used: time of the last request, seconds.
     """
 
     id: str
-    clip: str
+    digest: str
+    clip: Clip
     verifier: LocalVerifier
-    capacity: int
-    vocab_size: int
-    sends_rows: bool
     bytes: int
     busy: int = 0
     used: float = 0.0
@@ -59,26 +89,13 @@ class Clips:
     """Holds clips within bounds of number, memory and time. Any thread may use it.
 
     Args:
-        most: clips.
-        memory_bytes: of all of them.
-        idle_s: seconds without a request after which a clip may go.
+        limits: the bounds.
         forgotten: called for every clip that goes, with the reason.
-        clock: seconds, monotonic.
     """
 
-    def __init__(
-        self,
-        most: int,
-        memory_bytes: int,
-        idle_s: float,
-        forgotten: Callable[[Why], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._most = most
-        self._memory_bytes = memory_bytes
-        self._idle_s = idle_s
+    def __init__(self, limits: ServeLimits, forgotten: Callable[[Why], None]) -> None:
+        self._limits = limits
         self._forgotten = forgotten
-        self._clock = clock
         self._lock = threading.RLock()
         self._held: OrderedDict[str, Held] = OrderedDict()  # least recently used first
 
@@ -97,7 +114,7 @@ class Clips:
             held = self._held.get(id_)
             if held is not None:
                 self._held.move_to_end(id_)
-                held.used = self._clock()
+                held.used = time.monotonic()
             return held
 
     def add(self, held: Held) -> None:
@@ -106,18 +123,17 @@ class Clips:
         Raises:
             Refusal: it is larger than all the memory, or all others are in use.
         """
-        if held.bytes > self._memory_bytes:
-            raise Refusal(
-                413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {self._memory_bytes >> 20}"
-            )
+        most, room = self._limits.sessions, self._limits.memory_bytes
+        if held.bytes > room:
+            raise Refusal(413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id, "replaced")
             free = [other for other in self._held.values() if not other.busy]
-            while len(self._held) >= self._most or self.bytes + held.bytes > self._memory_bytes:
+            while len(self._held) >= most or self.bytes + held.bytes > room:
                 if not free:
                     raise Refusal(503, "busy", "all sessions are in use")
                 self.forget(free.pop(0).id, "room")
-            held.used = self._clock()
+            held.used = time.monotonic()
             self._held[held.id] = held
 
     def forget(self, id_: str, why: Why) -> None:
@@ -130,7 +146,7 @@ class Clips:
         """Drops the clips that have been idle for too long."""
         with self._lock:
             for held in list(self._held.values()):
-                if not held.busy and self._clock() - held.used > self._idle_s:
+                if not held.busy and time.monotonic() - held.used > self._limits.idle_s:
                     self.forget(held.id, "idle")
 
     def clear(self) -> None:
@@ -138,3 +154,233 @@ class Clips:
         with self._lock:
             for id_ in list(self._held):
                 self.forget(id_, "shutdown")
+
+
+class SentDraft(Draft):
+    """A draft whose `scores` are the probabilities themselves, as they came over the wire."""
+
+    def probabilities(self) -> torch.Tensor:
+        """[m, vocab]."""
+        assert self.scores is not None
+        return self.scores
+
+
+class Service:
+    """A loaded model, the clips that it holds, and the threads that use it.
+
+    Args:
+        model: the cloud.
+        limits: bounds.
+        together: most clips in one forward.
+    """
+
+    def __init__(self, model: AudioLM, limits: ServeLimits, *, together: int = MOST) -> None:
+        self.metrics = Metrics()
+        self.limits = limits
+        self.clips = Clips(limits, self._forgot)
+        self.waiting = 0
+        self._model = model
+        self._placeholders = model.processor.family.placeholders(model.processor.config)
+        self._position_bytes = _position_bytes(model)
+        threads = torch.get_num_threads()
+        self._shared = Shared(most=together, threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
+        # the number of PyTorch's threads counts for the thread that sets it alone
+        self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
+        self._lock = threading.Lock()
+        self.info = self._describe()
+
+    def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
+        """Runs `work` in a thread of the pool; cancelling the future before it begins spares it.
+
+        Raises:
+            Refusal: too many wait already.
+        """
+        if self.waiting >= self.limits.waiting:
+            raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
+        self._count(+1)
+        future = self._pool.submit(work, *args)
+        future.add_done_callback(lambda _: self._count(-1))
+        return future
+
+    def open(self, id_: str, body: bytes, started: float) -> Answer:
+        """Holds a clip, new or as it is if it came again, and answers its question.
+
+        Args:
+            id_: of its session.
+            body: of the request: a `Clip`.
+            started: when the body was there, by `perf_counter`.
+
+        Raises:
+            MalformedError: it contradicts itself.
+            Refusal: it is made for another model, or exceeds a limit.
+            SpecdecError: the model fails.
+        """
+        clip, numbers = unpack(Clip, body)
+        if clip.identity != self.info.identity:
+            raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
+        tensors, rest = unpack_tensors(clip.tensors, numbers)
+        alone = clip.model_copy(update={"question": None})
+        name = hashlib.sha256(pack(alone))
+        name.update(numbers[: len(numbers) - len(rest)])
+        held = self.clips.find(id_)
+        if held is None or held.digest != name.hexdigest():
+            held = self._hold(id_, name.hexdigest(), alone, tensors)
+        return self._answer(held, clip.question, rest, digest(body), started)
+
+    def verify(self, id_: str, body: bytes, started: float) -> Answer:
+        """Answers a question about a clip that is held; arguments and errors as for `open`."""
+        held = self.clips.find(id_)
+        if held is None:
+            raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
+        question, numbers = unpack(Question, body)
+        return self._answer(held, question, numbers, digest(body), started)
+
+    def close(self) -> None:
+        """Ends after the forwards under way, and drops all clips."""
+        self._shared.close()
+        self._pool.shutdown(cancel_futures=True)
+        self.clips.clear()
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self.waiting += change
+
+    def _hold(self, id_: str, name: str, clip: Clip, tensors: dict[str, torch.Tensor]) -> Held:
+        """Checks a clip and holds it."""
+        self._require_bounds(clip)
+        prompt = Prompt(tuple(clip.prompt_ids), tensors)
+        self._require_prompt(prompt, clip.samples)
+        model = self._model
+        try:
+            session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
+        except DecodingError as error:
+            raise Refusal(413, "too_large", error.message) from None
+        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
+        held = Held(id_, name, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
+        self.clips.add(held)
+        return held
+
+    def _answer(self, held: Held, question: Question | None, rows: memoryview, name: str, started: float) -> Answer:
+        judgement, verifier = None, held.verifier
+        if question is None and len(rows):
+            raise MalformedError("there are more bytes than the tensors take")
+        draft = None if question is None else self._draft(held, question, rows)
+        with held.in_use():
+            before = verifier.work
+            if question is None or draft is None:
+                verifier.prefill()
+            else:
+                found = verifier.verify(question.text, draft, question.more)
+                judgement = Judgement(
+                    accepted=found.accepted, token=found.token, more=list(found.more), near_ties=found.near_ties
+                )
+                self.metrics.drafted.inc(len(draft.ids))
+                self.metrics.accepted.inc(found.accepted)
+                self.metrics.generated.inc(1 + len(found.more))
+            after = verifier.work
+        if after.encoder_passes > before.encoder_passes:  # made in this thread, so that `Shared` does not count it
+            ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
+            self.metrics.fed(1, ms / 1e3)
+        work = {key: value for key, value in asdict(after).items() if key in Work.model_fields}
+        cloud_ms = (time.perf_counter() - started) * 1e3
+        return Answer(request=name, judgement=judgement, work=Work(**work), cloud_ms=cloud_ms)
+
+    def _require_bounds(self, clip: Clip) -> None:
+        """Refuses a clip that is too long, or contradicts itself."""
+        seconds = clip.samples / self._model.processor.sampling_rate
+        if seconds > self.info.window_s:
+            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self.info.window_s:g} s")
+        if clip.capacity > self.limits.text_tokens:
+            raise Refusal(
+                413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {self.limits.text_tokens} may"
+            )
+        if clip.vocab_size > self.info.vocab_size:
+            raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
+        if max(clip.stop_ids, default=0) >= clip.vocab_size:
+            raise MalformedError("an id that ends the text is out of range")
+        if clip.acceptance.rule in ("greedy", "sampling") and clip.sends_rows != clip.scoring.sampling:
+            raise MalformedError(f"the rule {clip.acceptance.rule} contradicts the temperature")
+
+    def _require_prompt(self, prompt: Prompt, samples: int) -> None:
+        """Refuses tensors and placeholders that are not those of a clip of that length."""
+        processor = self._model.processor
+        try:
+            expected = processor.prompt(test_sound(samples / processor.sampling_rate, processor.sampling_rate), "How?")
+        except SpecdecError:
+            raise MalformedError(f"no prompt can be made of {samples} samples") from None
+        if _shapes(prompt) != _shapes(expected):
+            raise MalformedError(f"the tensors are not those of a clip of {samples} samples")
+        if self._audio_run(prompt) != self._audio_run(expected):
+            raise MalformedError("the prompt does not hold the clip's audio in one piece, and once")
+        if max(prompt.ids) >= self.info.vocab_size:
+            raise MalformedError("the prompt holds ids that the model does not have")
+
+    def _audio_run(self, prompt: Prompt) -> tuple[int, ...]:
+        """The part of a prompt from its first to its last placeholder."""
+        at = [index for index, id_ in enumerate(prompt.ids) if id_ in self._placeholders]
+        return prompt.ids[at[0] : at[-1] + 1] if at else ()
+
+    def _draft(self, held: Held, question: Question, rows: memoryview) -> Draft:
+        """The block of a question.
+
+        Raises:
+            MalformedError: the question exceeds what the clip was opened for, or contradicts itself.
+        """
+        tokens, counts = (*question.text, *question.draft), question.rows or []
+        if len(question.draft) > self.limits.draft_tokens or len(tokens) + question.more > held.clip.capacity:
+            raise MalformedError(f"{len(tokens)} tokens and {question.more} more do not fit into {held.clip.capacity}")
+        if question.more > self.limits.more_tokens:
+            raise MalformedError(f"a verification may generate {self.limits.more_tokens} tokens more")
+        if any(id_ >= held.clip.vocab_size or id_ in self._placeholders for id_ in tokens):
+            raise MalformedError("an id is out of range, or stands for audio")
+        wanted = len(question.draft) if held.clip.sends_rows else 0
+        if len(counts) != wanted or len(rows) != 8 * sum(counts):
+            raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
+        if not wanted:
+            return Draft(tuple(question.draft))
+        return SentDraft(tuple(question.draft), unpack_rows(rows, counts, question.draft, held.clip.vocab_size))
+
+    def _describe(self) -> Info:
+        model, limits, processor = self._model, self.limits, self._model.processor
+        shown, prints = model.describe(), processor.fingerprints()
+        facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
+        return Info(
+            protocol=PROTOCOL,
+            server=__version__,
+            model=shown["name"],
+            dtype=shown["dtype"],
+            device=shown["device"],
+            weights=model.weights,
+            tokenizer=prints["tokenizer"],
+            prompts=prints["prompts"],
+            identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
+            vocab_size=processor.vocab_size,
+            eos_ids=list(processor.eos_ids),
+            context=processor.context,
+            window_s=min(processor.window_s, limits.clip_s or processor.window_s),
+            limits=Limits(
+                body_bytes=limits.body_bytes,
+                text_tokens=limits.text_tokens,
+                draft_tokens=limits.draft_tokens,
+                more_tokens=limits.more_tokens,
+            ),
+        )
+
+    def _forgot(self, why: Why) -> None:
+        self.metrics.forgotten.labels(why).inc()
+        event("forgotten", logging.DEBUG, why=why)
+
+
+def _shapes(prompt: Prompt) -> dict[str, tuple[bool, tuple[int, ...]]]:
+    return {name: (values.is_floating_point(), tuple(values.shape)) for name, values in prompt.audio.items()}
+
+
+def _position_bytes(model: AudioLM) -> int:
+    """Runs the model once over a second of sound: does it work, and how many bytes does a position take?"""
+    processor = model.processor
+    session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
+    session.prefill()
+    assert session.cache is not None
+    taken: int = sum(layer.keys.nbytes + layer.values.nbytes for layer in session.cache.layers)
+    return -(-taken // session.length)

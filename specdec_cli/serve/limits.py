@@ -1,15 +1,18 @@
-"""What a server refuses: requests without the token, too many of them, and bodies that are too large or too slow."""
+"""What a server refuses: requests without the token, too many of them, bodies and connections beyond its room."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
+import socket
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 from fastapi import Request
 
@@ -40,42 +43,23 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServeLimits:
-    """Bounds of a server.
+    """Bounds of a server; `_s` are seconds."""
 
-    Attributes:
-        sessions: clips held at a time.
-        memory_bytes: of their keys, values and features.
-        clip_s: longest clip, seconds; None: what the model takes.
-        idle_s: seconds without a request after which a clip is forgotten.
-        body_bytes: length of a request.
-        bodies_bytes: of all requests that are being received or answered.
-        head_s, body_s: seconds that a request's head and body may take to arrive.
-        answer_s: seconds that a request may wait for the model.
-        text_tokens: tokens after a prompt.
-        draft_tokens: tokens of a draft.
-        more_tokens: tokens that a verification may generate after its own token.
-        requests_per_s: of one address, on average; twice as many at once.
-        waiting: requests that wait for the model.
-        connections: open at a time.
-        connections_per_address: of these, from one address.
-    """
-
-    sessions: int = 64
-    memory_bytes: int = 4 << 30
-    clip_s: float | None = None
-    idle_s: float = 120.0
-    body_bytes: int = 32 << 20
-    bodies_bytes: int = 256 << 20
-    head_s: float = 10.0
-    body_s: float = 20.0
-    answer_s: float = 60.0
-    text_tokens: int = 1024
-    draft_tokens: int = 64
-    more_tokens: int = 64
-    requests_per_s: float = 1000.0
-    waiting: int = 256
-    connections: int = 768
-    connections_per_address: int = 256
+    sessions: int = 64  # clips held at a time
+    memory_bytes: int = 4 << 30  # of their keys, values and features
+    clip_s: float | None = None  # longest clip; None: what the model takes
+    idle_s: float = 120.0  # without a request, after which a clip is forgotten
+    body_bytes: int = 32 << 20  # of one request
+    bodies_bytes: int = 256 << 20  # of all requests that are being received or answered
+    head_s: float = 10.0  # that a request's head may take to arrive
+    body_s: float = 20.0  # and its body
+    answer_s: float = 60.0  # that a request may wait for the model
+    text_tokens: int = 1024  # after a prompt
+    draft_tokens: int = 64  # of one draft
+    more_tokens: int = 64  # that a verification may generate after its own token
+    requests_per_s: float = 1000.0  # of one address, on average; twice as many at once
+    waiting: int = 256  # requests that wait for the model
+    connections: int = 768  # open at a time
 
 
 class Doorkeeper:
@@ -134,8 +118,9 @@ class Bodies:
         """
         limits, parts, size = self._limits, list[bytes](), 0
         announced = request.headers.get("content-length", "")
+        too_large = Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
         if announced.isdigit() and int(announced[:20]) > limits.body_bytes:
-            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
+            raise too_large
         try:
             try:
                 async with asyncio.timeout(limits.body_s):
@@ -144,7 +129,7 @@ class Bodies:
                         size += len(part)
                         self._held += len(part)
                         if size > limits.body_bytes:
-                            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
+                            raise too_large
                         if self._held > limits.bodies_bytes:
                             raise Refusal(503, "busy", "the server holds as many bodies of requests as it may")
             except TimeoutError:
@@ -154,3 +139,70 @@ class Bodies:
             yield body
         finally:
             self._held -= size
+
+
+class Listener(socket.socket):
+    """A listening socket with room for a limited number of connections, in TLS handshakes or not.
+
+    Where there is none, the oldest connection without a request under way is closed, of the address that has most (of
+    IPv6, of the /64 network): who holds connections idle shuts nobody out.
+    """
+
+    def __init__(self, family: int, most: int) -> None:
+        # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on,
+        # which holds an answer's body back until its head is acknowledged: 40 ms a request.
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self.opened: dict[Any, Accepted] = {}  # by address, oldest first
+        self._most = most
+        self._crowds: Counter[str] = Counter()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection. Raises ConnectionAbortedError if there is no room for it."""
+        taken, address = super().accept()
+        if len(self.opened) >= self._most and not self._make_room():
+            taken.close()
+            raise ConnectionAbortedError("every connection has a request under way")
+        accepted = self.opened[address] = Accepted(taken, address, self)
+        self._crowds[accepted.network] += 1
+        return accepted, address
+
+    def forget(self, accepted: Accepted) -> None:
+        """A connection no longer counts."""
+        if self.opened.get(accepted.address) is accepted:
+            del self.opened[accepted.address]
+            self._crowds[accepted.network] -= 1
+            if not self._crowds[accepted.network]:
+                del self._crowds[accepted.network]
+
+    def _make_room(self) -> bool:
+        crowd = max(self._crowds, key=self._crowds.__getitem__)
+        waiting = [each for each in self.opened.values() if not each.answering]
+        for each in chain((each for each in waiting if each.network == crowd), waiting):
+            self.forget(each)
+            with suppress(OSError):  # its client has gone
+                each.shutdown(socket.SHUT_RDWR)
+            return True
+        return False
+
+
+class Accepted(socket.socket):
+    """A connection, which counts as long as it is open.
+
+    Attributes:
+        address: of its client.
+        network: what it is counted with.
+        answering: whether a request is under way.
+    """
+
+    def __init__(self, taken: socket.socket, address: Any, listener: Listener) -> None:
+        super().__init__(taken.family, taken.type, taken.proto, taken.detach())
+        found = ipaddress.ip_address(address[0].partition("%")[0])
+        wide = isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None
+        self.address, self.network = address, found.exploded[:19] if wide else str(found)
+        self.answering = False
+        self._listener = listener
+
+    def close(self) -> None:
+        """Closes it."""
+        self._listener.forget(self)
+        super().close()

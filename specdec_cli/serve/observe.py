@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -37,7 +38,7 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = f"{type(record.exc_info[1]).__name__}"
+            line["error"] = type(record.exc_info[1]).__name__
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -56,54 +57,32 @@ class Metrics:
     """What a server counts. No label holds anything that a client sent."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = self._counter("requests", "Requests by route and status.", "route", "status")
-        self._seconds = Histogram(
-            "specdec_request_seconds", "Request to answer.", ("route",), buckets=_SECONDS, registry=self.registry
-        )
-        self._bytes = self._counter("bytes", "Bytes of bodies.", "direction")
-        self._drafted = self._counter("drafted_tokens", "Drafted tokens that were judged.")
-        self._accepted = self._counter("accepted_tokens", "Drafted tokens that were accepted.")
-        self._generated = self._counter("generated_tokens", "Corrections, bonus tokens and run-on tokens.")
-        self._forwards = self._counter("forwards", "Forwards of the model.")
-        self._clips = self._counter("forward_clips", "Clips that forwards were made for.")
-        self._forward_s = Histogram(
-            "specdec_forward_seconds", "Time of a forward.", buckets=_SECONDS, registry=self.registry
-        )
-        self._forgotten = self._counter("sessions_forgotten", "Clips that were dropped.", "why")
-        self.sessions = Gauge("specdec_sessions", "Clips held.", registry=self.registry)
-        self.held_bytes = Gauge("specdec_session_bytes", "Memory of the clips held.", registry=self.registry)
-        self.waiting = Gauge("specdec_waiting", "Requests that wait for the model.", registry=self.registry)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"specdec_{name}", meaning, labels, registry=self.registry)
-
-    def answered(self, route: str, status: int, seconds: float, received: int, sent: int) -> None:
-        """A request came to its end."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-        self._bytes.labels("in").inc(received)
-        self._bytes.labels("out").inc(sent)
-
-    def judged(self, drafted: int, accepted: int, generated: int) -> None:
-        """A draft was judged."""
-        self._drafted.inc(drafted)
-        self._accepted.inc(accepted)
-        self._generated.inc(generated)
+        self._registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
+        times = partial(Histogram, buckets=_SECONDS, registry=self._registry)
+        self.requests = counter("specdec_requests", "Requests by route and status.", ("route", "status"))
+        self.seconds = times("specdec_request_seconds", "Request to answer.", ("route",))
+        self.bytes = counter("specdec_bytes", "Bytes of bodies.", ("direction",))
+        self.drafted = counter("specdec_drafted_tokens", "Drafted tokens that were judged.")
+        self.accepted = counter("specdec_accepted_tokens", "Drafted tokens that were accepted.")
+        self.generated = counter("specdec_generated_tokens", "Corrections, bonus tokens and run-on tokens.")
+        self.forwards = counter("specdec_forwards", "Forwards of the model.")
+        self.clips = counter("specdec_forward_clips", "Clips that forwards were made for.")
+        self.forward_s = times("specdec_forward_seconds", "Time of a forward.")
+        self.forgotten = counter("specdec_sessions_forgotten", "Clips that were dropped.", ("why",))
+        self.sessions = gauge("specdec_sessions", "Clips held.")
+        self.held_bytes = gauge("specdec_session_bytes", "Memory of the clips held.")
+        self.waiting = gauge("specdec_waiting", "Requests that wait for the model.")
 
     def fed(self, clips: int, seconds: float) -> None:
         """A forward for so many clips took so long."""
-        self._forwards.inc()
-        self._clips.inc(clips)
-        self._forward_s.observe(seconds)
-
-    def forgot(self, why: str) -> None:
-        """A clip was dropped."""
-        self._forgotten.labels(why).inc()
+        self.forwards.inc()
+        self.clips.inc(clips)
+        self.forward_s.observe(seconds)
 
     def text(self) -> bytes:
         """The exposition format."""
-        return generate_latest(self.registry)
+        return generate_latest(self._registry)
 
 
 class Observed:
@@ -119,7 +98,8 @@ class Observed:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        status, received, sent, gone = 0, 0, 0, False
+        status = received = sent = 0
+        gone = False
 
         async def receiving() -> Message:
             nonlocal received, gone
@@ -139,15 +119,10 @@ class Observed:
         finally:
             seconds = time.perf_counter() - started
             path = getattr(scope.get("route"), "path", None)
-            route = f"{scope['method']} {path}" if path else "other"
-            status = _GONE if gone or not status else status
-            self._metrics.answered(route, status, seconds, received, sent)
-            event(
-                "request",
-                route=route,
-                status=status,
-                ms=round(seconds * 1e3, 2),
-                received=received,
-                sent=sent,
-                client=(scope.get("client") or ("",))[0],
-            )
+            route, status = f"{scope['method']} {path}" if path else "other", _GONE if gone or not status else status
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
+            self._metrics.bytes.labels("in").inc(received)
+            self._metrics.bytes.labels("out").inc(sent)
+            client, ms = (scope.get("client") or ("",))[0], round(seconds * 1e3, 2)
+            event("request", route=route, status=status, ms=ms, received=received, sent=sent, client=client)

@@ -23,11 +23,16 @@ from specdec_cli.types import EventText, Finished, ModelWork, Round
 
 def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
     """One round as the transcript keeps it; `pieces` has the text of its tokens one by one."""
-    same = {name: _kept(getattr(event, name)) for name in RoundRecord.model_fields if hasattr(event, name)}
-    unknown = {name: None for name in ("margin", "logprob", "candidates") if not same[name]}
-    text = {"draft_text": draft_text, "committed_text": committed_text}
-    by_token = {"draft_pieces": pieces.draft_pieces, "committed_pieces": pieces.committed_pieces}
-    return RoundRecord.model_validate({**same, **unknown, **text, **by_token})
+    known = {name: getattr(event, name) for name in RoundRecord.model_fields if hasattr(event, name)}
+    if not event.margin:  # nothing was drafted, or its evidence is not known
+        known.update(margin=None, logprob=None, candidates=None)
+    return RoundRecord(
+        **known,
+        draft_text=draft_text,
+        committed_text=committed_text,
+        draft_pieces=list(pieces.draft_pieces),
+        committed_pieces=list(pieces.committed_pieces),
+    )
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
@@ -84,7 +89,7 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
         "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
         "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), sum(map(_prefill_ms, read)) / 1e3),
     }
-    return Timing.model_validate(_kept(times))
+    return Timing.model_validate(times)
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
@@ -117,17 +122,8 @@ def _prefill_ms(work: ModelWork) -> float:
 def _sum(values: Iterable[float | None]) -> Any:
     """The sum of what was measured; None if nothing was."""
     measured = [value for value in values if value is not None]
-    return _kept(sum(measured)) if measured else None
+    return sum(measured) if measured else None
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _kept(value: Any) -> Any:
-    """A value, or what it holds, with four decimals."""
-    if isinstance(value, dict):
-        return {name: _kept(inner) for name, inner in value.items()}
-    if isinstance(value, tuple):
-        return [_kept(inner) for inner in value]
-    return round(value, 4) if isinstance(value, float) else value

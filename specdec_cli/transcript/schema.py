@@ -44,6 +44,9 @@ Text = Annotated[str, BeforeValidator(lambda text: readable(text) if isinstance(
 FileName = Annotated[str, AfterValidator(_of_a_file)]
 """A path as `os.fsdecode` gives it: a byte that is no UTF-8 is U+DC80 to U+DCFF, so that `os.fsencode` restores it."""
 
+Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
+"""A measured figure, of which four decimals are kept."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -90,12 +93,12 @@ class RoundRecord(_Part):
     index: int = Field(ge=0, description="0-based number of the round")
     draft_ids: list[int] = Field(description="drafted token ids")
     draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
-    entropy: list[float] = Field(description="of the drafting model at each drafted token, nats")
-    max_entropy: float | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
-    score: list[float] = Field(description="the gate's own figure per drafted token, in its unit")
-    margin: list[float] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
-    logprob: list[float] | None = Field(default=None, description="of each drafted token, nats")
-    candidates: list[list[tuple[int, float]]] | None = Field(
+    entropy: list[Figure] = Field(description="of the drafting model at each drafted token, nats")
+    max_entropy: Figure | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
+    score: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
+    margin: list[Figure] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
+    logprob: list[Figure] | None = Field(default=None, description="of each drafted token, nats")
+    candidates: list[list[tuple[int, Figure]]] | None = Field(
         default=None, description="likeliest tokens at each drafted one, best first: [id, probability]"
     )
     escalated: bool = Field(description="whether the cloud verified it")
@@ -110,12 +113,12 @@ class RoundRecord(_Part):
         default=None, description="text of each drafted token; bytes that are no character yet are U+FFFD"
     )
     committed_pieces: list[Text] | None = Field(default=None, description="text of each committed token, likewise")
-    draft_ms: float = Field(description="time drafting, ms, prefill left out")
-    verify_ms: float | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
-    network_ms: float | None = Field(description="time on the link, ms; null where there is none")
+    draft_ms: Figure = Field(description="time drafting, ms, prefill left out")
+    verify_ms: Figure | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
+    network_ms: Figure | None = Field(description="time on the link, ms; null where there is none")
     bytes_up: int | None = Field(default=None, description="sent for this round; null where there is no link")
     bytes_down: int | None = Field(default=None, description="received for it; null where there is no link")
-    hidden_ms: float | None = Field(
+    hidden_ms: Figure | None = Field(
         default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
     )
     near_ties: int | None = Field(
@@ -148,8 +151,8 @@ class Totals(_Part):
         default=None,
         description="tokens that the cloud generated behind its own; null where it wrote all or took no part",
     )
-    network_ms: float | None = Field(default=None, description="time on the link, ms; null where there is none")
-    hidden_ms: float | None = Field(
+    network_ms: Figure | None = Field(default=None, description="time on the link, ms; null where there is none")
+    hidden_ms: Figure | None = Field(
         default=None, description="drafting of kept blocks while earlier ones were verified elsewhere, ms"
     )
     thrown_away: int | None = Field(default=None, description="tokens drafted ahead in vain")
@@ -162,18 +165,18 @@ class Totals(_Part):
 class Timing(_Part):
     """Where the time went. A forward made for several clips counts for each by its share of the tokens."""
 
-    load_s: float | None = Field(description="loading the models, s, once per process")
-    audio_s: float | None = Field(description="decoding, resampling and log-mel features, s")
-    prefill_edge_ms: float | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
-    prefill_cloud_ms: float | None = Field(
+    load_s: Figure | None = Field(description="loading the models, s, once per process")
+    audio_s: Figure | None = Field(description="decoding, resampling and log-mel features, s")
+    prefill_edge_ms: Figure | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
+    prefill_cloud_ms: Figure | None = Field(
         description="the same for the cloud; null if it was never asked, or does not say"
     )
-    forwards_edge_ms: float | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
-    forwards_cloud_ms: float | None = Field(description="sum of all of the cloud's forwards, ms")
-    ttft_ms: float | None = Field(description="from the start of decoding to the first committed token, ms")
-    total_ms: float | None = Field(description="from the start of decoding to its end, ms, display left out")
-    tokens_per_s: float | None = Field(description="committed tokens / total")
-    input_tokens_per_s: float | None = Field(description="prompt tokens read / prefill time, both models together")
+    forwards_edge_ms: Figure | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
+    forwards_cloud_ms: Figure | None = Field(description="sum of all of the cloud's forwards, ms")
+    ttft_ms: Figure | None = Field(description="from the start of decoding to the first committed token, ms")
+    total_ms: Figure | None = Field(description="from the start of decoding to its end, ms, display left out")
+    tokens_per_s: Figure | None = Field(description="committed tokens / total")
+    input_tokens_per_s: Figure | None = Field(description="prompt tokens read / prefill time, both models together")
 
 
 class Resources(_Part):
@@ -227,6 +230,7 @@ class Transcript(_Part):
         default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
     )
     error: ErrorInfo | None = None
+    warnings: tuple[Text, ...] = Field(default=(), description="what to know of the settings; left out if nothing")
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
     rounds: list[RoundRecord]
@@ -241,8 +245,8 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        optional = ("id", "labels", "degraded", "error", "start_s", "end_s", "no_speech")
-        absent = {name for name in optional if getattr(self, name) is None}
+        optional = ("id", "labels", "degraded", "error", "warnings", "start_s", "end_s", "no_speech")
+        absent = {name for name in optional if getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it

@@ -95,7 +95,7 @@ def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple
     for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0])):
         with pytest.raises(AudioContentError, match="holds no speech") as error:
             refused()
-        assert "--refuse-no-speech" in str(error.value.hint)
+        assert "audio.refuse_no_speech" in str(error.value.hint)
     assert refusing.caption(SAMPLE).no_speech is False
 
 

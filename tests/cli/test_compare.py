@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +14,47 @@ import soundfile
 from specdec_cli.compare.result import Comparison
 from specdec_cli.transcript import read_transcripts
 from tests.cli.conftest import Specdec
+from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
 ASKING = ("--threshold", "0.05")
 """At this threshold the hybrid of untrained-on sounds asks now and then."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One comparison of the three recordings, shared by all tests that look at it."""
+
+    outcome: Outcome
+    transcripts: Path
+    settings: tuple[str | Path, ...]
+
+    def again(self, folder: Path) -> tuple[str | Path, ...]:
+        """Arguments that go on from a copy of its transcripts, with the same settings."""
+        return (*self.settings, "-o", Path(shutil.copy(self.transcripts, folder / "again.jsonl")))
+
+
+@pytest.fixture(scope="module")
+def held() -> dict[str, Run]:
+    """Holds the shared comparisons by language."""
+    return {}
+
+
+@pytest.fixture
+def run(
+    specdec: Specdec, recordings: list[str], held: dict[str, Run], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Run]:
+    """A comparison in a language."""
+
+    def of(language: str) -> Run:
+        if language not in held:
+            output = tmp_path_factory.mktemp("compared") / "t.jsonl"
+            settings = ("-l", language, *ASKING)
+            held[language] = Run(specdec("compare", *recordings, "--json", *settings, "-o", output), output, settings)
+        return held[language]
+
+    return of
 
 
 def compared(outcome_text: str) -> Comparison:
@@ -38,9 +77,10 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-def test_every_mode_says_what_it_says_alone(specdec: Specdec, recordings: list[str], language: str) -> None:
-    outcome = specdec("compare", *recordings, "--json", "-l", language, *ASKING)
+def test_every_mode_says_what_it_says_alone(run: Callable[[str], Run], recordings: list[str], language: str) -> None:
+    outcome = run(language).outcome
     assert outcome.code == 0, outcome.err
+    assert "12 of 12, 100%" in outcome.err
     found = compared(outcome.out)
     assert (found.language, tuple(found.modes)) == (language, MODES)
     assert [clip.file for clip in found.clips] == recordings
@@ -57,34 +97,38 @@ def test_every_mode_says_what_it_says_alone(specdec: Specdec, recordings: list[s
     assert found.costs_of("lossless").escalation_rate.value == 1  # type: ignore[union-attr]
 
 
-def test_the_page_has_the_table_and_the_captions(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("compare", str(Path(recordings[0]).parent), *ASKING)
+def test_the_page_has_the_table_and_the_captions(
+    specdec: Specdec, run: Callable[[str], Run], recordings: list[str], tmp_path: Path
+) -> None:
+    outcome = specdec("compare", str(Path(recordings[0]).parent), *run("zh").again(tmp_path))
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("3 clips · 3.00 s · zh\n")
     assert "3 clips are too few to say which mode is better" in outcome.out
     assert "Against the cloud's captions" in outcome.out
     assert "\x1b" not in outcome.out + outcome.err
-    assert "12 of 12, 100%" in outcome.err
 
 
-def test_a_second_run_does_only_what_is_missing(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    output = tmp_path / "t.jsonl"
-    arguments = ("compare", "--json", "-o", output, *ASKING)
-    first = specdec(*arguments, *recordings[:2])
-    assert first.code == 0, first.err
-    held = output.read_bytes()
-    assert held.count(b"\n") == 8
-    again = specdec(*arguments, *recordings[:2])
-    assert (again.code, again.out) == (0, first.out)
+def test_a_second_run_does_only_what_is_missing(
+    specdec: Specdec, run: Callable[[str], Run], recordings: list[str], tmp_path: Path
+) -> None:
+    first = run("zh")
+    arguments = ("compare", "--json", *first.again(tmp_path))
+    output = tmp_path / "again.jsonl"
+    whole = output.read_bytes()
+    assert whole.count(b"\n") == 12
+    again = specdec(*arguments, *recordings)
+    assert (again.code, again.out) == (0, first.outcome.out)
     assert "loading edge" not in again.err  # nothing to do, so nothing is loaded
-    assert output.read_bytes() == held
+    assert output.read_bytes() == whole
+    held = b"".join(line for line in whole.splitlines(keepends=True) if recordings[2].encode() not in line)
+    output.write_bytes(held)
     more = specdec(*arguments, *recordings)
     assert "4 of 4, 100%" in more.err
     assert len(compared(more.out).clips) == 3
-    twice = specdec(*arguments, *recordings, "--repeat", "2")
-    assert "12 of 12, 100%" in twice.err
+    twice = specdec(*arguments, recordings[0], "--repeat", "2")
+    assert "4 of 4, 100%" in twice.err
     assert output.read_bytes().startswith(held)
-    assert output.read_bytes().count(b"\n") == 24
+    assert output.read_bytes().count(b"\n") == 16
     found = compared(twice.out)
     assert (found.repeats, found.unstable) == (2, [])
 
@@ -99,16 +143,16 @@ def test_modes_that_were_not_asked_for_stay_out(specdec: Specdec, recordings: li
 
 
 def test_changed_settings_are_named_and_refused_unless_overwritten(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
+    specdec: Specdec, run: Callable[[str], Run], recordings: list[str], tmp_path: Path
 ) -> None:
-    output = tmp_path / "t.jsonl"
-    specdec("compare", "-o", output, recordings[0], "-k", "3")
+    k = compared(run("zh").outcome.out).settings["k"]
+    arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
     for changed, named in (
-        (["-k", "4"], "k was 3 and is 4"),
-        (["-k", "3", "-l", "en"], 'language was "zh" and is "en"'),
+        (["-k", "4"], f"k was {k} and is 4"),
+        (["-l", "en"], 'language was "zh" and is "en"'),
     ):
-        outcome = specdec("compare", "-o", output, recordings[0], *changed)
+        outcome = specdec("compare", *arguments, recordings[0], *changed)
         assert outcome.code == 2
         assert named in outcome.err
         assert output.read_bytes() == held
@@ -139,9 +183,11 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
     assert (only.code, compared(only.out).clips) == (1, [])
 
 
-def test_references_bring_accuracy_and_texts(specdec: Specdec, recordings: list[str], truth: Path) -> None:
-    flags = ("--file-column", "clip", "--label", "emotion=mood", "--text-column", "note")
-    outcome = specdec("compare", *recordings, "--references", truth, *flags, "-l", "en", "--json")
+def test_references_bring_accuracy_and_texts(
+    specdec: Specdec, run: Callable[[str], Run], recordings: list[str], truth: Path, tmp_path: Path
+) -> None:
+    flags = ("--file-column", "clip", "--label", "emotion=mood", "--text-column", "note", *run("en").again(tmp_path))
+    outcome = specdec("compare", *recordings, "--references", truth, *flags, "--json")
     assert outcome.code == 0, outcome.err
     found = compared(outcome.out)
     assert found.references_found == 2
@@ -152,7 +198,7 @@ def test_references_bring_accuracy_and_texts(specdec: Specdec, recordings: list[
         assert quality.labels["emotion"].accuracy.value == expected
         assert quality.text is not None
         assert quality.text.clips == 1
-    shown = specdec("compare", *recordings, "--references", truth, *flags, "-l", "en").out
+    shown = specdec("compare", *recordings, "--references", truth, *flags).out
     assert "Against the references of 2 clips" in shown
     assert "BLEU-4" in shown
 
@@ -171,9 +217,9 @@ def test_segments_are_clips(specdec: Specdec, tmp_path: Path) -> None:
     assert (tmp_path / "t.jsonl").read_bytes() == held
 
 
-def test_a_page_is_written(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+def test_a_page_is_written(specdec: Specdec, run: Callable[[str], Run], recordings: list[str], tmp_path: Path) -> None:
     html = tmp_path / "report.html"
-    outcome = specdec("compare", recordings[0], recordings[1], "--html", html, "-q")
+    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "--html", html, "-q")
     assert outcome.code == 0, outcome.err
     text = html.read_text(encoding="utf-8")
     assert "<html" in text

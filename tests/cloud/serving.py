@@ -13,10 +13,9 @@ import uvicorn
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.listen import Place, bind
-from specdec_cli.serve.run import server
-from specdec_cli.serve.service import Service
+from specdec_cli.serve.run import Place, bind, server
 
 WAIT_S = 30
 
@@ -49,8 +48,8 @@ class ServerThread:
         bounds = ServeLimits(**limits)
         service = Service(model, bounds, together=together)
         place = Place("127.0.0.1", port)
-        self._server: uvicorn.Server = server(service, place, token)
         self._socket = bind(place, bounds)
+        self._server: uvicorn.Server = server(service, place, token, self._socket)
         self._socket.listen(100)
         self.served = Served(service, self._socket.getsockname()[1])
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from specdec_cli.cloud.protocol import Problem, Question, pack, pack_rows, parse
-from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.listen import Listener, Place, bind
+from specdec_cli.serve.limits import Accepted, ServeLimits
+from specdec_cli.serve.run import Place, bind
 from tests.cloud.serving import Served, serving
 from tests.cloud.test_security import TOKEN, Caller, a_clip, framed, new_session
 from tests.laws.cases import Case, make_case
@@ -72,16 +72,22 @@ def closed(connection: socket.socket, within_s: float) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="127.0.0.2 is this machine on Linux")
-def test_idle_connections_of_one_address_do_not_shut_others_out(case: Case) -> None:
-    with serving(case.cloud, connections=30, connections_per_address=10) as served:
-        with connections(served, 60) as opened:
-            assert healthy(served, "127.0.0.2")
-            refused = sum(closed(connection, 0.05) for connection in opened)
-            assert refused == 50
-        until = time.monotonic() + 10
-        while not healthy(served) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert healthy(served)  # the slots are free again
+@pytest.mark.parametrize(
+    "first", [b"", b"GET /healthz HT", b"PUT /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_idle_connections_shut_nobody_out(case: Case, first: bytes) -> None:
+    """Not even a client of the same address; and those of other addresses keep theirs."""
+    with serving(case.cloud, token=TOKEN, connections=10) as served, ExitStack() as stack:
+        other = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5, source_address=("127.0.0.2", 0))
+        stack.callback(other.close)
+        for _ in range(2):
+            other.request("GET", "/healthz")
+            assert other.getresponse().read() == b'{"status":"ok"}'
+            for number in range(30):
+                opened = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10))
+                with suppress(OSError):
+                    opened.sendall(first)
+                assert number % 10 or healthy(served)
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"\r\n"])
@@ -113,7 +119,7 @@ def test_the_second_head_of_a_connection_has_its_time(case: Case) -> None:
 
 
 def test_the_rest_of_a_refused_body_has_its_time(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.serve.listen._REST_S", 0.1)
+    monkeypatch.setattr("specdec_cli.serve.run._REST_S", 0.1)
     with serving(case.cloud, token=TOKEN, body_s=0.3) as served:
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode()
         with connections(served, 1, head) as (connection,):
@@ -208,18 +214,27 @@ def test_the_address_that_is_shown_can_be_connected_to() -> None:
     assert Place("0.0.0.0", 0, "cert.pem", "key.pem").url(7) == "https://127.0.0.1:7"
 
 
-def test_addresses_are_counted_until_they_go() -> None:
-    with bind(Place("127.0.0.1", 0), ServeLimits(connections_per_address=2)) as bound:
-        assert isinstance(bound, Listener)
+def test_the_oldest_idle_connection_of_the_largest_crowd_makes_room() -> None:
+    with bind(Place("127.0.0.1", 0), ServeLimits(connections=3)) as bound, ExitStack() as stack:
         bound.listen(8)
-        address = bound.getsockname()
-        clients = [socket.create_connection(address) for _ in range(3)]
-        taken = [bound.accept()[0] for _ in range(2)]
+
+        def open_from(host: str) -> tuple[socket.socket, Accepted]:
+            client = socket.create_connection(bound.getsockname(), source_address=(host, 0), timeout=5)
+            stack.enter_context(client)
+            accepted = stack.enter_context(bound.accept()[0])
+            assert isinstance(accepted, Accepted)
+            return client, accepted
+
+        opened = [open_from(host) for host in ("127.0.0.2", "127.0.0.1", "127.0.0.1")]
+        opened[1][1].answering = True
+        opened.append(open_from("127.0.0.1"))
+        assert opened[2][0].recv(1) == b""  # neither the oldest of all, nor the one with a request under way
+        for index in (0, 3):
+            opened[index][1].answering = True
         with pytest.raises(ConnectionAbortedError):
-            bound.accept()
-        taken.pop().close()
-        clients.append(socket.create_connection(address))
-        taken.append(bound.accept()[0])
-        for connection in (*taken, *clients):
-            connection.close()
-        assert not bound._open
+            open_from("127.0.0.1")
+        opened[3][1].close()
+        open_from("127.0.0.1")
+        for _, accepted in opened:
+            accepted.close()
+        assert len(bound.opened) == 1

@@ -31,8 +31,8 @@ from specdec_cli.cloud.protocol import (
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
+from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.service import Service
 from tests.cloud.serving import ServerThread, linked, serving
 from tests.laws.cases import Case, cloud, make_case
 

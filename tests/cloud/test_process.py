@@ -9,11 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from specdec_cli.captioner import Captioner
@@ -186,6 +192,51 @@ def test_a_token_and_a_certificate_of_its_own(
     assert time.monotonic() - started < 15  # a client that keeps a connection holds nothing up
     process.close()
     assert "s3cret" not in json.dumps(process.events)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="files are limited otherwise elsewhere")
+def test_idle_connections_and_unfinished_bodies_hold_nothing_up(process: Process) -> None:
+    """2,000 connections without a request and 64 bodies of 31 MiB, each without its last byte."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limits[1] < 4096:
+        pytest.skip("this machine opens too few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, limits[1]))
+    size, memory = 31 << 20, psutil.Process(process.process.pid).memory_info
+    head = f"PUT /v1/sessions/{uuid.uuid4().hex} HTTP/1.1\r\nHost: x\r\nContent-Length: {size + 1}\r\n\r\n".encode()
+    unfinished = head + bytes(size)
+    idle_mib, most_mib, slowest_s, done = memory().rss >> 20, 0, 0.0, threading.Event()
+
+    def push(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.sendall(unfinished)
+            done.wait(60)
+
+    with ExitStack() as stack, ThreadPoolExecutor(64) as pool:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        stack.callback(done.set)
+
+        def connected() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=30))
+
+        pushes = [pool.submit(push, connected()) for _ in range(64)]
+        for _ in range(2000):
+            connected()
+        until = time.monotonic() + 12
+        while time.monotonic() < until:
+            started = time.monotonic()
+            with urllib.request.urlopen(f"{process.url}/healthz", timeout=5) as answer:
+                assert answer.status == 200
+            slowest_s = max(slowest_s, time.monotonic() - started)
+            most_mib = max(most_mib, memory().rss >> 20)
+            time.sleep(0.05)
+        done.set()
+        assert not [push.exception() for push in pushes if push.exception()]
+    print(f"/healthz within {slowest_s:.2f} s; {idle_mib} MiB idle, {most_mib - idle_mib} MiB above it")
+    assert slowest_s < 1.0
+    assert most_mib - idle_mib < 400
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) -> None:

@@ -21,7 +21,7 @@ from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.listen import Place, bind
+from specdec_cli.serve.run import Place, bind
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
@@ -198,6 +198,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"surprise": 1}, features)),
+        (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
         (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
         (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
         (422, framed(good | {"acceptance": {"rule": "all"}}, features)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError
 from specdec_cli.transcript.build import error_transcript
@@ -40,7 +41,7 @@ def made(
     peak_rss_mb: float = 500.0,
 ) -> Transcript:
     """A transcript of one clip in one mode."""
-    ids = [hash(word) % 1000 for word in caption.split()]
+    ids = [zlib.crc32(word.encode()) % 1000 for word in caption.split()]
     share = 0.0 if mode == "cloud" else 1 - escalations / max(tokens, 1)
     return Transcript.model_validate(
         {

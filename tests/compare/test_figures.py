@@ -148,6 +148,30 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
     assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
 
 
+def test_edit_distances_are_in_tokens_and_of_the_longer_caption(lexicon: Lexicon) -> None:
+    words = {"edge": ("a male voice", "a fast pace here", ""), "cloud": ("a male voice", "a slow pace", "")}
+    runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]  # type: ignore[arg-type]
+    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    assert edge is not None
+    assert edge.exact == pytest.approx(2 / 3)
+    assert edge.edit_tokens == pytest.approx(2 / 3)  # one replaced and one deleted, of three clips
+    assert edge.edit_share == pytest.approx(2 / 4 / 3)
+
+
+def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
+    runs = [
+        made("a", "edge", "The emotion sounds sad. She speaks fast."),
+        made("a", "cloud", "The emotion sounds sad."),
+        made("b", "edge", "She speaks fast."),
+        made("b", "cloud", "The emotion sounds sad."),
+    ]
+    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    assert edge is not None
+    assert (edge.labels["emotion"], edge.labels["rate"]) == (0.5, None)
+    assert edge.label_mean is not None
+    assert edge.label_mean.value == 0.5
+
+
 def test_without_the_cloud_there_is_neither_agreement_nor_a_gap(lexicon: Lexicon) -> None:
     found = comparison([run for run in three_modes() if run.mode != "cloud"], lexicon)
     assert all(mode.agreement is None for mode in found.quality)

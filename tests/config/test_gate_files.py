@@ -103,6 +103,9 @@ def test_a_probability_is_between_0_and_1(files: Path, gate: str, threshold: flo
         ({"learned": {**LEARNED["learned"], "weights": [1.0]}}, "2 features, but 1 weights"),
         ({"learned": {**LEARNED["learned"], "features": ["a", "a"]}}, "named twice"),
         ({"learned": {**LEARNED["learned"], "combination": "sum"}}, "combination"),
+        ({"learned": {**LEARNED["learned"], "weights": [1e308, -1e308]}}, "learned.weights"),
+        ({"learned": {**LEARNED["learned"], "bias": 1e308}}, "learned.bias"),
+        ({"learned": {**LEARNED["learned"], "slope": -1e308}}, "learned.slope"),
         ({"colour": "red"}, "colour"),
     ],
 )

@@ -9,11 +9,15 @@ import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import label_hits, label_scores
+from specdec_cli.metrics import LabelQuality, Resampler, label_hits, label_scores
 from specdec_cli.metrics.labels import UNSAID
 
 LEXICON = Lexicon.load()
 EMOTIONS = LEXICON.attributes["emotion"]
+
+
+def scored(said: list[dict[str, str | None]], truth: list[dict[str, str]]) -> dict[str, LabelQuality]:
+    return label_scores(said, truth, LEXICON, Resampler(len(truth), resamples=20))
 
 
 def drawn(seed: int, n: int, present: int) -> tuple[list[dict[str, str | None]], list[dict[str, str]]]:
@@ -32,10 +36,10 @@ def drawn(seed: int, n: int, present: int) -> tuple[list[dict[str, str | None]],
 @pytest.mark.parametrize("present", [1, 3, 7])
 def test_they_are_scikit_learns(seed: int, present: int) -> None:
     said, truth = drawn(seed, 200, present)
-    ours = label_scores(said, truth, LEXICON)["emotion"]
+    ours = scored(said, truth)["emotion"]
     y_true, y_said = [known["emotion"] for known in truth], [one["emotion"] or UNSAID for one in said]
     classes = [name for name in EMOTIONS if name in y_true]
-    assert ours.accuracy == pytest.approx(accuracy_score(y_true, y_said))
+    assert ours.accuracy.value == pytest.approx(accuracy_score(y_true, y_said))
     assert ours.macro_f1 == pytest.approx(f1_score(y_true, y_said, labels=classes, average="macro", zero_division=0))
     every = [*EMOTIONS, UNSAID]
     assert [list(row.values()) for row in ours.confusion.values()] == confusion_matrix(
@@ -49,14 +53,14 @@ def test_they_are_scikit_learns(seed: int, present: int) -> None:
 def test_by_hand() -> None:
     said = [{"rate": "slow"}, {"rate": "fast"}, {"rate": None}, {"rate": "fast"}, {}]
     truth = [{"rate": "slow"}, {"rate": "slow"}, {"rate": "fast"}, {"rate": "fast"}, {"voice": "male"}]
-    scores = label_scores(said, truth, LEXICON)
+    scores = scored(said, truth)
     assert list(scores) == ["voice", "rate"]
-    assert scores["rate"].accuracy == 0.5
+    assert scores["rate"].accuracy.value == 0.5
     assert scores["rate"].macro_f1 == pytest.approx((2 / 3 + 1 / 2) / 2)
     assert scores["rate"].majority == 0.5
     assert scores["rate"].clips == 4
     assert scores["rate"].confusion["fast"] == {"slow": 0, "medium": 0, "fast": 1, "none": 1}
-    assert (scores["voice"].accuracy, scores["voice"].macro_f1, scores["voice"].clips) == (0, 0, 1)
+    assert (scores["voice"].accuracy.value, scores["voice"].macro_f1, scores["voice"].clips) == (0, 0, 1)
 
 
 def test_hits_per_clip_average_to_the_accuracy() -> None:
@@ -66,12 +70,11 @@ def test_hits_per_clip_average_to_the_accuracy() -> None:
     assert list(hits) == list(LEXICON.attributes)
     assert np.isnan(hits["emotion"][3])
     assert np.isnan(hits["voice"]).all()
-    assert np.nanmean(hits["emotion"]) == pytest.approx(label_scores(said, truth, LEXICON)["emotion"].accuracy)
+    assert np.nanmean(hits["emotion"]) == pytest.approx(scored(said, truth)["emotion"].accuracy.value)
 
 
 def test_no_truth_no_scores() -> None:
-    assert label_scores([{"rate": "slow"}], [{}], LEXICON) == {}
-    assert label_scores([], [], LEXICON) == {}
+    assert scored([{"rate": "slow"}], [{}]) == {}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_no_truth_no_scores() -> None:
 )
 def test_what_does_not_fit_is_refused(said: list[dict[str, str | None]], truth: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match=r"pair up|no class"):
-        label_scores(said, truth, LEXICON)
+        scored(said, truth)
 
 
 def test_shuffled_references_score_at_chance() -> None:
@@ -88,6 +91,6 @@ def test_shuffled_references_score_at_chance() -> None:
     known = Counter(one["emotion"] for one in truth)
     chance = sum(spoken[name] * known[name] for name in EMOTIONS) / 4000**2
     order = np.random.default_rng(2).permutation(4000)
-    accuracy = label_scores(said, [truth[i] for i in order], LEXICON)["emotion"].accuracy
+    accuracy = scored(said, [truth[i] for i in order])["emotion"].accuracy.value
     assert accuracy == pytest.approx(chance, abs=3 * (chance * (1 - chance) / 4000) ** 0.5)
-    assert label_scores(said, truth, LEXICON)["emotion"].accuracy > chance + 0.2
+    assert scored(said, truth)["emotion"].accuracy.value > chance + 0.2

@@ -13,7 +13,6 @@ from sacrebleu import corpus_bleu, corpus_chrf, sentence_chrf
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics import clip_chrf, text_scores
-from specdec_cli.metrics.text import clip_rouge_l
 from specdec_cli.prompts import Language
 
 EN = [
@@ -64,7 +63,8 @@ def test_rouge_l_is_rouge_scores(language: Language, pairs: list[tuple[str, list
     texts, references = [text for text, _ in pairs], [wanted for _, wanted in pairs]
     scorer = RougeScorer(["rougeL"], tokenizer=_Characters() if language == "zh" else None)
     wanted = [100 * scorer.score_multi(known, text)["rougeL"].fmeasure for text, known in pairs]
-    assert clip_rouge_l(texts, references, language) == pytest.approx(wanted)
+    alone = [text_scores([text], [known], language).rouge_l for text, known in pairs]
+    assert alone == pytest.approx(wanted)
     assert text_scores(texts, references, language).rouge_l == pytest.approx(np.mean(wanted))
 
 
