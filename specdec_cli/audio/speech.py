@@ -113,8 +113,8 @@ def _harmonicity(power: Numbers, window: Numbers, sampling_rate: int) -> Numbers
     of_window = np.fft.irfft(np.abs(np.fft.rfft(window, 2 * size)) ** 2)[:size]
     lags = slice(round(sampling_rate / _PITCH_HZ[1]), round(sampling_rate / _PITCH_HZ[0]))
     found = np.fft.irfft(power)[:, :size]
-    relative = found[:, lags] / (found[:, :1] + 1e-20) * (of_window[0] / of_window[lags])
-    return np.clip(relative.max(axis=1), 0, 1)
+    relative: Numbers = found[:, lags] / (found[:, :1] + 1e-20) * (of_window[0] / of_window[lags])
+    return relative.max(axis=1).clip(0, 1)
 
 
 def _change(values: Numbers, active: NDArray[np.bool_], frames: int) -> float:

@@ -81,7 +81,7 @@ def text_name(key: Key, base: str) -> str:
 def _row(line: Line, base: str) -> list[object]:
     values, error = line.values, line.values.get("error")
     described = f"{error['type']}: {error['message']}" if error else None
-    no_speech = {True: "true", False: "false"}.get(values.get("no_speech"))
+    no_speech = str(values["no_speech"]).lower() if "no_speech" in values else None
     known = {**values, "name": relative_name(line.key.path, base), "no_speech": no_speech, "error": described}
     return [known.get(column) for column in COLUMNS]
 

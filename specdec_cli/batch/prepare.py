@@ -99,8 +99,8 @@ class Preparer:
             yield from (Refused(Part(gathering, at), rest, typed(error, _log)) for at in range(index, recording.count))
 
     def _piece(self, part: Part, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Prepared | Refused:
-        if (error := self._captioner.refusal(clip, cut)) is not None:
-            return Refused(part, clip, error)
+        if (refused := self._captioner.refusal(clip, cut)) is not None:
+            return Refused(part, clip, refused)
         started = time.perf_counter()
         try:
             prompts = self._captioner.prompts(cut.samples, setup.prompt)
