@@ -4,8 +4,9 @@
     captioner = Captioner.load("mini", {"prompt.language": "en"})
     print(captioner.caption("clip.wav").caption)
 
-`Captioner.stream` yields what happens as it happens; `Captioner.captions` yields one transcript per segment. Nothing
-heavy is imported before the first name is used.
+`Captioner.stream` yields an `Update` for every `Started`, `Prefill`, `Sent`, `Round` and `Finished` event, with its
+text; `Captioner.captions` yields one transcript per segment; `Captioner.run_samples(samples, rate)` makes a `Run` over
+audio in memory. Nothing heavy is imported before the first name is used.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
-    from specdec_cli.types import Finished, Prefill, Round, Sent, Started, Update
+    from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Started, Update
 
 _HOMES = {
     "Captioner": "specdec_cli.captioner",
     "Config": "specdec_cli.config",
+    "EventText": "specdec_cli.types",
     "Finished": "specdec_cli.types",
     "Lexicon": "specdec_cli.lexicon",
     "Prefill": "specdec_cli.types",
@@ -41,6 +43,7 @@ _HOMES = {
 __all__ = [
     "Captioner",
     "Config",
+    "EventText",
     "Finished",
     "Lexicon",
     "Prefill",

@@ -359,17 +359,15 @@ def _follows_shipped_only(processor: Processor) -> bool:
 
 def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | None) -> RemoteCloud:
     """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
-    own = cloud.processor is not None or edge is None
-    if own:
-        source = config.edge if cloud.processor is None else cloud.of_processor
-        processor = load_processor(source, offline=config.runtime.offline)
-    else:
-        assert edge is not None
+    own = cloud.processor is not None
+    if edge is not None and not own:
         processor = edge.processor
+    else:
+        processor = load_processor(cloud.of_processor if own else config.edge, offline=config.runtime.offline)
     if cloud.engine == "vllm":
         from specdec_cli.cloud.vllm import VllmCloud
 
-        return VllmCloud(cloud, processor, own=cloud.processor is not None)
+        return VllmCloud(cloud, processor, own=own)
     from specdec_cli.cloud.remote import HttpCloud
 
-    return HttpCloud(cloud, processor, own=cloud.processor is not None)
+    return HttpCloud(cloud, processor, own=own)

@@ -30,22 +30,8 @@ if TYPE_CHECKING:
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "accelerate",
-    "numpy",
-    "librosa",
-    "soundfile",
-    "soxr",
-    "av",
-    "httpx",
-    "psutil",
-    "pydantic",
-    "pyyaml",
-    "rich",
-    "typer",
+    "torch transformers tokenizers safetensors accelerate numpy librosa soundfile soxr av httpx psutil pydantic pyyaml "
+    "rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
 
@@ -96,7 +82,7 @@ def _gate(resolved: ResolvedConfig) -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    for name in _PACKAGES:
+    for name in _PACKAGES.split():
         try:
             found = version(name)
         except PackageNotFoundError:

@@ -135,13 +135,15 @@ class Run:
 
         Raises:
             SpecdecError: `error`, or what goes wrong while decoding.
+            DecodingError: the run was begun before.
         """
-        if self._loop is None:
-            raise self.error or DecodingError("this run has nothing to decode")
+        loop, self._loop = self._loop, None
+        if loop is None:
+            raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         writer, ids, text = self._writer, list[int](), ""
         began = time.perf_counter(), time.process_time()
         yield Update(self._setup.started(self.clip), EventText())
-        with closing(self._loop.run()) as events:
+        with closing(loop.run()) as events:
             for event in events:
                 pieces = EventText(caption=text.strip())
                 if isinstance(event, Sent):

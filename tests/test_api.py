@@ -312,3 +312,15 @@ def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
     other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
     with pytest.raises(ConfigError, match="edge is configured differently"):
         both.variant(other)
+
+
+def test_a_run_decodes_once(clips: list[Path]) -> None:
+    run = next(captioner().runs(clips[0]))
+    next(iter(run))
+    with pytest.raises(DecodingError, match="begun before"):
+        run.finish()
+    other = next(captioner().runs(clips[0]))
+    transcript = other.finish()
+    assert other.finish() is transcript
+    with pytest.raises(DecodingError, match="begun before"):
+        list(other)

@@ -29,3 +29,12 @@ def test_training_and_tools_are_typed_and_only_in_the_source_distribution() -> N
     assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == ["specdec_cli"]
     assert set(tool["hatch"]["build"]["targets"]["sdist"]["include"]) > APART
     assert {"specdec_cli", "training", "tools"} == set(tool["mypy"]["packages"])
+
+
+def test_the_image_of_the_server_copies_what_the_build_needs() -> None:
+    lines = [line.split() for line in (ROOT / "Dockerfile").read_text().splitlines()]
+    copied = {name for words in lines if words[:1] == ["COPY"] for name in words[1:-1]}
+    assert copied == {"constraints.txt", "pyproject.toml", "README.md", "LICENSE", "configs", "specdec_cli"}
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert copied == let_in
+    assert all((ROOT / name).exists() for name in copied)

@@ -21,9 +21,8 @@ from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.result import Part
 from specdec_cli.bench.steps import block_of
-from specdec_cli.bench.taken import Taken, drive
+from specdec_cli.bench.timing import Timing, drive
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.result import Spread
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig
 from specdec_cli.decoding.draft import Draft, Drafter, Enough
 from specdec_cli.decoding.gate import Gate, Judge
@@ -31,6 +30,7 @@ from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier, Verifier
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -47,7 +47,7 @@ class Forced(Part):
 
     acceptance: float = Field(description="probability that a drafted token is the target's own")
     mode: ForcedMode
-    tokens_per_s: Spread = Field(description="after the prefill")
+    tokens_per_s: Interval = Field(description="after the prefill")
     measured_acceptance: float | None = Field(description="accepted / verified tokens; null: not lossless")
 
 
@@ -121,7 +121,7 @@ class ForcedLoop:
         """What the cloud writes alone, through its end token to the full length."""
         return drive(self._alone()).ids
 
-    def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Taken:
+    def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Timing:
         """One run; `target` as `target()` gives it."""
         generator = torch.Generator().manual_seed(seed)
         if mode == "cloud":
@@ -158,7 +158,7 @@ def force(
     loops = [ForcedLoop(models, clip, short) for clip in clips]
     targets = [loop.target() for loop in loops]
     for acceptance in acceptances:
-        taken: dict[ForcedMode, list[Taken]] = {mode: [] for mode in _MODES}
+        taken: dict[ForcedMode, list[Timing]] = {mode: [] for mode in _MODES}
         for seed in range(rounds):
             for loop, target in zip(loops, targets, strict=True):
                 for mode in _MODES:
@@ -169,7 +169,7 @@ def force(
                 acceptance=acceptance,
                 mode=mode,
                 tokens_per_s=median([run.decoding_tokens_per_s for run in runs]),
-                measured_acceptance=sum(run.passed for run in runs) / judged if mode == "lossless" else None,
+                measured_acceptance=sum(run.accepted for run in runs) / judged if mode == "lossless" else None,
             )
 
 

@@ -20,16 +20,16 @@ import torch
 import typer
 from pydantic import Field
 
+from specdec_cli.bench.build import describe_machine
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.machine import describe_machine
 from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
 from specdec_cli.bench.result import Machine, Part
-from specdec_cli.compare.result import Spread
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
 from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_device
 from specdec_cli.models.session import Session
@@ -58,8 +58,8 @@ class ShapeTime(Part):
     tower_ms: float = Field(description="audio tower, ms; measured once, cold")
     prefill_ms: float = Field(description="the prompt, ms; measured once, cold")
     prompt_tokens: int
-    step_ms: Spread = Field(description="one token, ms")
-    verification_ms: Spread = Field(description="k + 1 tokens in one forward, ms")
+    step_ms: Interval = Field(description="one token, ms")
+    verification_ms: Interval = Field(description="k + 1 tokens in one forward, ms")
     read_mb: float = Field(description="weights that a step reads, MiB")
     floor_ms: float = Field(description="read_mb at the bandwidth of a copy, ms")
     of_floor: float = Field(description="step_ms / floor_ms")

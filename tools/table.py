@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from specdec_cli.compare.result import Spread
+from specdec_cli.metrics.bootstrap import Interval
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -22,7 +22,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     Console(width=200, markup=False, highlight=False).print(table)
 
 
-def spread_text(spread: Spread, digits: int = 2) -> str:
+def spread_text(spread: Interval, digits: int = 2) -> str:
     """A figure with the ends of its interval, where it has one."""
     value = f"{spread.value:.{digits}f}"
     if spread.low is None or spread.high is None:

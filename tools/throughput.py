@@ -1,25 +1,24 @@
 """What a batch gains over one clip after the other, and where its time goes: `python -m tools.throughput`.
 
-All ways take turns over the same groups of recordings, in one process and in an order that rotates. Times by part are
-CPU seconds of the thread that did the work, so what other processes do does not count.
+All variants take turns over the same groups of recordings, in one process and in an order that rotates. Times by part
+are CPU seconds of the thread that did the work, so what other processes do does not count.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
+from json import dumps
 from statistics import median
-from typing import Final
+from typing import Annotated, Final
 
 import psutil
 import torch
+import typer
 
 from specdec_cli.audio.search import search
 from specdec_cli.batch.items import Item, Outcome, Task
@@ -27,15 +26,13 @@ from specdec_cli.batch.local import LocalBackend
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from tools.meter import PARTS, Clock, Meter
-
-SIZES: Final = (1, 10, 100, 1000)
-"""Clips of the batches whose cost and memory are compared."""
+from tools.table import print_table
 
 _WARM_UP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Variant:
     """How a group of recordings is captioned.
 
     Attributes:
@@ -52,19 +49,19 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class Timing:
     """What captioning some recordings took.
 
     Attributes:
-        way: name of the way.
+        variant: name of the variant.
         clips, tokens: how many recordings, and how many tokens their captions have.
         wall_s: seconds by the clock.
         cpu_s: CPU seconds of the process.
         parts: CPU seconds by part, see `meter.PARTS`; what is left of `cpu_s` is transcripts and everything else.
-        rss_mb: resident memory behind it, MiB.
+        rss_mb: resident memory after it, MiB.
     """
 
-    way: str
+    variant: str
     clips: int
     tokens: int
     wall_s: float
@@ -78,16 +75,16 @@ class Took:
         return self.tokens / self.wall_s
 
 
-def ways(threads: int) -> list[Way]:
+def variants(threads: int) -> list[Variant]:
     """The batch, and each mode one clip after the other, with one thread and with all of them."""
-    several = [Way("hybrid, batch", "hybrid", True, threads)]
+    several = [Variant("hybrid, batch", "hybrid", True, threads)]
     for count in sorted({1, threads}):
         noun = "thread" if count == 1 else "threads"
-        several += [Way(f"{mode}, one by one, {count} {noun}", mode, False, count) for mode in ("hybrid", "edge")]
+        several += [Variant(f"{mode}, one by one, {count} {noun}", mode, False, count) for mode in ("hybrid", "edge")]
     return several
 
 
-class Bench:
+class Runner:
     """Captions recordings in several ways with one loaded pair.
 
     Args:
@@ -103,18 +100,18 @@ class Bench:
         self._batch_size = batch_size
         self._workers = workers
 
-    def run(self, way: Way, files: Sequence[str]) -> Took:
-        """Captions `files` in one way. Recordings that cannot be captioned cost time and give no tokens."""
-        captioner = self._captioners[way.mode]
+    def run(self, variant: Variant, files: Sequence[str]) -> Timing:
+        """Captions `files`. Recordings that cannot be captioned cost time and give no tokens."""
+        captioner = self._captioners[variant.mode]
         # A batch computes with one thread per clip and in several clips' threads at once; alone, all threads of a
         # product belong to the clip.
-        clock: Clock = time.thread_time if way.batch or way.threads == 1 else time.process_time
-        with _threads(way.threads), Meter(captioner, clock) as meter:
+        clock: Clock = time.thread_time if variant.batch or variant.threads == 1 else time.process_time
+        with _threads(variant.threads), Meter(captioner, clock) as meter:
             wall, cpu = time.perf_counter(), time.process_time()
-            tokens = self._together(captioner, files) if way.batch else sum(_alone(captioner, file) for file in files)
+            tokens = self._together(captioner, files) if variant.batch else _one_by_one(captioner, files)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         rss = psutil.Process().memory_info().rss / 2**20
-        return Took(way.name, len(files), tokens, wall, cpu, dict(meter.seconds), rss)
+        return Timing(variant.name, len(files), tokens, wall, cpu, dict(meter.seconds), rss)
 
     def _together(self, captioner: Captioner, files: Sequence[str]) -> int:
         outcomes: list[int] = []
@@ -127,25 +124,27 @@ class Bench:
         return sum(outcomes)
 
 
-def take_turns(bench: Bench, files: Sequence[str], several: Sequence[Way], group: int) -> Iterator[Took]:
-    """Every way over every group of `group` recordings, in an order that rotates, after a warm-up."""
-    for way in several:
-        bench.run(way, files[:_WARM_UP])
+def take_turns(runner: Runner, files: Sequence[str], several: Sequence[Variant], group: int) -> Iterator[Timing]:
+    """Every variant over every group of `group` recordings, in an order that rotates, after a warm-up."""
+    for variant in several:
+        runner.run(variant, files[:_WARM_UP])
     for turn, start in enumerate(range(0, len(files), group)):
         first = turn % len(several)
-        for way in (*several[first:], *several[:first]):
-            yield bench.run(way, files[start : start + group])
+        for variant in (*several[first:], *several[:first]):
+            yield runner.run(variant, files[start : start + group])
 
 
-def grow(bench: Bench, files: Sequence[str], way: Way, sizes: Sequence[int] = SIZES) -> Iterator[Took]:
-    """One way over more and more recordings; where there are too few they come again."""
+def grow(runner: Runner, files: Sequence[str], variant: Variant, sizes: Sequence[int]) -> Iterator[Timing]:
+    """One variant over more and more recordings; where there are too few they come again."""
     for size in sizes:
-        yield bench.run(way, list(islice(cycle(files), size)))
+        yield runner.run(variant, list(islice(cycle(files), size)))
 
 
-def ratios(took: Sequence[Took], way: str, baseline: str) -> list[float]:
-    """Tokens/s of one way over another's, for every group that both went through."""
-    pairs = zip([t for t in took if t.way == way], [t for t in took if t.way == baseline], strict=True)
+def ratios(timings: Sequence[Timing], variant: str, baseline: str) -> list[float]:
+    """Tokens/s of one variant over another's, for every group that both went through."""
+    pairs = zip(
+        [t for t in timings if t.variant == variant], [t for t in timings if t.variant == baseline], strict=True
+    )
     return [ours.tokens_per_s / theirs.tokens_per_s for ours, theirs in pairs]
 
 
@@ -159,64 +158,64 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _alone(captioner: Captioner, file: str) -> int:
-    return sum(line.totals.tokens for line in captioner.captions(file) if line.totals)
+def _one_by_one(captioner: Captioner, files: Sequence[str]) -> int:
+    return sum(line.totals.tokens for file in files for line in captioner.captions(file) if line.totals)
 
 
-def _table(took: Sequence[Took], several: Sequence[Way]) -> Iterator[str]:
+def _print_variants(timings: Sequence[Timing], several: Sequence[Variant]) -> None:
     """Tokens/s with the slowest and fastest group, and CPU milliseconds a clip by part."""
-    heads = [*(part for part in PARTS), "rest"]
-    yield f"{'':34}{'tokens/s':>10}{'slowest':>9}{'fastest':>9}{'CPU ms':>8}" + "".join(f"{h:>13}" for h in heads)
-    for way in several:
-        runs = [t for t in took if t.way == way.name]
-        clips, pace = sum(t.clips for t in runs), [t.tokens_per_s for t in runs]
-        cpu = sum(t.cpu_s for t in runs)
-        parts = [sum(t.parts.get(part, 0.0) for t in runs) for part in PARTS]
-        row = [*parts, cpu - sum(parts)]
-        mean = sum(t.tokens for t in runs) / sum(t.wall_s for t in runs)
-        yield (
-            f"{way.name:34}{mean:10.1f}{min(pace):9.1f}{max(pace):9.1f}{1e3 * cpu / clips:8.1f}"
-            + "".join(f"{1e3 * seconds / clips:13.1f}" for seconds in row)
-        )
+    rows = []
+    for variant in several:
+        runs = [run for run in timings if run.variant == variant.name]
+        clips, cpu_s = sum(run.clips for run in runs), sum(run.cpu_s for run in runs)
+        parts = [sum(run.parts.get(part, 0.0) for run in runs) for part in PARTS]
+        mean = sum(run.tokens for run in runs) / sum(run.wall_s for run in runs)
+        speeds = [mean, *(pick(run.tokens_per_s for run in runs) for pick in (min, max))]
+        milliseconds = [1e3 * seconds / clips for seconds in (cpu_s, *parts, cpu_s - sum(parts))]
+        rows.append([variant.name, *(f"{figure:.1f}" for figure in (*speeds, *milliseconds))])
+    print_table("", ["", "tokens/s", "slowest", "fastest", "CPU ms", *PARTS, "rest"], rows)
 
 
-def _sizes(grown: Sequence[Took]) -> Iterator[str]:
-    yield f"{'clips':>6}{'ms a clip':>11}{'CPU ms a clip':>15}{'tokens/s':>10}{'RSS MiB':>9}"
-    for t in grown:
-        wall, cpu = (1e3 * seconds / t.clips for seconds in (t.wall_s, t.cpu_s))
-        yield f"{t.clips:6}{wall:11.1f}{cpu:15.1f}{t.tokens_per_s:10.1f}{t.rss_mb:9.0f}"
+def _print_sizes(grown: Sequence[Timing]) -> None:
+    rows = [
+        [
+            str(run.clips),
+            f"{1e3 * run.wall_s / run.clips:.1f}",
+            f"{1e3 * run.cpu_s / run.clips:.1f}",
+            f"{run.tokens_per_s:.1f}",
+            f"{run.rss_mb:.0f}",
+        ]
+        for run in grown
+    ]
+    print_table("", ["clips", "ms a clip", "CPU ms a clip", "tokens/s", "RSS MiB"], rows)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.throughput", description=__doc__)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of recordings, searched at every depth")
-    parser.add_argument("--clips", type=int, default=200, help="recordings to take, evenly over the folder")
-    parser.add_argument("--group", type=int, default=50, help="recordings that one way captions before the next turn")
-    parser.add_argument("--config", default="mini", help="shipped configuration or a YAML file")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="clips of batches that grow; empty: none")
-    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
-    return parser
-
-
-def main() -> None:
-    """The command."""
-    given = _parser().parse_args()
-    found = sorted(search(given.data, recursive=True))
-    files = [found[index * len(found) // given.clips] for index in range(min(given.clips, len(found)))]
-    bench, several = Bench(given.config, workers=min(os.cpu_count() or 1, 4)), ways(given.threads)
-    took = list(take_turns(bench, files, several, given.group))
-    grown = list(grow(bench, files, several[0], [int(size) for size in given.sizes.split(",") if size]))
-    if given.json:
-        json.dump({"turns": [asdict(t) for t in took], "sizes": [asdict(t) for t in grown]}, sys.stdout)
+def main(
+    data: Annotated[str, typer.Option(metavar="DIR", help="Folder of recordings, searched at every depth.")],
+    clips: Annotated[int, typer.Option(min=1, help="Recordings to take, evenly over the folder.")] = 200,
+    group: Annotated[int, typer.Option(min=1, help="Recordings of a variant before the next one's turn.")] = 50,
+    config: Annotated[str, typer.Option(help="Shipped configuration or a YAML file.")] = "mini",
+    threads: Annotated[int | None, typer.Option(min=1, help="Of PyTorch. [default: as many as it takes]")] = None,
+    sizes: Annotated[str, typer.Option(help="Clips of batches that grow; empty: none.")] = "1,10,100,1000",
+    json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
+) -> None:
+    """Caption the same recordings in a batch and one by one, in turns, and compare time and memory."""
+    found = sorted(search(data, recursive=True))
+    files = [found[index * len(found) // clips] for index in range(min(clips, len(found)))]
+    runner = Runner(config, workers=min(os.cpu_count() or 1, 4))
+    several = variants(threads or torch.get_num_threads())
+    timings = list(take_turns(runner, files, several, group))
+    grown = list(grow(runner, files, several[0], [int(size) for size in sizes.split(",") if size]))
+    if json:
+        print(dumps({"turns": [asdict(run) for run in timings], "sizes": [asdict(run) for run in grown]}))
         return
-    print(*_table(took, several), sep="\n")
-    for way in several[1:]:
-        found_ratios = ratios(took, several[0].name, way.name)
-        spread = f"{min(found_ratios):.2f} to {max(found_ratios):.2f} over {len(found_ratios)} groups"
-        print(f"{several[0].name} / {way.name}: {median(found_ratios):.2f} ({spread})")
-    print(*_sizes(grown), sep="\n")
+    _print_variants(timings, several)
+    for variant in several[1:]:
+        over = ratios(timings, several[0].name, variant.name)
+        spread = f"{min(over):.2f} to {max(over):.2f} over {len(over)} groups"
+        print(f"{several[0].name} / {variant.name}: {median(over):.2f} ({spread})")
+    _print_sizes(grown)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

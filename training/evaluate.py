@@ -12,8 +12,6 @@ from typing import Annotated, Any, Final
 import numpy as np
 import torch
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from specdec_cli.prompts import Language, Style
 from training import CLOUD_WEIGHTS, EDGE_WEIGHTS
@@ -21,7 +19,7 @@ from training.captioning import Captioner
 from training.captions import is_well_formed
 from training.corpus import SAMPLE_RATE, Waveform, read_audio
 from training.feature_cache import encode_waveforms
-from training.labels import DEV_SPEAKERS, EVALUATION_ONLY, PROSODY, Row, dev_rows, read_rows
+from training.labels import EVALUATION_ONLY, PROSODY, Row, dev_rows, read_rows
 from training.scoring import DURATIONS_S, Scored, attribute_accuracy, majority, summarise
 
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
@@ -133,28 +131,6 @@ def _agreement(captioner: Captioner, rows: Sequence[Row], read: Callable[[str], 
     return round(100.0 * sum(same) / len(same), 1)
 
 
-def table(results: dict[str, dict[str, Any]]) -> Table:
-    """The main figures, one column a side and language."""
-    shown = Table(title=f"Dev speakers ({len(DEV_SPEAKERS)}), per cent")
-    shown.add_column("")
-    columns = [(side, language) for side in results for language in LANGUAGES]
-    for side, language in columns:
-        shown.add_column(f"{side} {language}", justify="right")
-    shown.add_column("majority", justify="right")
-
-    def row(name: str, get: Callable[[dict[str, Any]], Any], constant: Any = "") -> None:
-        shown.add_row(name, *(str(get(results[side][language])) for side, language in columns), str(constant))
-
-    first = results[columns[0][0]][columns[0][1]]
-    row("well-formed", lambda part: part["well_formed"])
-    row("emotion, mean of corpora", lambda part: part["emotion_mean"])
-    for corpus in first["emotion"]:
-        row(f"emotion, {corpus}", lambda part, corpus=corpus: part["emotion"][corpus])  # type: ignore[misc]
-    for name in PROSODY:
-        row(name, lambda part, name=name: part["prosody"][name], first["majority"][name])  # type: ignore[misc]
-    return shown
-
-
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     modes: Annotated[str, typer.Option(help="Comma-separated: edge, cloud.")] = "edge,cloud",
@@ -172,7 +148,6 @@ def main(
         mode: evaluate_side(Captioner.load(folders[mode]), rows, lambda key: read_audio(data / key))
         for mode in modes.split(",")
     }
-    Console().print(table(results))
     text = json.dumps(results, indent=1, ensure_ascii=False)
     print(text)
     if output:

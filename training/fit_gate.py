@@ -37,9 +37,8 @@ from specdec_cli.tune.record import setup_of
 from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuner import Tuner, Watch, split, swept
 from training import WEIGHTS
-from training.labels import Row, read_rows, training_rows
-from training.references import told
-from training.sweep import evenly
+from training.labels import Row, balanced, read_rows, training_rows
+from training.references import classes_of
 
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
 
@@ -49,7 +48,7 @@ def recorded(
 ) -> dict[Language, tuple[list[Trace], dict[str, Reference]]]:
     """Recordings of `rows` in each language, with their references by SHA-256."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
-    named = {str(data / row.file): Reference(row.file, (), told(row), row.speaker) for row in rows}
+    named = {str(data / row.file): Reference(row.file, (), classes_of(row), row.speaker) for row in rows}
     found: dict[Language, tuple[list[Trace], dict[str, Reference]]] = {}
     of_pair = hashlib.sha256(repr(captioner.setup.models.weights).encode()).hexdigest()[:16]
     for language in LANGUAGES:
@@ -77,7 +76,7 @@ def main(
     captioner = Captioner.load(load_config("mini", environ={}).config)
     plan = Plan(("learned", "random"), (k,), budget, seed)
     try:
-        parts = recorded(captioner, plan, data, evenly(training_rows(read_rows(data)), clips, seed), work, watch)
+        parts = recorded(captioner, plan, data, balanced(training_rows(read_rows(data)), clips, seed), work, watch)
     finally:
         watch.close()
     gate, figures = fitted_gate(captioner, plan, parts)

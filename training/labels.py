@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,3 +171,15 @@ def classify(measures: Measures) -> dict[str, str]:
     if measures.alpha_ratio_db is not None:
         found["timbre"] = _three(measures.alpha_ratio_db, *TIMBRE_LIMITS_DB, CLASSES["timbre"])
     return found
+
+
+def balanced(rows: Iterable[Row], clips: int, seed: int) -> list[Row]:
+    """About `clips` of `rows`, shuffled, the training corpora in equal parts as far as they go."""
+    rng = random.Random(seed)
+    chosen: list[Row] = []
+    known = list(rows)
+    parts = [[row for row in known if row.corpus == corpus] for corpus in TRAINING_CORPORA]
+    for left, part in zip(range(len(parts), 0, -1), sorted(parts, key=len), strict=True):
+        chosen += rng.sample(part, min(len(part), (clips - len(chosen)) // left))
+    rng.shuffle(chosen)
+    return chosen

@@ -13,8 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from training.labels import ATTRIBUTES, Row, dev_rows, read_rows, training_rows
-from training.sweep import balanced
+from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, training_rows
 
 
 class Split(StrEnum):
@@ -38,7 +37,7 @@ def rows_of(rows: list[Row], split: Split) -> list[Row]:
     return [row for row in rows if row.corpus == split.value]
 
 
-def told(row: Row) -> dict[str, str]:
+def classes_of(row: Row) -> dict[str, str]:
     """The classes that a caption of the clip should name, as far as they are known.
 
     The emotion of a CREMA-D clip counts only where listeners heard what the actor meant: a caption says how a voice
@@ -52,7 +51,7 @@ def record(row: Row, data: Path) -> dict[str, str]:
 
     `text` is what a person wrote of how the clip sounds, where one did.
     """
-    classes = told(row)
+    classes = classes_of(row)
     return {
         "file": str((data / row.file).resolve()),
         "speaker": row.speaker,
@@ -82,7 +81,7 @@ def main(
     rows = read_rows(data)
     if clips and split is not Split.DEV:
         raise typer.BadParameter("--clips chooses among dev clips; leave it out for another --split")
-    write_references(output, balanced(rows, clips, seed) if clips else rows_of(rows, split), data)
+    write_references(output, balanced(dev_rows(rows), clips, seed) if clips else rows_of(rows, split), data)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,1 @@
-"""What a caption costs on this machine: the benchmark, the start of the command, and models of full size.
-
-Nothing heavy is imported here; `doctor --time` measures how long imports take.
-"""
+"""What a caption costs on this machine, and what could make it faster. Nothing heavy is imported here."""

@@ -3,106 +3,102 @@
 from __future__ import annotations
 
 import datetime
+import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final, get_args
 
-import numpy as np
+import psutil
+import torch
 
+import specdec_cli
+from specdec_cli.bench.advice import suggestions
 from specdec_cli.bench.clips import Clip
-from specdec_cli.bench.formulas import Reading, expected_speedup, median, tokens_per_round
-from specdec_cli.bench.machine import describe_machine
+from specdec_cli.bench.formulas import expected_speedup, median, speedup_of_a_clip, tokens_per_round
 from specdec_cli.bench.result import (
     Bench,
     Contender,
     ContenderTime,
     Expected,
+    Machine,
     Memory,
-    Overhead,
-    Speedup,
     StepName,
     StepTime,
+    Trial,
 )
 from specdec_cli.bench.run import Measurements
 from specdec_cli.bench.steps import Measured, block_of
-from specdec_cli.bench.taken import Taken
+from specdec_cli.bench.timing import Timing
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.result import Spread
+from specdec_cli.config import ResolvedConfig
 from specdec_cli.decoding.build import gate_of
+from specdec_cli.metrics.bootstrap import Interval
 
-TEXT_OF: Final[Mapping[Contender, Contender]] = {
+EQUAL_TO: Final[Mapping[Contender, Contender]] = {
     "edge": "generate-edge",
     "cloud": "generate-cloud",
     "lossless": "generate-cloud",
-    "generate-assisted": "generate-cloud",
 }
-"""Whose text must be whose."""
-
-_COMPARED: Final[tuple[tuple[Contender, Contender], ...]] = (
-    ("edge", "generate-edge"),
-    ("cloud", "generate-cloud"),
-    ("lossless", "cloud"),
-    ("lossless", "generate-cloud"),
-    ("lossless", "generate-assisted"),
-    ("hybrid", "cloud"),
-    ("hybrid", "edge"),
-    ("hybrid", "generate-cloud"),
-)
+"""Modes whose tokens equal those of `generate`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What was measured, and how it was asked for."""
+def build_result(
+    command: str,
+    config: ResolvedConfig,
+    captioner: Captioner,
+    clips: Sequence[Clip],
+    found: Measurements,
+    trials: Sequence[Trial],
+    memory: Memory,
+) -> Bench:
+    """The object that `--json` prints.
 
-    command: str
-    config: str
-    captioner: Captioner
-    clips: Sequence[Clip]
-    rounds: int
-
-
-def build_result(subject: Subject, found: Measurements, memory: Memory) -> Bench:
-    """The object that `--json` prints."""
-    config = subject.captioner.config
-    times = [_contender(name, found, len(subject.clips)) for name in found.taken]
-    speedups = [_speedup(own, other, found) for own, other in _COMPARED if {own, other} <= found.taken.keys()]
+    Args:
+        command: as it was typed.
+        config: as it was given.
+        captioner: of mode hybrid.
+        clips: what was captioned.
+        found: what was measured on them.
+        trials: of settings.
+        memory: of the process.
+    """
+    decoding = captioner.config.decoding
     steps = [time for name in get_args(StepName) if (time := _step(name, found.steps))]
+    expected = _expected(found, steps, block_of(decoding.k))
     return Bench(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=subject.command,
-        config=subject.config,
+        command=command,
+        config=str(config.path),
         machine=describe_machine(),
-        models=subject.captioner.setup.models,
-        k=config.decoding.k,
-        gate=gate_of(config),
-        clips=[clip.file for clip in subject.clips],
-        audio_s=sum(clip.duration_s for clip in subject.clips),
-        language=subject.captioner.setup.language,
-        rounds=subject.rounds,
+        models=captioner.setup.models,
+        k=decoding.k,
+        gate=gate_of(captioner.config),
+        clips=[clip.file for clip in clips],
+        audio_s=sum(clip.duration_s for clip in clips),
+        language=captioner.setup.language,
+        rounds=found.rounds,
         steps=steps,
-        contenders=times,
-        speedups=speedups,
-        expected=expected(found, steps, block_of(config.decoding.k)),
+        contenders=[_contender(name, found.timings, len(clips)) for name in found.timings],
+        expected=expected,
+        trials=list(trials),
+        suggestions=list(suggestions(expected, trials, decoding.k)),
         memory=memory,
         notes=found.notes,
     )
 
 
-def expected(found: Measurements, steps: Sequence[StepTime], k: int) -> Expected | None:
-    """What the acceptance and the cost of single forwards promise for lossless; None where they are not known."""
+def _expected(found: Measurements, steps: Sequence[StepTime], k: int) -> Expected | None:
+    """What acceptance and the cost of single forwards promise for lossless; None where they are not known."""
     ms = {step.name: step.ms.value for step in steps}
-    lossless = found.taken["lossless"]
-    judged = sum(taken.judged for taken in lossless)
+    lossless, cloud = found.timings["lossless"], found.timings["cloud"]
+    judged = sum(run.judged for run in lossless)
     if not judged or "verification" not in ms:
         return None
-    acceptance = sum(taken.passed for taken in lossless) / judged
+    acceptance = sum(run.accepted for run in lossless) / judged
     cost, verification = ms["edge-step"] / ms["cloud-step"], ms["verification"] / ms["cloud-step"]
     speedup = expected_speedup(acceptance, k, cost, verification)
-    tokens = float(np.mean([len(taken.ids) for taken in found.taken["cloud"]]))
-    reading = Reading(
-        ms["edge-tower"] + ms["edge-prefill"], ms["cloud-tower"] + ms["cloud-prefill"], tokens * ms["cloud-step"]
-    )
-    measured = _ratios(found, "lossless", "cloud", _decoding_speed).value
     return Expected(
         k=k,
         acceptance=acceptance,
@@ -110,63 +106,69 @@ def expected(found: Measurements, steps: Sequence[StepTime], k: int) -> Expected
         verification_ratio=verification,
         tokens_per_round=tokens_per_round(acceptance, k),
         speedup=speedup,
-        measured=measured,
-        missing=1 - measured / speedup,
-        of_a_clip=reading.of_a_clip(speedup),
+        measured=_ratio(lossless, cloud, lambda run: run.decoding_tokens_per_s).value,
+        of_a_clip=speedup_of_a_clip(
+            speedup,
+            edge_prefill=ms["edge-tower"] + ms["edge-prefill"],
+            cloud_prefill=ms["cloud-tower"] + ms["cloud-prefill"],
+            cloud_steps=ms["cloud-step"] * sum(len(run.ids) for run in cloud) / len(cloud),
+        ),
     )
 
 
-def _contender(name: Contender, found: Measurements, clips: int) -> ContenderTime:
-    runs = found.taken[name]
-    other = TEXT_OF.get(name)
-    theirs = found.taken.get(other) if other else None
+def _contender(name: Contender, timings: Mapping[Contender, Sequence[Timing]], clips: int) -> ContenderTime:
+    runs, cloud = timings[name], timings["cloud"]
+    equal_to = timings.get(EQUAL_TO[name]) if name in EQUAL_TO else None
+    replaced = equal_to or (timings.get("generate-cloud") if name == "hybrid" else None)
+    overhead = [run.overhead for run in runs if run.overhead is not None]
     return ContenderTime(
         name=name,
         clip_ms=median([run.wall_ms for run in runs]),
         tokens_per_s=median([run.tokens_per_s for run in runs]),
         decoding_tokens_per_s=median([run.decoding_tokens_per_s for run in runs]),
-        overhead=_overhead(runs),
+        overhead=median(overhead) if overhead else None,
+        to_cloud=_ratio(runs, cloud, lambda run: run.tokens_per_s),
+        decoding_to_cloud=_ratio(runs, cloud, lambda run: run.decoding_tokens_per_s),
+        to_generate=_ratio(runs, replaced, lambda run: run.tokens_per_s) if replaced else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),
-        equals=other if theirs else None,
-        equal=all(run.ids == their.ids for run, their in zip(runs, theirs, strict=True)) if theirs else None,
+        equal=all(run.ids == other.ids for run, other in zip(runs, equal_to, strict=True)) if equal_to else None,
     )
 
 
-def _overhead(runs: Sequence[Taken]) -> Overhead | None:
-    total = [value for run in runs if (value := run.overhead) is not None]
-    decoding = [value for run in runs if (value := run.decoding_overhead) is not None]
-    per_token = [ms / len(run.ids) for run in runs if (ms := run.overhead_ms) is not None]
-    if not decoding:
-        return None
-    return Overhead(total=median(total), decoding=median(decoding), ms_per_token=median(per_token))
-
-
-def _speedup(own: Contender, other: Contender, found: Measurements) -> Speedup:
-    return Speedup(
-        name=own,
-        against=other,
-        total=_ratios(found, own, other, lambda run: run.tokens_per_s),
-        decoding=_ratios(found, own, other, _decoding_speed),
-    )
-
-
-def _decoding_speed(run: Taken) -> float:
-    return run.decoding_tokens_per_s
-
-
-def _ratios(found: Measurements, own: Contender, other: Contender, speed: Callable[[Taken], float]) -> Spread:
+def _ratio(runs: Sequence[Timing], others: Sequence[Timing], speed: Callable[[Timing], float]) -> Interval:
     """The median ratio of two contenders on the same clip in the same round."""
-    pairs = zip(found.taken[own], found.taken[other], strict=True)
-    return median([speed(run) / speed(their) for run, their in pairs])
+    return median([speed(run) / speed(other) for run, other in zip(runs, others, strict=True)])
 
 
 def _step(name: StepName, steps: Sequence[Measured]) -> StepTime | None:
     own = [step for step in steps if step.name == name]
     if not own:
         return None
-    return StepTime(
-        name=name,
-        ms=median([step.ms for step in own]),
-        tokens=sum(step.tokens for step in own) / len(own),
-        measured=len(own),
+    tokens = sum(step.tokens for step in own) / len(own)
+    return StepTime(name=name, ms=median([step.ms for step in own]), tokens=tokens, measured=len(own))
+
+
+def describe_machine() -> Machine:
+    """This machine, as it is now."""
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        specdec=specdec_cli.__version__,
     )
+
+
+def _processor() -> str:
+    """The processor's name; Linux keeps it in a file, `platform` knows it elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

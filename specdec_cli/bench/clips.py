@@ -1,18 +1,25 @@
-"""What the benchmark captions: recordings, read and turned into prompts once, so that no contender pays for it."""
+"""What the benchmark captions: recordings, read and turned into prompts before anything is timed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.recordings import find_recordings
 from specdec_cli.decoding.build import Pair
+from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
+
+_TEST_S: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,24 +67,21 @@ class Models:
 
 
 def files_of(clips: str | None) -> list[str]:
-    """The recordings that `clips` names: a file, or a folder of them; None: the samples of the source tree.
+    """The recordings that `clips` names: a file, or a folder of them.
+
+    Without a name: the samples of the source tree, and none where specdec is installed without them.
 
     Raises:
         ConfigError: there are none.
     """
-    if clips is not None:
-        return find_recordings([clips])
     samples = Path(specdec_cli.__file__).parents[1] / "samples"
-    if not samples.is_dir():
-        raise ConfigError(
-            "There are no samples beside the package to measure with.",
-            hint="Name a recording or a folder of them: --clips PATH",
-        )
-    return find_recordings([str(samples)])
+    if clips is None and not samples.is_dir():
+        return []
+    return find_recordings([clips or str(samples)])
 
 
 def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
-    """Reads recordings.
+    """Reads recordings; test sound where there are none.
 
     Args:
         captioner: with both models loaded.
@@ -87,6 +91,9 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
         AudioError: a recording cannot be captioned.
         ConfigError: the settings cut it into pieces.
     """
+    if not files:
+        sound = np.tile(test_sound(captioner.sampling_rate).astype(np.float32), _TEST_S)
+        return [_clip(captioner, "test sound", _TEST_S, sound)]
     found = []
     for file in files:
         pieces = list(captioner.clips(captioner.recording(file)))
@@ -96,8 +103,12 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
                 hint="Leave audio.segment_s out, or give shorter recordings.",
             )
         ((clip, cut, _),) = pieces
-        edge, cloud = captioner.prompts(cut.samples, captioner.setup.prompt)
-        assert edge is not None
-        assert cloud is not None
-        found.append(Clip(file, clip.duration_s, edge, cloud))
+        found.append(_clip(captioner, file, clip.duration_s, cut.samples))
     return found
+
+
+def _clip(captioner: Captioner, file: str, duration_s: float, samples: npt.NDArray[np.float32]) -> Clip:
+    edge, cloud = captioner.prompts(samples, captioner.setup.prompt)
+    assert edge is not None
+    assert cloud is not None
+    return Clip(file, duration_s, edge, cloud)

@@ -1,8 +1,7 @@
-"""Where the memory of the process is: weights, caches, features, scores, and what the libraries take."""
+"""Where the memory of the process is: libraries, weights, caches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import psutil
@@ -16,7 +15,6 @@ from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
 
 MIB = 2**20
-_FLOAT = 4  # bytes of a score: float32 whatever the model's dtype
 
 
 def resident_mb() -> float:
@@ -37,35 +35,26 @@ def stored_bytes(tensor: torch.Tensor) -> int:
     return tensor.nbytes
 
 
-def account(models: Models, clips: Sequence[Clip], capacity: int, k: int, libraries_mb: float) -> Memory:
+def account(models: Models, clip: Clip, capacity: int, libraries_mb: float) -> Memory:
     """What the process held.
 
     Args:
         models: both.
-        clips: what they were given.
+        clip: one of those that they captioned.
         capacity: most tokens after a prompt.
-        k: drafted tokens a round.
         libraries_mb: resident before the models were loaded.
     """
-    edge, cloud = (weight_bytes(model.module) / MIB for model in (models.edge, models.cloud))
-    caches = [_cache_mb(models.edge, [clip.edge for clip in clips], capacity)]
-    caches.append(_cache_mb(models.cloud, [clip.cloud for clip in clips], capacity))
-    features = sum(values.nbytes for clip in clips for values in clip.edge.audio.values()) / len(clips) / MIB
-    logits = (k + 1) * models.vocab_size * _FLOAT / MIB
-    longest = max(len(clip.cloud.ids) for clip in clips)
-    peak, held = peak_rss_mb(), libraries_mb + edge + cloud + sum(caches) + features + logits
-    on_cpu = models.edge.device.type == "cpu" and models.cloud.device.type == "cpu"
+    loaded, prompts = (models.edge, models.cloud), (clip.edge, clip.cloud)
+    edge, cloud = (weight_bytes(model.module) / MIB for model in loaded)
+    caches = sum(_cache_mb(model, prompt, capacity) for model, prompt in zip(loaded, prompts, strict=True))
+    peak, on_cpu = peak_rss_mb(), all(model.device.type == "cpu" for model in loaded)
     return Memory(
+        libraries_mb=libraries_mb,
         edge_weights_mb=edge,
         cloud_weights_mb=cloud,
-        edge_cache_mb=caches[0],
-        cloud_cache_mb=caches[1],
-        features_mb=features,
-        logits_mb=logits,
-        prompt_logits_mb=longest * models.vocab_size * _FLOAT / MIB,
-        libraries_mb=libraries_mb,
+        caches_mb=caches,
+        unaccounted_mb=peak - libraries_mb - edge - cloud - caches if peak is not None and on_cpu else None,
         peak_mb=peak,
-        unaccounted_mb=peak - held if peak is not None and on_cpu else None,
         gpu_peak_mb=gpu_mb(),
     )
 
@@ -77,11 +66,7 @@ def cache_bytes(session: Session) -> int:
     return sum(stored_bytes(tensor) for tensor in held if tensor is not None)
 
 
-def _cache_mb(model: AudioLM, prompts: Sequence[Prompt], capacity: int) -> float:
-    """Mean over clips of what a session's keys and values take with `capacity` tokens after the prompt, MiB."""
-    taken = 0.0
-    for prompt in prompts:
-        session = Session(model, prompt, capacity)
-        session.prefill()
-        taken += cache_bytes(session) / session.length * (session.length + capacity)
-    return taken / len(prompts) / MIB
+def _cache_mb(model: AudioLM, prompt: Prompt, capacity: int) -> float:
+    session = Session(model, prompt, capacity)
+    session.prefill()
+    return cache_bytes(session) / session.length * (session.length + capacity) / MIB

@@ -1,7 +1,7 @@
 """From the command to the first token: the parts of a start, each in a fresh process.
 
-This process starts `python -m specdec_cli.bench.marks`, which does what `specdec caption` does and notes the time
-behind each part. Both read the system-wide monotonic clock, so that the interpreter's own start counts too.
+`time_start` starts `python -m specdec_cli.bench.start`, which does what `specdec caption` does and notes the time after
+each part. Both read the system-wide monotonic clock, so that the interpreter's own start counts too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from specdec_cli.errors import DecodingError
 
@@ -25,7 +25,7 @@ PARTS: Final[tuple[tuple[str, str], ...]] = (
     ("ours", "import of the rest of specdec"),
     ("weights", "reading both checkpoints as the mode needs them"),
     ("audio", "reading and checking the recording, features, prompt"),
-    ("prefill", "audio tower and prompt of the first caption"),
+    ("prefill", "audio encoding and prefill of the first caption"),
     ("first token", "from there to the first committed block"),
     ("warm-up", "of prefill and first token: what a second caption of the clip does not take"),
 )
@@ -34,26 +34,14 @@ PARTS: Final[tuple[tuple[str, str], ...]] = (
 WITHIN: Final = frozenset({"warm-up"})
 """Parts that lie within others."""
 
-
-@dataclass(frozen=True, slots=True)
-class PartTime:
-    """One part of a start, medians over several.
-
-    Attributes:
-        name: one of `PARTS`.
-        meaning: what it is.
-        wall_ms: by the clock.
-        cpu_ms: of the processor, all threads.
-    """
-
-    name: str
-    meaning: str
-    wall_ms: float
-    cpu_ms: float
+Times = dict[str, tuple[float, float]]
+"""Part -> (wall, CPU) milliseconds."""
 
 
-def time_start(config: str | None, settings: Sequence[str], clip: str | None, runs: int) -> list[PartTime]:
-    """Starts the command `runs` times and takes the median of each part.
+def time_start(
+    config: str | None, settings: Sequence[str], clip: str | None, runs: int
+) -> list[tuple[str, float, float, str]]:
+    """Starts the command several times: name, wall-clock ms, CPU ms of all threads and meaning of each part, medians.
 
     Args:
         config: as --config takes it; None: the default.
@@ -65,23 +53,89 @@ def time_start(config: str | None, settings: Sequence[str], clip: str | None, ru
         DecodingError: the command failed there.
     """
     started = [_start(config, settings, clip) for _ in range(runs)]
-    return [
-        PartTime(name, meaning, *(median(run[name][clock] for run in started) for clock in (0, 1)))
-        for name, meaning in PARTS
-    ]
+    found = []
+    for name, meaning in PARTS:
+        wall_ms, cpu_ms = (median(run[name][clock] for run in started) for clock in (0, 1))
+        found.append((name, wall_ms, cpu_ms, meaning))
+    return found
 
 
-def _start(config: str | None, settings: Sequence[str], clip: str | None) -> dict[str, tuple[float, float]]:
-    """Part -> (wall, CPU) milliseconds."""
+def _start(config: str | None, settings: Sequence[str], clip: str | None) -> Times:
     asked = json.dumps({"began": time.monotonic(), "config": config, "settings": list(settings), "clip": clip})
-    done = subprocess.run(
-        [sys.executable, "-m", "specdec_cli.bench.marks", asked], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "specdec_cli.bench.start", asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise DecodingError(
-            f"the command failed when its start was timed: {lines[-1] if lines else 'it said nothing'}",
+            f"the command failed when its start was timed: {lines[-1] if lines else 'without a message'}",
             hint="Try: specdec doctor",
         )
-    found: dict[str, tuple[float, float]] = json.loads(done.stdout.splitlines()[-1])
+    found: Times = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def main() -> None:
+    """In the fresh process: starts, captions, and prints the parts as JSON."""
+    asked: dict[str, Any] = json.loads(sys.argv[1])
+    parts: Times = {"interpreter": (_ms(time.monotonic() - asked["began"]), _ms(time.process_time()))}
+    with _part(parts, "command"):
+        from specdec_cli.cli import startup
+        from specdec_cli.cli.configured import resolve
+
+        resolved = resolve(asked["config"], {}, asked["settings"])
+    with startup.still_collector():
+        with _part(parts, "torch"):
+            import torch  # noqa: F401
+        with _part(parts, "transformers"):
+            from specdec_cli.models.families import QwenOmni
+
+            QwenOmni().module_class()  # transformers imports a family's modules when its class is first looked up
+        with _part(parts, "ours"):
+            from specdec_cli.captioner import Captioner
+        with _part(parts, "weights"):
+            captioner = Captioner.load(resolved.config)
+    with _part(parts, "audio"):
+        run = _run(captioner, asked["clip"])
+    first, again = _to_the_first_block(run), _to_the_first_block(_run(captioner, asked["clip"]))
+    saved = [max(sum(first[name][clock] - again[name][clock] for name in first), 0.0) for clock in (0, 1)]
+    print(json.dumps({**parts, **first, "warm-up": saved}))
+
+
+@contextmanager
+def _part(parts: Times, name: str) -> Iterator[None]:
+    wall, cpu = time.monotonic(), time.process_time()
+    yield
+    parts[name] = (_ms(time.monotonic() - wall), _ms(time.process_time() - cpu))
+
+
+def _run(captioner: Any, clip: str | None) -> Any:
+    from specdec_cli.doctor import test_sound
+
+    if clip is None:
+        return captioner.run_samples(test_sound(captioner.sampling_rate), name="test sound")
+    return next(captioner.runs(clip))
+
+
+def _to_the_first_block(run: Any) -> Times:
+    """The prefill, and what follows it up to the first committed block."""
+    from specdec_cli.types import Prefill, Round
+
+    wall, cpu = time.monotonic(), time.process_time()
+    prefill_ms = 0.0
+    for update in run:
+        event = update.event
+        if isinstance(event, Prefill):
+            prefill_ms += event.encoder_ms + event.prefill_ms
+        if isinstance(event, Round):
+            break
+    walls, cpus = _ms(time.monotonic() - wall), _ms(time.process_time() - cpu)
+    share = min(prefill_ms / walls, 1.0)  # events have no CPU time; its share is taken to be that of the wall
+    return {"prefill": (prefill_ms, cpus * share), "first token": (walls - prefill_ms, cpus * (1 - share))}
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What a single forward of each kind costs, apart from the loop: the loop's floor is a sum of these."""
+"""Single forwards, timed apart from the loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Final
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import StepName
-from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
 AUTO_BLOCK: Final = 5
@@ -46,33 +44,25 @@ def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> It
         text: the token ids of a caption.
         k: a verification scores k + 1 positions.
     """
-    edge = _session(models.edge, clip.edge, text, models.vocab_size)
-    yield from _read(edge, "edge-tower", "edge-prefill")
-    yield from _step(edge, text, "edge-step")
-    cloud = _session(models.cloud, clip.cloud, text, models.vocab_size)
-    yield from _read(cloud, "cloud-tower", "cloud-prefill")
-    yield from _step(cloud, text, "cloud-step")
+    edge = Session(models.edge, clip.edge, len(text), models.vocab_size)
+    yield from _steps(edge, text, ("edge-tower", "edge-prefill", "edge-step"))
+    cloud = Session(models.cloud, clip.cloud, len(text), models.vocab_size)
+    yield from _steps(cloud, text, ("cloud-tower", "cloud-prefill", "cloud-step"))
     for start in range(0, len(text) - k + 1, k + 1):
-        yield Measured("verification", _pass_ms(cloud, text[: start + k], k + 1), k + 1)
+        yield Measured("verification", _forward_ms(cloud, text[: start + k], k + 1), k + 1)
 
 
-def _session(model: AudioLM, prompt: Prompt, text: Sequence[int], vocab_size: int) -> Session:
-    return Session(model, prompt, len(text), vocab_size)
-
-
-def _read(session: Session, tower: StepName, prefill: StepName) -> Iterator[Measured]:
+def _steps(session: Session, text: Sequence[int], names: tuple[StepName, StepName, StepName]) -> Iterator[Measured]:
+    tower, prefill, step = names
     session.prefill()
     yield Measured(tower, session.work.encoder_ms, len(session.prompt.ids))
     yield Measured(prefill, session.work.prefill_ms, session.length)
-
-
-def _step(session: Session, text: Sequence[int], name: StepName) -> Iterator[Measured]:
     for end in range(len(text)):
-        yield Measured(name, _pass_ms(session, text[:end], 1), 1)
+        yield Measured(step, _forward_ms(session, text[:end], 1), 1)
 
 
-def _pass_ms(session: Session, text: Sequence[int], positions: int) -> float:
-    """Milliseconds of one pass, scoring included."""
+def _forward_ms(session: Session, text: Sequence[int], positions: int) -> float:
+    """Milliseconds of one forward, scoring included."""
     started = time.perf_counter()
     session.logits(text, positions)
     return (time.perf_counter() - started) * 1e3

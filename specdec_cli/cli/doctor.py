@@ -56,4 +56,4 @@ def _time(config: str | None, settings: Sequence[str], *, quick: bool, debug: bo
             parts = time_start(config, settings, None, _STARTS)
     finally:
         view.close()
-    print_start([(part.name, part.wall_ms, part.cpu_ms, part.meaning) for part in parts], _STARTS)
+    print_start(parts, _STARTS)

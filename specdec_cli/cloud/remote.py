@@ -132,15 +132,7 @@ class HttpCloud(RemoteCloud):
 
 
 class SessionVerifier(RemoteVerifier):
-    """Judges the blocks of one clip with a session of a verify server.
-
-    Args:
-        cloud: the server.
-        prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
-
-    Raises:
-        DecodingError: the prompt holds no recording.
-    """
+    """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
     def __init__(
         self, cloud: HttpCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
@@ -159,7 +151,7 @@ class SessionVerifier(RemoteVerifier):
         return replace(_sum(self._before, self._work), bytes_up=self.caller.traffic.bytes_up)
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        """See `cloud.RemoteVerifier`."""
+        """See `RemoteVerifier`."""
         counts, rows = None, b""
         if draft.ids and self._acceptance.in_force(sampling=self._scoring.sampling) == "sampling":
             counts, rows = pack_rows(draft.probabilities())
@@ -171,7 +163,7 @@ class SessionVerifier(RemoteVerifier):
         return Verdict(found.accepted, found.token, tuple(found.more), found.near_ties, ms=answer.cloud_ms)
 
     def send(self) -> None:
-        """See `cloud.RemoteVerifier`."""
+        """See `RemoteVerifier`."""
         if not self._open:
             self._put(None, b"")
 

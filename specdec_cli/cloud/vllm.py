@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from io import BytesIO
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
@@ -145,15 +146,7 @@ class VllmCloud(RemoteCloud):
 
 
 class VllmVerifier(RemoteVerifier):
-    """Judges the blocks of one clip with a vLLM server, which drops recordings by itself.
-
-    Args:
-        cloud: the server.
-        prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
-
-    Raises:
-        DecodingError: the prompt holds no recording.
-    """
+    """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
     def __init__(
         self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
@@ -183,12 +176,12 @@ class VllmVerifier(RemoteVerifier):
         """See `RemoteVerifier`."""
         before_ms = self._cloud_ms
         found = self._judged(text, draft.ids, 1 + run_on)
-        tokens = self._until_stop(found.tokens)
+        tokens = self._until_stop((found.token, *found.more))
         while len(tokens) < 1 + run_on and tokens[-1] not in self.stop_ids:
             written = (*text, *draft.ids[: found.accepted], *tokens)
             further = self._judged(written, (), 1 + run_on - len(tokens))
-            tokens = self._until_stop((*tokens, *further.tokens))
-        return Verdict(found.accepted, tokens[0], tokens[1:], found.near_ties, ms=self._cloud_ms - before_ms)
+            tokens = self._until_stop((*tokens, further.token, *further.more))
+        return replace(found, token=tokens[0], more=tokens[1:], ms=self._cloud_ms - before_ms)
 
     def send(self) -> None:
         """See `RemoteVerifier`."""
@@ -200,7 +193,7 @@ class VllmVerifier(RemoteVerifier):
         ends = [at for at, token in enumerate(tokens) if token in self.stop_ids]
         return tokens[: ends[0] + 1] if ends else tokens
 
-    def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Judged:
+    def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
         """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
         for candidates in (self._rules.candidates, MOST_CANDIDATES):
             scored = self._scored((*text, *draft), len(draft), tokens, candidates)
@@ -238,21 +231,13 @@ class VllmVerifier(RemoteVerifier):
 
 
 class Question(NamedTuple):
-    """A text to score and continue.
+    """A text to score and continue."""
 
-    Attributes:
-        ids: the prompt with one placeholder for the recording, then text and draft.
-        length: tokens of it all, the recording's as many as they are.
-        drafted: how many of the last ids are a draft, to be scored.
-        tokens: most tokens to generate after them.
-        candidates: likeliest tokens to list of each position.
-    """
-
-    ids: tuple[int, ...]
-    length: int
-    drafted: int
-    tokens: int
-    candidates: int
+    ids: tuple[int, ...]  # the prompt with one placeholder for the recording, then text and draft
+    length: int  # tokens of it all, the recording's as many as they are
+    drafted: int  # how many of the last ids are a draft, to be scored
+    tokens: int  # most tokens to generate after them
+    candidates: int  # likeliest tokens to list of each position
 
     def body(self, model: str, stop_ids: Sequence[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
@@ -271,47 +256,27 @@ class Question(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The cloud's scores at one position.
+    """The cloud's scores at one position, natural log-probabilities."""
 
-    Attributes:
-        candidates: natural log-probability of the likeliest tokens by id, best first; of equal ones the lowest id.
-        own: that of the drafted token; 0 after the draft.
-        complete: whether nothing that is at least as likely as `own` is missing among the candidates.
-    """
-
-    candidates: dict[int, float]
-    own: float = 0.0
-    complete: bool = False
+    candidates: dict[int, float]  # likeliest tokens by id, best first; of equal ones the lowest id
+    own: float = 0.0  # of the drafted token; 0 after the draft
+    complete: bool = False  # whether nothing that is at least as likely as `own` is missing among the candidates
 
 
 class Scored(NamedTuple):
-    """An answer that makes sense: a position per drafted token, the tokens generated after it, and their positions."""
+    """An answer that makes sense."""
 
-    drafted: tuple[Position, ...]
-    generated: tuple[int, ...]
-    after: tuple[Position, ...]
-
-
-class Judged(NamedTuple):
-    """How much of a draft is kept, the cloud's own tokens after it, at least one, and the near ties; None: unknown."""
-
-    accepted: int
-    tokens: tuple[int, ...]
-    near_ties: int | None = None
+    drafted: tuple[Position, ...]  # one per drafted token
+    generated: tuple[int, ...]  # after them
+    after: tuple[Position, ...]  # one per generated token
 
 
 class VllmRules(NamedTuple):
-    """The acceptance rules that can be applied to the likeliest few tokens of each position, for one clip.
+    """The acceptance rules that can be applied to the likeliest few tokens of each position, for one clip."""
 
-    Attributes:
-        acceptance: the rule, greedy or rank, and its bound.
-        banned: ids that are never generated.
-        vocab_size: nor these and those above.
-    """
-
-    acceptance: AcceptanceConfig
-    banned: frozenset[int]
-    vocab_size: int
+    acceptance: AcceptanceConfig  # greedy or rank
+    banned: frozenset[int]  # ids that are never generated
+    vocab_size: int  # nor these and those above
 
     @property
     def candidates(self) -> int:
@@ -319,7 +284,7 @@ class VllmRules(NamedTuple):
         need = self.acceptance.rank if self.acceptance.rule == "rank" else 1
         return min(need + _RESERVE, MOST_CANDIDATES)
 
-    def judge(self, draft: Sequence[int], scored: Scored, *, at_most: bool = False) -> Judged | None:
+    def judge(self, draft: Sequence[int], scored: Scored, *, at_most: bool = False) -> Verdict | None:
         """The rule applied to a block of m tokens; None if the answer does not hold enough.
 
         Args:
@@ -335,7 +300,7 @@ class VllmRules(NamedTuple):
             if keeps is None and not at_most:
                 return None
             if not keeps:
-                return Judged(index, (usable[0][0],), _count(ties)) if usable else None
+                return Verdict(index, usable[0][0], (), _count(ties)) if usable else None
         tokens: list[int] = []
         for token, position in zip(scored.generated, scored.after, strict=True):
             usable = self._usable(position)
@@ -345,7 +310,7 @@ class VllmRules(NamedTuple):
             if tokens[-1] != token:
                 break  # what was generated after follows a banned token
         ties.append(_tie(self._usable(scored.after[0])))
-        return Judged(len(draft), tuple(tokens), _count(ties)) if tokens else None
+        return Verdict(len(draft), tokens[0], tuple(tokens[1:]), _count(ties)) if tokens else None
 
     def _usable(self, position: Position) -> list[tuple[int, float]]:
         """The candidates that are not banned, best first."""
@@ -436,26 +401,16 @@ class _Generated(_Token):
     top_logprobs: list[_Token] = Field(min_length=1)
 
 
-class _Logprobs(_Message):
-    content: list[_Generated]
-
-
-class _Choice(_Message):
-    token_ids: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
-    logprobs: _Logprobs
-
-
-class _Usage(_Message):
-    prompt_tokens: int
-
-
 _Id = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
 
 
 class _Answer(_Message):
-    choices: list[_Choice] = Field(min_length=1, max_length=1)
-    usage: _Usage
+    prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
     prompt_logprobs: list[dict[_Id, _Scored] | None] | None = None
+    tokens: list[Annotated[int, Field(ge=0)]] = Field(
+        min_length=1, validation_alias=AliasPath("choices", 0, "token_ids")
+    )
+    content: list[_Generated] = Field(validation_alias=AliasPath("choices", 0, "logprobs", "content"))
 
 
 def read_answer(body: bytes, question: Question) -> Scored:
@@ -465,10 +420,9 @@ def read_answer(body: bytes, question: Question) -> Scored:
         MalformedError: it is not one: of another shape or length, about other tokens, or with impossible numbers.
     """
     answer = parse(_Answer, body)
-    rows, choice = answer.prompt_logprobs or [], answer.choices[0]
-    tokens, content = choice.token_ids, choice.logprobs.content
-    if answer.usage.prompt_tokens != question.length:
-        raise MalformedError(f"it read {answer.usage.prompt_tokens} tokens, and {question.length} were sent")
+    rows, tokens, content = answer.prompt_logprobs or [], answer.tokens, answer.content
+    if answer.prompt_tokens != question.length:
+        raise MalformedError(f"it read {answer.prompt_tokens} tokens, and {question.length} were sent")
     if question.drafted and len(rows) != question.length:
         raise MalformedError(f"{len(rows)} positions were scored, of {question.length}")
     if len(tokens) > question.tokens or len(content) != len(tokens):

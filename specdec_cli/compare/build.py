@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.compare.costs import costs, process
 from specdec_cli.compare.gaps import gaps
 from specdec_cli.compare.headline import headline
-from specdec_cli.compare.pairing import MODES, Failure, pair
+from specdec_cli.compare.pairing import MODES, pair
 from specdec_cli.compare.quality import Judged, quality
-from specdec_cli.compare.result import ClipComparison, ClipError, Comparison
+from specdec_cli.compare.result import ClipComparison, Comparison
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Resampler
 from specdec_cli.transcript.schema import Models, Transcript
@@ -75,7 +75,7 @@ def comparison(
         audio_s=round(sum(clip.about.duration_s or 0.0 for clip in pairing.clips), 4),
         repeats=max((len(runs) for clip in pairing.clips for runs in clip.runs.values()), default=0),
         unstable=pairing.unstable,
-        errors=[_error(failure) for failure in pairing.failures],
+        errors=list(pairing.failures),
         costs=figures,
         process=process(runs),
         quality=quality(judged, resampler, bertscore=bertscore) if any_clips else [],
@@ -122,16 +122,4 @@ def _clip(judged: Judged, index: int) -> ClipComparison:
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
-    )
-
-
-def _error(failure: Failure) -> ClipError:
-    transcript = failure.transcript
-    assert transcript.error is not None  # that is what makes it a failure
-    return ClipError(
-        file=transcript.file,
-        start_s=transcript.start_s,
-        modes=list(failure.modes),
-        type=transcript.error.type,
-        message=transcript.error.message,
     )

@@ -35,7 +35,7 @@ def _by_references(judged: Judged) -> Iterator[_Measure]:
         yield "references", "labels", _each(judged, lambda mode: attribute_table(judged.right(mode)))
     if "emotion" in known:
         yield "references", "emotion", _each(judged, lambda mode: judged.right(mode)["emotion"])
-    yield "references", "chrf", _each(judged, lambda mode: _chrf(judged, mode, judged.texts))
+    yield "references", "chrf", _each(judged, lambda mode: clip_chrf(judged.captions[mode], judged.texts) / 100)
 
 
 def _by_cloud(judged: Judged) -> Iterator[_Measure]:
@@ -44,17 +44,8 @@ def _by_cloud(judged: Judged) -> Iterator[_Measure]:
     same = lambda mode: [float(own == its) for own, its in zip(judged.captions[mode], cloud, strict=True)]  # noqa: E731
     yield "cloud", "captions", _each(judged, same)
     yield "cloud", "labels", _each(judged, lambda mode: attribute_table(judged.like_cloud(mode)))
-    texts = {index: (text,) for index, text in enumerate(cloud)}
-    yield "cloud", "chrf", _each(judged, lambda mode: _chrf(judged, mode, texts))
-
-
-def _chrf(judged: Judged, mode: Mode, texts: Mapping[int, Sequence[str]]) -> Values:
-    """chrF of each clip with its reference texts, 0 to 1 [clips]; NaN where it has none."""
-    scores = np.full(len(judged.pairing.clips), np.nan)
-    if texts:
-        captions = [judged.captions[mode][index] for index in texts]
-        scores[list(texts)] = clip_chrf(captions, list(texts.values())) / 100
-    return scores
+    texts = [(text,) for text in cloud]
+    yield "cloud", "chrf", _each(judged, lambda mode: clip_chrf(judged.captions[mode], texts) / 100)
 
 
 def _each(judged: Judged, figures: Callable[[Mode], Sequence[float] | Values]) -> dict[Mode, Values]:

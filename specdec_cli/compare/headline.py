@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
-from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures, Spread
+from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures
+from specdec_cli.metrics import Interval
 from specdec_cli.types import Mode
 
 FEWEST_CLIPS: Final = 10
@@ -37,10 +38,10 @@ def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]
             f"{clips} {noun} too few to say which mode is better: the figures are those of these clips only."
         )
     else:
-        told = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
-        told = [gap for gap in told if gap.mode not in echoes]
+        stated = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
+        stated = [gap for gap in stated if gap.mode not in echoes]
         rates = {figures.mode: figures.escalation_rate for figures in costs}
-        sentences += [_quality(gap, rates[gap.mode]) for gap in told]
+        sentences += [_quality(gap, rates[gap.mode]) for gap in stated]
     judged = gaps if clips >= FEWEST_CLIPS else []
     return [*sentences, *(sentence for figures in costs if (sentence := _time(figures, judged, echoes)))]
 
@@ -77,14 +78,14 @@ def _and_others(count: int) -> str:
     return "" if count == 1 else f" and of {count - 1} other clip{'s' if count > 2 else ''}"
 
 
-def _quality(gap: Gap, escalation: Spread | None) -> str:
+def _quality(gap: Gap, escalation: Interval | None) -> str:
     subject = _SUBJECTS[gap.basis, gap.measure]
     ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
         return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
     if gap.closed is not None and is_above(gap.closed, 0):
-        asking = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
-        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){asking}."
+        price = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
+        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){price}."
     own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
     verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
     if gap.closed is not None:
@@ -94,7 +95,7 @@ def _quality(gap: Gap, escalation: Spread | None) -> str:
     return f"{subject}: cloud-only is {cloud} than edge-only ({ends}), so {so}; {verdict}."
 
 
-def _against_edge(difference: Spread) -> str:
+def _against_edge(difference: Interval) -> str:
     if is_above(difference, 0):
         return "better"
     return "worse" if is_below(difference, 0) else "not measurably better"
@@ -115,14 +116,14 @@ def _time(figures: ModeFigures, gaps: Sequence[Gap], echoes: set[Mode]) -> str |
     return f"{_called(figures.mode)} takes {', '.join(takes)}, and is {verdict}."
 
 
-def _takes(spread: Spread, other: str) -> str:
+def _takes(spread: Interval, other: str) -> str:
     if is_above(spread, 1) or is_below(spread, 1) or spread.low is None:
         return f"{times(spread)} the time of {other}"
     return f"about the time of {other}, {times(spread)}"
 
 
 def _verdict(mode: Mode, gaps: Sequence[Gap]) -> str | None:
-    """What the time buys, by the measure that weighs most."""
+    """The quality gained for the time, by the measure that weighs most."""
     first = min(gaps, key=lambda gap: _WEIGHT.index((gap.basis, gap.measure)), default=None)
     if first is None or (mode == "cloud" and first.basis == "cloud"):
         return None
@@ -140,12 +141,12 @@ def _called(mode: Mode) -> str:
     return {"edge": "Edge-only", "cloud": "Cloud-only"}.get(mode, mode.capitalize())
 
 
-def is_above(spread: Spread, bound: float) -> bool:
+def is_above(spread: Interval, bound: float) -> bool:
     """Whether all of the interval lies above `bound`."""
     return spread.low is not None and spread.low > bound
 
 
-def is_below(spread: Spread, bound: float) -> bool:
+def is_below(spread: Interval, bound: float) -> bool:
     """Whether all of the interval lies below `bound`."""
     return spread.high is not None and spread.high < bound
 
@@ -155,14 +156,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def percent_spread(spread: Spread) -> str:
+def percent_spread(spread: Interval) -> str:
     """`84% (62% to 103%)`."""
     if spread.low is None or spread.high is None:
         return f"{100 * spread.value:.0f}%"
     return f"{100 * spread.value:.0f}% ({100 * spread.low:.0f}% to {100 * spread.high:.0f}%)"
 
 
-def points(spread: Spread) -> str:
+def points(spread: Interval) -> str:
     """`+0.8 points (-0.5 to +2.1)`."""
     value = f"{100 * spread.value:+.1f} points"
     if spread.low is None or spread.high is None:
@@ -170,7 +171,7 @@ def points(spread: Spread) -> str:
     return f"{value} ({100 * spread.low:+.1f} to {100 * spread.high:+.1f})"
 
 
-def times(spread: Spread) -> str:
+def times(spread: Interval) -> str:
     """`2.6 times (2.4 to 2.9)`; three figures are enough."""
     value = f"{spread.value:.3g} times"
     if spread.low is None or spread.high is None:

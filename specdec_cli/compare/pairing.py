@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from specdec_cli.compare.result import ClipError
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
 
@@ -47,14 +48,6 @@ class PairedClip:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A recording, or a segment of one, without a caption in some modes."""
-
-    transcript: Transcript
-    modes: tuple[Mode, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Pairing:
     """Transcripts sorted out.
 
@@ -67,7 +60,7 @@ class Pairing:
 
     modes: tuple[Mode, ...]
     clips: tuple[PairedClip, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[ClipError, ...]
     unfinished: int
 
     @property
@@ -107,10 +100,18 @@ def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> Pairing:
         if all(mode in runs for mode in modes):
             clips.append(PairedClip({mode: tuple(runs[mode]) for mode in modes}))
         elif errors:
-            failures.append(Failure(next(iter(errors.values())), tuple(mode for mode in modes if mode in errors)))
+            failures.append(_failure(errors, [mode for mode in modes if mode in errors]))
         else:
             unfinished += 1
     return Pairing(tuple(modes), tuple(clips), tuple(failures), unfinished)
+
+
+def _failure(errors: dict[Mode, Transcript], modes: list[Mode]) -> ClipError:
+    first = next(iter(errors.values()))
+    assert first.error is not None  # that is what makes it a failure
+    return ClipError(
+        file=first.file, start_s=first.start_s, modes=modes, type=first.error.type, message=first.error.message
+    )
 
 
 def _greedy(transcript: Transcript) -> bool:

@@ -57,7 +57,7 @@ def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
 def in_mode(config: Config, mode: Mode) -> Config:
     """`config` for one of the modes: nothing else in it changes, with one exception.
 
-    A lossy acceptance rule is for hybrid: lossless takes the lossless rule that the temperature asks for.
+    A lossy acceptance rule is for hybrid: lossless takes the lossless rule that suits the temperature.
     """
     changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
     if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:

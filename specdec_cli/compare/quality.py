@@ -64,13 +64,9 @@ class Judged:
         return [reference.labels if reference else {} for reference in self.references]
 
     @cached_property
-    def texts(self) -> dict[int, tuple[str, ...]]:
-        """Index of each clip that has reference texts -> these texts."""
-        return {
-            index: reference.texts
-            for index, reference in enumerate(self.references)
-            if reference is not None and reference.texts
-        }
+    def texts(self) -> list[tuple[str, ...]]:
+        """Reference texts [clips], empty where there are none."""
+        return [reference.texts if reference else () for reference in self.references]
 
     def right(self, mode: Mode) -> dict[str, Values]:
         """Attribute -> 1 or 0 for the reference's class or another [clips]; NaN where the reference names none."""
@@ -86,7 +82,7 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
     """One entry a mode, in their order.
 
     Raises:
-        ConfigError: BERTScore is asked for and cannot be had.
+        ConfigError: BERTScore is requested and not available.
     """
     return [
         ModeQuality(
@@ -123,7 +119,8 @@ def _token_ids(transcript: Transcript) -> list[int]:
 
 
 def _text(judged: Judged, mode: Mode, bertscore: bool) -> TextQuality | None:
-    if not judged.texts:
+    pairs = [(text, known) for text, known in zip(judged.captions[mode], judged.texts, strict=True) if known]
+    if not pairs:
         return None
-    captions = [judged.captions[mode][index] for index in judged.texts]
-    return text_scores(captions, list(judged.texts.values()), judged.language, bertscore=bertscore)
+    captions, texts = zip(*pairs, strict=True)
+    return text_scores(captions, texts, judged.language, bertscore=bertscore)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.metrics.gap import GapClosed
 from specdec_cli.metrics.labels import LabelQuality as LabelQuality
 from specdec_cli.metrics.text import TextQuality as TextQuality
@@ -28,15 +28,10 @@ same of emotion alone; chrf: mean over clips of their chrF, 0 to 1; captions: sh
 character by character (basis cloud only).
 """
 
-
 Spread = Interval
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Figure(_Part):
+class Figure(Figures):
     """One figure of one mode, and how it compares on the same clips."""
 
     value: float | None = Field(description="in the unit that the field's name ends in; null: not measured")
@@ -46,7 +41,7 @@ class Figure(_Part):
     to_cloud: Interval | None = Field(default=None, description="ratio to cloud-only, paired by clip; null alike")
 
 
-class ModeFigures(_Part):
+class ModeFigures(Figures):
     """What one mode cost. Sums are over clips; of repeats of one clip the median counts."""
 
     mode: Mode
@@ -78,7 +73,7 @@ class ModeFigures(_Part):
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
 
 
-class Process(_Part):
+class Process(Figures):
     """What the process as a whole held: both models at once, so it is no figure of any one mode."""
 
     peak_rss_mb: float | None = Field(description="largest resident memory, MiB")
@@ -86,7 +81,7 @@ class Process(_Part):
     load_s: float | None = Field(description="loading both models, s")
 
 
-class CloudAgreement(_Part):
+class CloudAgreement(Figures):
     """How near a mode's captions are to those of the cloud alone."""
 
     exact: float = Field(description="share of captions equal character by character")
@@ -99,7 +94,7 @@ class CloudAgreement(_Part):
     label_mean: Interval | None = Field(description="mean of `labels` over attributes")
 
 
-class ModeQuality(_Part):
+class ModeQuality(Figures):
     """How good one mode's captions are."""
 
     mode: Mode
@@ -117,7 +112,7 @@ class Gap(GapClosed):
     measure: GapMeasure
 
 
-class ClipComparison(_Part):
+class ClipComparison(Figures):
     """One clip in all modes."""
 
     file: Text = Field(description="path as given")
@@ -134,7 +129,7 @@ class ClipComparison(_Part):
     reference_labels: dict[str, str]
 
 
-class ClipError(_Part):
+class ClipError(Figures):
     """A recording that is left out."""
 
     file: Text
@@ -144,7 +139,7 @@ class ClipError(_Part):
     message: Text
 
 
-class Comparison(_Part):
+class Comparison(Figures):
     """Modes side by side on the same clips, prompts and settings."""
 
     kind: Literal["specdec comparison"] = "specdec comparison"

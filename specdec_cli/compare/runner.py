@@ -36,7 +36,7 @@ class Step:
 
 
 class Watch(Protocol):
-    """Told how far it is."""
+    """Shows progress and errors."""
 
     def begins(self, step: Step) -> None:
         """A step is about to be taken."""
@@ -57,7 +57,7 @@ class Runner:
     Args:
         terms: mode -> what transcripts are made with.
         journal: keeps them.
-        watch: told how far it is.
+        watch: shows progress and errors.
     """
 
     def __init__(self, terms: Mapping[Mode, Terms], journal: Journal, watch: Watch) -> None:

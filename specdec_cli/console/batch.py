@@ -57,9 +57,12 @@ class BatchView:
         """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
         os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
 
-    def finished(self, counts: Counts) -> None:  # noqa: ARG002 - for displays that show it
-        """Nothing more comes: the totals."""
+    def finished(self, counts: Counts) -> None:
+        """Nothing more comes: how many captions lack the cloud."""
         self.close()
+        if counts.degraded:
+            line = Text.assemble(("warning:", BAD), f" {count(counts.degraded, 'caption')} degraded: the cloud failed")
+            self._print(line)
 
     def failures(self, counts: Counts, output: str) -> None:
         """The recordings without a caption, as many as were kept; the rest is in `output`."""

@@ -12,12 +12,13 @@ from specdec_cli.console.cells import clean
 from specdec_cli.console.errors import print_error
 from specdec_cli.console.figures import seconds
 from specdec_cli.console.summary import Tally, classes, one_line
+from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.types import Event, EventText, Finished, Round, Started
 
 
 class QuietView:
-    """Errors, and nothing else.
+    """Errors, and captions that lack the cloud, and nothing else.
 
     Args:
         console: where errors go.
@@ -27,6 +28,7 @@ class QuietView:
     def __init__(self, console: Console, *, debug: bool = False) -> None:
         self._console = console
         self._debug = debug
+        self._clip: Started | None = None
 
     @property
     def shows_caption(self) -> bool:
@@ -40,9 +42,14 @@ class QuietView:
 
     def started(self, event: Started) -> None:
         """Say nothing."""
+        self._clip = event
 
-    def event(self, event: Event, text: EventText) -> None:
-        """Say nothing."""
+    def event(self, event: Event, text: EventText) -> None:  # noqa: ARG002 - the protocol's name
+        """Print why the cloud did not take part in a clip, where it should have."""
+        if isinstance(event, Finished) and event.degraded is not None:
+            file = f"{clean(self._clip.file)}: " if self._clip else ""
+            line = Text.assemble(("warning:", BAD), f" {file}degraded: {clean(event.degraded)}")
+            self._console.print(line, soft_wrap=True)
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Print the error and what to do about it."""
@@ -60,7 +67,6 @@ class PlainView(QuietView):
 
     def __init__(self, console: Console, *, debug: bool = False) -> None:
         super().__init__(console, debug=debug)
-        self._clip: Started | None = None
         self._tally = Tally()
 
     @contextmanager

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from statistics import median
 from typing import Final
@@ -91,60 +92,55 @@ class Costs:
 
 
 class _Share:
-    """A running share that begins at `value`, older cases counting less."""
+    """A running share that begins at `value`, older cases, from 0 to 1, counting less."""
 
     def __init__(self, value: float) -> None:
         self.value = self._start = value
         self._cases = self._sum = 0.0
 
-    def add(self, case: float) -> None:
-        """One more case, from 0 to 1."""
-        self._weigh(_KEPT, case)
-
-    def fade(self) -> None:
-        """Trusts all cases a little less."""
-        self._weigh(_KEPT_ALONE)
-
-    def _weigh(self, kept: float, *cases: float) -> None:
+    def add(self, *cases: float, kept: float = _KEPT) -> None:
+        """Takes in a case; none, to trust those so far a little less."""
         self._cases = self._cases * kept + len(cases)
         self._sum = self._sum * kept + sum(cases)
         self.value = (self._start + self._sum) / (1.0 + self._cases)
 
 
+@dataclass(eq=False)
 class AdaptiveLength:
     """The length that pays, for one clip of a mode with both models.
 
-    Args:
+    Attributes:
         cost_ratio: c; None: as measured.
         costs: of the pair.
         always: whether every block is verified.
         alone: whether the cloud may write without a draft.
     """
 
-    def __init__(self, cost_ratio: float | None, costs: Costs, *, always: bool, alone: bool) -> None:
+    cost_ratio: float | None
+    costs: Costs
+    always: bool
+    alone: bool
+
+    def __post_init__(self) -> None:
         self._passes, self._probability, self._unsure = _Share(PASSES), _Share(PASSES), _Share(UNSURE)  # a, p and s
-        self._cost_ratio = cost_ratio
-        self._costs = costs
-        self._always = always
-        self._alone = alone
         self._cost, self._rate = COST, 0.0
 
     def most(self) -> int:
         """The k of the largest R."""
-        self._cost = self._cost_ratio if self._cost_ratio is not None else self._costs.ratio or COST
+        self._cost = self.cost_ratio if self.cost_ratio is not None else self.costs.ratio or COST
         best, self._rate = 0, 0.0
         passing = expected = 1.0  # a^k and E(k)
         for k in range(MOST_DRAFTED + 1):
-            asked = 1.0 if self._always else 1.0 - (1.0 - self._unsure.value) ** k
-            if k > 0 or self._alone:
+            asked = 1.0 if self.always else 1.0 - (1.0 - self._unsure.value) ** k
+            if k > 0 or self.alone:
                 rate = ((1.0 - asked) * k + asked * expected) / (self._cost * (k + ROUND) + asked)
                 if rate > self._rate:
                     best, self._rate = k, rate
             passing *= self._passes.value
             expected += passing
         if best == 0:
-            self._passes.fade()
-            self._probability.fade()
+            self._passes.add(kept=_KEPT_ALONE)
+            self._probability.add(kept=_KEPT_ALONE)
         return best
 
     def enough(self, judge: Judge) -> bool:
@@ -160,9 +156,9 @@ class AdaptiveLength:
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""
         block = draft.evidence
-        for index in range(len(block)):  # one of them made the gate unsure, and the order hardly matters
-            self._unsure.add(float(verdict is not None and index == len(block) - 1))
-        # the accepted tokens were judged, and the first rejected one
-        for index, token in enumerate(block[: verdict.accepted + 1] if verdict else ()):
-            self._passes.add(float(index < (verdict.accepted if verdict else 0)))
-            self._probability.add(token.probability)
+        for left in reversed(range(len(block))):  # one of them made the gate unsure, and the order hardly matters
+            self._unsure.add(float(verdict is not None and left == 0))
+        if verdict is not None:  # the accepted tokens were judged, and the first rejected one
+            for index, token in enumerate(block[: verdict.accepted + 1]):
+                self._passes.add(float(index < verdict.accepted))
+                self._probability.add(token.probability)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from specdec_cli.decoding.ahead import draft_ahead
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, most_drafted
-from specdec_cli.decoding.stop import LoopRule, StopRules
+from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import Verifier
 from specdec_cli.errors import CloudError
 from specdec_cli.models.shared import SHORT_TURNS
@@ -29,10 +29,11 @@ CLOUD_CHUNK: Final = 16
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Loop:
     """Decodes one clip.
 
-    Args:
+    Attributes:
         drafter: proposes blocks: the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone.
         verifier: judges escalated blocks; None in the modes of one model.
         gate: decides which blocks escalate.
@@ -42,38 +43,22 @@ class Loop:
         costs: what steps and verifications take, for `length`.
         beside: whether the verifier works while the edge drafts on, in a thread of its own.
         away: entered while the loop waits for something else than a forward; see `Shared.away`.
-
-    Attributes:
         text: the committed token ids.
     """
 
-    def __init__(
-        self,
-        drafter: Drafter | None,
-        verifier: Verifier | None,
-        gate: Gate,
-        stop: StopRules,
-        settings: DecodingConfig,
-        length: AdaptiveLength | int,
-        *,
-        costs: Costs | None = None,
-        beside: bool = False,
-        away: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self.text: tuple[int, ...] = ()
-        self._drafter = drafter
-        self._verifier = verifier
-        self._gate = gate
-        self._stop = stop
-        self._settings = settings
-        self._length = length
-        self._costs = costs or Costs()
-        self._beside = beside
-        self._away = away
-        self._loop = LoopRule(settings.loop_period, settings.loop_repeats)
-        self._executor: ThreadPoolExecutor | None = None
-        self._loop_was_verified = False
-        self._degraded: str | None = None
+    drafter: Drafter | None
+    verifier: Verifier | None
+    gate: Gate
+    stop: StopRules
+    settings: DecodingConfig
+    length: AdaptiveLength | int
+    costs: Costs = field(default_factory=Costs)
+    beside: bool = False
+    away: Callable[[], AbstractContextManager[None]] = nullcontext
+    text: tuple[int, ...] = field(default=(), init=False)
+    _executor: ThreadPoolExecutor | None = field(default=None, init=False)
+    _loop_was_verified: bool = field(default=False, init=False)
+    _degraded: str | None = field(default=None, init=False)
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished.
@@ -86,10 +71,10 @@ class Loop:
             self._prefill_early()
             while finish is None:
                 draft, verdict = self._draft(), None
-                if self._verifier is not None and self._available and (draft.reason or not draft.ids):
-                    if self._beside or self._verifier.elsewhere:
+                if self.verifier is not None and self._available and (draft.reason or not draft.ids):
+                    if self.beside or self.verifier.elsewhere:
                         yield from clock.paused(Sent(index, draft.ids))
-                    verdict = self._verify(self._verifier, draft)
+                    verdict = self._verify(self.verifier, draft)
                     if verdict is None and not draft.ids:
                         continue  # the cloud failed, and the edge writes this block
                 round_, finish = self._commit(index, draft, verdict)
@@ -102,23 +87,23 @@ class Loop:
 
     def _draft(self) -> Draft:
         """A block, and why it should be verified: what the gate finds, or a loop that the edge runs into."""
-        if self._drafter is None:
+        if self.drafter is None:
             return Draft()
-        start, settings, adaptive = len(self.text), self._settings, self._length
+        start, settings, adaptive = len(self.text), self.settings, self.length
         size, enough = (adaptive, None) if isinstance(adaptive, int) else (adaptive.most(), adaptive.enough)
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
-        before = self._drafter.work
-        draft = self._drafter.propose(self.text, size, self._gate.open(start), enough)
-        if self._loop.end((*self.text, *draft.ids), start) is not None:
+        before = self.drafter.work
+        draft = self.drafter.propose(self.text, size, self.gate.open(start), enough)
+        if self.stop.loop.end((*self.text, *draft.ids), start) is not None:
             if self._may_break_out and (self._loop_was_verified or not self._available):
                 # A way out of a loop that the cloud has confirmed is not verified again: it would loop on.
-                way_out = self._drafter.propose(self.text, size, self._gate.open(start), top_k=settings.loop_top_k)
+                way_out = self.drafter.propose(self.text, size, self.gate.open(start), top_k=settings.loop_top_k)
                 draft = replace(way_out, reason=None, ms=draft.ms + way_out.ms)
-            elif self._gate.name != "always":
+            elif self.gate.name != "always":
                 draft = replace(draft, reason="loop")
-        self._costs.drafted(before, self._drafter.work)
+        self.costs.drafted(before, self.drafter.work)
         return draft
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
@@ -127,36 +112,36 @@ class Loop:
         Raises:
             CloudError: the cloud failed, and the mode or the settings need it.
         """
-        settings, run_on = self._settings, self._settings.run_on
+        settings, run_on = self.settings, self.settings.run_on
         if not draft.ids:
             run_on = (CLOUD_CHUNK if settings.mode == "cloud" else ALONE) - 1
         run_on = max(min(run_on, settings.max_new_tokens - len(self.text) - 1), 0)
         try:
-            if not self._beside:
-                with self._away() if verifier.elsewhere else nullcontext():
+            if not self.beside:
+                with self.away() if verifier.elsewhere else nullcontext():
                     verdict = verifier.verify(self.text, draft, run_on)
             else:
                 future = self._submit(verifier.verify, self.text, draft, run_on)
-                if self._drafter is not None and settings.draft_ahead != "off":
+                if self.drafter is not None and settings.draft_ahead != "off":
                     written, k = (*self.text, *draft.ids), most_drafted(settings)
-                    draft_ahead(self._drafter, self._gate, k, settings.max_new_tokens, written, future, self._loop)
-                with self._away():
+                    draft_ahead(self.drafter, self.gate, k, settings.max_new_tokens, written, future, self.stop.loop)
+                with self.away():
                     verdict = future.result()
         except CloudError as error:
             self._give_up(error)
             return None
-        self._costs.verified(verdict)
+        self.costs.verified(verdict)
         return verdict
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Round, FinishReason | None]:
         """Adds a block to the text, as far as stop rules and loops let it."""
-        if not isinstance(self._length, int):
-            self._length.learn(draft, verdict)
+        if not isinstance(self.length, int):
+            self.length.learn(draft, verdict)
         start = len(self.text)
         ids, sources = self._new_tokens(draft, verdict)
         text = (*self.text, *ids)
-        end, finish = self._stop.first_stop(text, start) or (len(text), None)
-        looped = self._loop.end(text[:end], start)
+        end, finish = self.stop.first_stop(text, start) or (len(text), None)
+        looped = self.stop.loop.end(text[:end], start)
         if looped is None or (finish and looped == end):
             self._loop_was_verified = False
         elif self._may_break_out and verdict is not None and not self._loop_was_verified:
@@ -164,8 +149,8 @@ class Loop:
         else:
             end, finish = looped, "loop"
         self.text = text[:end]
-        ahead = self._drafter.ahead if self._drafter is not None else None
-        drafts_ahead = ahead is not None and self._executor is not None and self._settings.draft_ahead != "off"
+        ahead = self.drafter.ahead if self.drafter is not None else None
+        drafts_ahead = ahead is not None and self._executor is not None and self.settings.draft_ahead != "off"
         block, judged = draft.evidence, verdict or Verdict(len(draft.ids), token=-1)
         round_ = Round(
             index=index,
@@ -183,7 +168,7 @@ class Loop:
             draft_ms=draft.ms,
             verify_ms=judged.ms if verdict is not None else None,
             network_ms=judged.network_ms,
-            hidden_ms=draft.hidden_ms if drafts_ahead and self._beside else None,
+            hidden_ms=draft.hidden_ms if drafts_ahead and self.beside else None,
             thrown_away=0 if ahead is None else ahead.keep(None if finish else self.text),
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
@@ -194,7 +179,7 @@ class Loop:
     def _new_tokens(self, draft: Draft, verdict: Verdict | None) -> tuple[tuple[int, ...], list[Source]]:
         """The tokens that a round adds before stop rules, and where each comes from."""
         if verdict is None:
-            return draft.ids, ["cloud" if self._settings.mode == "cloud" else "edge"] * len(draft.ids)
+            return draft.ids, ["cloud" if self.settings.mode == "cloud" else "edge"] * len(draft.ids)
         own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
         sources: list[Source] = ["accepted"] * verdict.accepted
         sources.append(own if draft.ids else "cloud")
@@ -204,19 +189,19 @@ class Loop:
     @property
     def _available(self) -> bool:
         """Whether there is a cloud to verify with."""
-        return self._verifier is not None and self._degraded is None
+        return self.verifier is not None and self._degraded is None
 
     @property
     def _may_break_out(self) -> bool:
         """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
-        return self._settings.mode in ("hybrid", "edge") or self._degraded is not None
+        return self.settings.mode in ("hybrid", "edge") or self._degraded is not None
 
     @property
     def _work(self) -> tuple[ModelWork | None, ModelWork | None]:
         """Each model's work: (edge, cloud)."""
-        drafting = self._drafter.work if self._drafter is not None else None
-        verifying = self._verifier.work if self._verifier is not None else None
-        return (None, verifying or drafting) if self._settings.mode == "cloud" else (drafting, verifying)
+        drafting = self.drafter.work if self.drafter is not None else None
+        verifying = self.verifier.work if self.verifier is not None else None
+        return (None, verifying or drafting) if self.settings.mode == "cloud" else (drafting, verifying)
 
     def _new_prefills(self, seen: set[str]) -> Iterator[Prefill]:
         edge, cloud = self._work
@@ -229,21 +214,21 @@ class Loop:
 
     def _give_up(self, error: CloudError) -> None:
         """Goes on without the cloud for the rest of the clip; raises `error` where that cannot or must not be."""
-        if self._settings.require_cloud or self._settings.mode == "cloud":
+        if self.settings.require_cloud or self.settings.mode == "cloud":
             raise error
         self._degraded = error.message
-        if self._settings.mode == "lossless":
+        if self.settings.mode == "lossless":
             self._degraded += "; from there on the text is the edge's own, and not lossless"
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
-        if self._verifier is None or self._settings.cloud_prefill == "lazy":
+        if self.verifier is None or self.settings.cloud_prefill == "lazy":
             return
-        if self._settings.cloud_prefill == "overlap":  # if it fails, so does the first verification
-            self._submit(self._verifier.prefill)
+        if self.settings.cloud_prefill == "overlap":  # if it fails, so does the first verification
+            self._submit(self.verifier.prefill)
             return
         try:
-            self._verifier.prefill()
+            self.verifier.prefill()
         except CloudError as error:
             self._give_up(error)
 
@@ -256,11 +241,11 @@ class Loop:
 
     def _close(self) -> None:
         """Ends what is under way, so that nothing is left behind."""
-        if self._verifier is not None:
-            self._verifier.close()
+        if self.verifier is not None:
+            self.verifier.close()
         if self._executor is not None:
             try:
-                with self._away():  # a verification under way may wait until no clip is at work
+                with self.away():  # a verification under way may wait until no clip is at work
                     self._executor.shutdown(wait=True, cancel_futures=True)
             finally:
                 SHORT_TURNS.end()

@@ -31,18 +31,17 @@ class StopRules:
     """The rules of one run.
 
     Args:
-        settings: budget, sentences and stop strings.
-        eos_ids: ids that end a text.
+        settings: budget, sentences, stop strings, and what counts as a loop.
+        stop_ids: ids that end a text.
         decode: token ids to text, special tokens left out.
     """
 
     def __init__(
-        self, settings: DecodingConfig, eos_ids: Collection[int], decode: Callable[[Sequence[int]], str]
+        self, settings: DecodingConfig, stop_ids: Collection[int], decode: Callable[[Sequence[int]], str]
     ) -> None:
-        self.most = settings.max_new_tokens
-        self._sentences = settings.sentences
-        self._strings = settings.stop_strings
-        self._eos_ids = frozenset(eos_ids)
+        self.loop = LoopRule(settings.loop_period, settings.loop_repeats)
+        self._settings = settings
+        self._stop_ids = frozenset(stop_ids)
         self._decode = decode
 
     def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
@@ -52,24 +51,20 @@ class StopRules:
             text: committed token ids, a new block at the end.
             start: length that was looked at before.
         """
-        for length in range(start + 1, len(text) + 1):
-            reason = self._reason(text[:length])
-            if reason is not None:
-                return length, reason
-        return None
+        ends = ((length, self._reason(text[:length])) for length in range(start + 1, len(text) + 1))
+        return next(((length, reason) for length, reason in ends if reason is not None), None)
 
     def _reason(self, text: Sequence[int]) -> FinishReason | None:
-        if text[-1] in self._eos_ids:
+        if text[-1] in self._stop_ids:
             return "eos"
-        if self._strings or self._sentences is not None:
+        strings, sentences = self._settings.stop_strings, self._settings.sentences
+        if strings or sentences is not None:
             written = self._decode(text)
-            if any(stop in written for stop in self._strings):
+            if any(stop in written for stop in strings):
                 return "stop_string"
-            if self._sentences is not None and count_sentences(written) >= self._sentences:
+            if sentences is not None and count_sentences(written) >= sentences:
                 return "sentences"
-        if len(text) >= self.most:
-            return "max_tokens"
-        return None
+        return "max_tokens" if len(text) >= self._settings.max_new_tokens else None
 
 
 @dataclass(frozen=True, slots=True)

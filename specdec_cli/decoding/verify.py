@@ -19,13 +19,10 @@ from specdec_cli.types import ModelWork
 
 
 class Verifier(Protocol):
-    """Whoever judges the blocks of one clip: a model of this process, or one that is elsewhere. Calls block.
-
-    Attributes:
-        elsewhere: whether it works while this process waits, so that the edge can draft ahead.
-    """
+    """Judges the blocks of one clip: a model of this process, or one that is elsewhere. Calls block."""
 
     elsewhere: bool
+    """Whether it works while this process waits, so that the edge can draft ahead."""
 
     @property
     def work(self) -> ModelWork:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from specdec_cli.lexicon.mentions import Mention
 from specdec_cli.lexicon.units import COMMA, units
+from specdec_cli.lexicon.vocabulary import Mention
 from specdec_cli.prompts import Language
 
 _COPULAS: Final = frozenset(

@@ -69,22 +69,15 @@ def _read(path: Path) -> LexiconFile:
     except ValidationError as error:
         # a slip in a name is often also a name that is missing: the slip explains it, so it comes first
         found = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
-        _raise([_problem(details, label, lines) for details in found])
+        raise_if_any([_problem(details, label, lines) for details in found])
         raise  # never reached: there was at least one problem
     below = [_shipped()] if file.extends else []
-    _raise(
+    raise_if_any(
         [Problem(f"{label}:{_line(lines, place)}: {what}", hint) for place, what, hint in _contradictions(file, below)]
     )
     if not file.attributes and not file.extends:
         raise LexiconError(f"{label} has no attributes.", hint=_HELP)
     return file
-
-
-def _raise(problems: Sequence[Problem]) -> None:
-    try:
-        raise_if_any(problems)
-    except ConfigError as error:
-        raise LexiconError(error.message, hint=error.hint) from None
 
 
 def _line(lines: dict[_Place, int], place: _Place) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from specdec_cli.lexicon.decide import decide
 from specdec_cli.lexicon.file import read_lexicon
 from specdec_cli.lexicon.layout import LexiconFile
-from specdec_cli.lexicon.reading import Reader, Rules
+from specdec_cli.lexicon.reading import Reader, Reading, Rules
 from specdec_cli.lexicon.units import normalise
 from specdec_cli.lexicon.vocabulary import Vocabulary
 from specdec_cli.prompts import Language
@@ -23,16 +22,17 @@ NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Which words say which class, in Chinese and English. It does not change once it is made.
+    """Which words say which class, in Chinese and English. It does not change once it is made."""
 
-    Attributes:
-        attributes: attribute -> its classes, both in the lexicon's order.
-    """
-
-    attributes: Mapping[str, tuple[str, ...]]
+    _classes: dict[str, tuple[str, ...]]
     _rules: Rules
     _readers: Mapping[Language, Reader]
     _names: Mapping[str, Mapping[str, str | None]]
+
+    @property
+    def attributes(self) -> Mapping[str, tuple[str, ...]]:
+        """Attribute -> its classes, both in the lexicon's order."""
+        return MappingProxyType(self._classes)
 
     @classmethod
     def load(cls, path: Path | None = None) -> Lexicon:
@@ -48,11 +48,7 @@ class Lexicon:
                 attributes[name] = tuple(dict.fromkeys((*attributes.get(name, ()), *attribute.classes)))
         rules = Rules.of(files)
         readers = {language: Reader(Vocabulary(files, language), rules, language) for language in _LANGUAGES}
-        return cls(MappingProxyType(attributes), rules, readers, _table_words(files))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """How it gets to another process, where a read-only view does not."""
-        return _copied, (dict(self.attributes), self._rules, self._readers, self._names)
+        return cls(attributes, rules, readers, _table_words(files))
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption says for every attribute; None where it says nothing, or contradicts itself.
@@ -68,7 +64,7 @@ class Lexicon:
         """
         readings = self._readers[language].read(text)
         return {
-            name: decide([reading for reading in readings if reading.attribute == name], self._rules.yields[name])
+            name: _decide([reading for reading in readings if reading.attribute == name], self._rules.yields[name])
             for name in self.attributes
         }
 
@@ -91,8 +87,13 @@ class Lexicon:
         return known.get(word) is None and (word in known or word in NOT_GIVEN)
 
 
-def _copied(attributes: Mapping[str, tuple[str, ...]], *others: Any) -> Lexicon:
-    return Lexicon(MappingProxyType(attributes), *others)
+def _decide(readings: Sequence[Reading], yields: Collection[str]) -> str | None:
+    """The class that the readings of one attribute come to, by the rules of `Lexicon.labels`."""
+    giving_way = set(yields) if {reading.class_ for reading in readings} - set(yields) else set()
+    for strength, out in (("likeliest", set()), ("plain", giving_way), ("slight", giving_way)):
+        if classes := {reading.class_ for reading in readings if reading.strength == strength} - out:
+            return classes.pop() if len(classes) == 1 else None
+    return None
 
 
 def _folded(value: str) -> str:

@@ -8,9 +8,8 @@ from typing import Final, Literal
 
 from specdec_cli.lexicon.binding import bind
 from specdec_cli.lexicon.layout import LexiconFile
-from specdec_cli.lexicon.mentions import Mention, mentions_in
 from specdec_cli.lexicon.units import COMMA, units
-from specdec_cli.lexicon.vocabulary import Vocabulary
+from specdec_cli.lexicon.vocabulary import Mention, Vocabulary
 from specdec_cli.prompts import Language
 
 Strength = Literal["likeliest", "plain", "slight"]
@@ -91,7 +90,7 @@ class Reader:
     def read(self, text: str) -> list[Reading]:
         """All that the caption says, negated words left out or turned round."""
         row = units(text)[:LONGEST]
-        mentions = mentions_in(row, self._vocabulary)
+        mentions = self._vocabulary.mentions(row)
         caption = _Caption(row, mentions, _said(mentions, bind(row, mentions, self._language)))
         denied = self._denied(caption)
         kept = []

@@ -1,4 +1,4 @@
-"""Every phrase of a language with what it may mean, put together from one file or from two on top of each other."""
+"""Every phrase of a language with what it may mean, from one file or two on top of each other, and finding them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from specdec_cli.lexicon.layout import Attribute, LexiconFile, Words
 from specdec_cli.lexicon.patterns import PhraseFinder
-from specdec_cli.lexicon.units import units
+from specdec_cli.lexicon.units import COMMA, ENDS, units
 from specdec_cli.prompts import Language
 
 Topic = tuple[str, int]
@@ -34,6 +34,28 @@ class Meaning:
     weak: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A known phrase in a row of units.
+
+    Attributes:
+        start, end: its place, in units, end not included.
+        meaning: what it may mean.
+        sentence: number of its sentence; words like "but" begin a new one too.
+        clause: number of its clause; commas begin a new one too.
+    """
+
+    start: int
+    end: int
+    meaning: Meaning
+    sentence: int
+    clause: int
+
+    def marks(self, marker: str) -> bool:
+        """Whether it stands in this list of markers."""
+        return marker in self.meaning.markers
+
+
 class Vocabulary:
     """The phrases of one language.
 
@@ -43,7 +65,7 @@ class Vocabulary:
     """
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
-        self.meanings: dict[str, Meaning] = {}
+        self._meanings: dict[str, Meaning] = {}
         self._spelling: dict[tuple[str, ...], str] = {}
         self._groups = 0
         for file in files:
@@ -52,12 +74,27 @@ class Vocabulary:
             for marker, phrases in getattr(file.markers, language):
                 for phrase in phrases:
                     self._meaning(phrase).markers.add(marker)
-        self.finder = PhraseFinder(list(self.meanings))
+        self._finder = PhraseFinder(list(self._meanings))
+
+    def mentions(self, row: Sequence[str]) -> list[Mention]:
+        """The known phrases in a row of units, in order, none over another."""
+        found: list[Mention] = []
+        sentence = clause = place = 0
+        for start, end, phrase in self._finder.find(row):
+            meaning = self._meanings[phrase]
+            between = row[place:start]
+            ended = any(unit in ENDS for unit in between) or "breaks" in meaning.markers
+            sentence += ended
+            clause += ended or COMMA in between
+            place = end
+            if "nothing" not in meaning.markers:
+                found.append(Mention(start, end, meaning, sentence, clause))
+        return found
 
     def _meaning(self, phrase: str) -> Meaning:
         # phrases that differ in case, width or hyphens only are one phrase
         key = tuple(unit + "*" * part.endswith("*") for part in phrase.split() for unit in units(part) or [part])
-        return self.meanings.setdefault(self._spelling.setdefault(key, phrase), Meaning())
+        return self._meanings.setdefault(self._spelling.setdefault(key, phrase), Meaning())
 
     def _add_attribute(self, name: str, attribute: Attribute, language: Language) -> None:
         words = getattr(attribute, language)

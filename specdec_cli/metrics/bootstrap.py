@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
@@ -22,6 +22,12 @@ LEVEL: Final = 0.95
 Values = npt.NDArray[np.float64]
 Statistic = Callable[[Values], Values]
 """From how often each clip counts [..., clips] to a figure for each row [...]; NaN where it does not exist."""
+
+
+class Figures(BaseModel):
+    """A record of figures that does not change; its fields say what they are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)

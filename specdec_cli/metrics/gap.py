@@ -6,17 +6,15 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from specdec_cli.metrics.bootstrap import Interval, Resampler, Statistic, Values, difference, mean, quotient
+from specdec_cli.metrics.bootstrap import Figures, Interval, Resampler, Statistic, Values, difference, mean, quotient
 
 _ROUNDING: Final = 1e-9  # differences of shares below this are none
 
 
-class GapClosed(BaseModel):
+class GapClosed(Figures):
     """Quality of edge-only, of a mode between the two, and of cloud-only, paired by clip."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clips: int = Field(description="clips that could be judged")
     edge: float = Field(description="of edge-only, 0 to 1")
@@ -83,7 +81,7 @@ def gap_closed(edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike,
 
 
 def _above_zero(statistic: Statistic) -> Statistic:
-    """The statistic, and 0 for the resamples in which it is below: a share of a gap that is none means nothing."""
+    """The statistic, and 0 for the resamples in which it is below: there is no share of a gap that does not exist."""
 
     def clipped(counts: Values) -> Values:
         values = statistic(counts)

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Interval, Resampler, Values, mean
+from specdec_cli.metrics.bootstrap import Figures, Interval, Resampler, Values, mean
 
 UNSAID: Final = "none"
 """Column of the confusion for captions that say nothing about the attribute, or contradict themselves."""
@@ -23,10 +23,8 @@ Predicted = Sequence[Mapping[str, str | None]]
 Truth = Sequence[Mapping[str, str]]
 
 
-class LabelQuality(BaseModel):
+class LabelQuality(Figures):
     """One attribute over the clips whose class is known."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clips: int = Field(description="clips whose reference has a class for it")
     accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")

@@ -10,10 +10,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics.bootstrap import Values
+from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.prompts import Language
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ _WORDS: Final[dict[Language, re.Pattern[str]]] = {
 """What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
 
 
-class TextQuality(BaseModel):
+class TextQuality(Figures):
     """Captions against reference texts; figures of the whole corpus, 0 to 100."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clips: int = Field(description="clips with at least one reference text")
     bleu_1: float = Field(description="BLEU with n-grams up to this order, and so on")
@@ -43,7 +41,7 @@ class TextQuality(BaseModel):
     rouge_l: float = Field(
         description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
     )
-    bertscore: float | None = Field(description="mean F1; null: not asked for")
+    bertscore: float | None = Field(description="mean F1; null: not requested")
 
 
 def text_scores(
@@ -53,7 +51,7 @@ def text_scores(
 
     Raises:
         ValueError: no clips, lists of different length, or a clip without a reference.
-        ConfigError: BERTScore is asked for and not installed, or its model cannot be loaded.
+        ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
     """
     _require(hypotheses, references)
     rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
@@ -73,11 +71,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 
 
 def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
-    """chrF of each clip [n], 0 to 100, for intervals over clips; its mean is not the corpus's chrF."""
-    _require(hypotheses, references)
+    """chrF of each clip [n], 0 to 100, for intervals over clips; NaN where it has no reference.
+
+    Its mean is not the corpus's chrF.
+    """
     metric = _chrf_metric()
-    scores = [metric.sentence_score(text, list(wanted)) for text, wanted in zip(hypotheses, references, strict=True)]
-    return np.array([score.score for score in scores])
+    pairs = zip(hypotheses, references, strict=True)
+    return np.array([metric.sentence_score(text, list(known)).score if known else np.nan for text, known in pairs])
 
 
 def _require(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -125,7 +125,7 @@ def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
         bert_score = import_module("bert_score")
     except ImportError as error:
         raise ConfigError(
-            "BERTScore is asked for, but the package bert-score is not installed.",
+            "BERTScore is requested, but the package bert-score is not installed.",
             hint="Install it with: pip install 'specdec-cli[bertscore]'",
         ) from error
     try:

@@ -9,16 +9,12 @@ to arrive. A new connection costs one round trip more, as its handshake would.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
 _CHUNK: Final = 1 << 14
-_QUEUED: Final = 1 << 10  # chunks in flight, before the sender is held back
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
@@ -43,7 +39,7 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await asyncio.sleep(2 * self._way_s)
-            far: Connection = await asyncio.open_connection(*self._target)
+            far = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
             return
@@ -59,31 +55,16 @@ class Relay:
 
     async def _way(self, line: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One direction of a connection, to its end."""
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
-        deliver = asyncio.create_task(_deliver(queue, writer))
-        try:
-            data = b"begin"
-            while data:
-                data = await reader.read(_CHUNK)
-                now = time.monotonic()
-                self._free_at[line] = max(self._free_at[line], now) + len(data) * self._s_per_byte
-                await queue.put((self._free_at[line] + self._way_s, data))
-            await deliver
-        finally:
-            deliver.cancel()
-
-
-async def _deliver(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
-    """Writes each piece when its time has come; an empty one ends the direction."""
-    while True:
-        due, data = await queue.get()
-        await asyncio.sleep(max(due - time.monotonic(), 0.0))
-        if not data:
-            with suppress(OSError):
-                writer.write_eof()
-            return
-        writer.write(data)
-        await writer.drain()
+        loop, data = asyncio.get_running_loop(), b"begin"
+        while data:
+            data = await reader.read(_CHUNK)
+            free_at = self._free_at[line] = max(self._free_at[line], loop.time()) + len(data) * self._s_per_byte
+            await writer.drain()
+            if data:
+                loop.call_at(free_at + self._way_s, writer.write, data)
+            await asyncio.sleep(free_at - loop.time() + (0.0 if data else self._way_s))
+        with suppress(OSError):
+            writer.write_eof()
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -11,8 +11,9 @@ def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
     Args:
         found: the setting `suggested` of a transcript: role -> name -> value; anything else yields nothing.
     """
-    by_role = dict(found) if isinstance(found, Mapping) else {}
-    alike = len(by_role) == 2 and by_role["edge"] == by_role["cloud"]
+    given = found.items() if isinstance(found, Mapping) else ()
+    by_role = {role: values for role, values in given if isinstance(values, Mapping)}
+    alike = len(by_role) == 2 and by_role.get("edge") == by_role.get("cloud")
     for role, values in list(by_role.items())[: 1 if alike else None]:
         whose = "both checkpoints" if alike else f"the {role}'s checkpoint"
         for name, value in values.items():

@@ -10,6 +10,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
@@ -58,8 +64,8 @@ def examples(
         traces: of clips.
         groups: index of each one's speaker or clip.
         k: tokens drafted per block.
-        yardstick: with references: only a change that brings the caption nearer to them counts as one, because asking
-            for any other buys nothing.
+        yardstick: with references: only a change that brings the caption nearer to them counts as one, because
+            escalating for any other gains nothing.
     """
     found: list[Example] = []
     texts = count()
@@ -115,9 +121,6 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
     Raises:
         ConfigError: the cloud changed too little to learn from.
     """
-    from scipy.special import expit
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import log_loss, roc_auc_score
 
     changed = np.array([example.changed for example in found])
     tokens = tuple(_token_features(found))
@@ -185,10 +188,6 @@ def _trials(
     values: Values, tokens: Sequence[str], changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]]
 ) -> Iterator[_Trial]:
     """Every choice, those with fewer features first."""
-    from scipy.special import expit
-    from sklearn.metrics import log_loss
-    from sklearn.model_selection import cross_val_predict
-
     single = range(len(DENSE), len(DENSE) + len(tokens))
     of_token, dense = range(len(OF_TOKEN)), range(len(DENSE))  # features of the block come after those of the token
     for columns in ([*of_token], [*dense], [*of_token, *single], [*dense, *single]):
@@ -202,10 +201,6 @@ def _trials(
 
 def _regression(penalty: float) -> Any:
     """A logistic regression on standardised features."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     return make_pipeline(StandardScaler(), LogisticRegression(C=1.0 / penalty, solver="newton-cholesky", max_iter=200))
 
 
@@ -228,7 +223,6 @@ def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int)
             f"the cloud changes a token in {folds} of the clips, which is too little to fit a gate to",
             hint="Tune with more clips, or leave the learned gate out.",
         )
-    from sklearn.model_selection import StratifiedGroupKFold
 
     chooser = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     return list(chooser.split(np.zeros(len(found)), changed, groups))
@@ -244,7 +238,6 @@ def _block_loss(found: Sequence[Example], probabilities: Values, combination: st
         ps = np.array([p for p, _ in tokens])
         chances.append(1.0 - np.prod(1.0 - ps) if combination == "any" else ps.max())
         outcomes.append(any(changed for _, changed in tokens))
-    from sklearn.metrics import log_loss
 
     return float(log_loss(outcomes, chances, labels=[False, True]))
 

@@ -28,7 +28,7 @@ class FrontierPoint:
         quality: mean of the figure that the gap is taken in, 0 to 1.
         confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
         stop_drafting: whether a block ends with its first unsure token.
-        asks_per_clip: how often the cloud was asked about a clip, mean. Unlike the escalation rate it does not
+        asks_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
             change merely because the same text is cut into smaller blocks.
     """
 
@@ -141,7 +141,7 @@ def _standard_error(best: Outcome, other: Outcome) -> float:
     """Of the difference in mean quality, paired by clip (delta method: a mean over attributes of ratios)."""
     differences = best.quality - other.quality
     known = np.isfinite(differences)
-    told = known.sum(axis=0)
-    centred = np.where(known, differences - np.nansum(differences, axis=0) / np.maximum(told, 1), 0.0)
-    influence = (centred / np.sqrt(np.maximum(told * (told - 1), 1))).sum(axis=1) / max((told > 0).sum(), 1)
+    clips = known.sum(axis=0)
+    centred = np.where(known, differences - np.nansum(differences, axis=0) / np.maximum(clips, 1), 0.0)
+    influence = (centred / np.sqrt(np.maximum(clips * (clips - 1), 1))).sum(axis=1) / max((clips > 0).sum(), 1)
     return float(np.sqrt((influence**2).sum()))

@@ -66,4 +66,4 @@ class Yardstick:
         texts = reference.texts if reference else ()
         if self.measure == "agreement":
             texts = (trace.cloud_caption,)
-        return clip_chrf([caption], [texts]) / 100 if texts else np.array([np.nan])
+        return clip_chrf([caption], [texts]) / 100

@@ -63,7 +63,7 @@ def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
         block = drafted(track, position, k)
         crossed, size = _judge(gate, block.tokens, position)
         rounds += 1
-        # behind its departure a block's evidence is that of the recorded text
+        # after its departure a block's evidence is that of the recorded text
         exact = exact and (block.departs >= size or (crossed is not None and crossed <= block.departs))
         if crossed is None:
             ids += [token.id for token in block.tokens[:size]]
@@ -75,7 +75,7 @@ def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
             accepted += 1
         ids += [token.id for token in block.tokens[:accepted]]
         position += accepted
-        if position >= len(track.ids):  # the block ended the text, and nothing stands behind that
+        if position >= len(track.ids):  # the block ended the text, and nothing comes after that
             break
         ids.append(track.target[position])
         if track is trace.edge and ids[-1] != track.ids[position]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Figures
 from specdec_cli.tune.frontier import FrontierPoint
 from specdec_cli.tune.quality import Measure
 
 
-class Tuning(BaseModel):
+class Tuning(Figures):
     """Gates against each other on one set of clips. Shares are between 0 and 1."""
-
-    model_config = ConfigDict(frozen=True)
 
     measure: Measure = Field(
         description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"

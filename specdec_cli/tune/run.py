@@ -40,7 +40,7 @@ def tune(
         find: the reference of a path, or None.
         lexicon: reads classes from captions.
         journal: what was recorded and run before.
-        watch: told how far it is.
+        watch: shows progress and errors.
 
     Returns:
         What was found, and the recommended setting as a gate file; None where nothing can be recommended.

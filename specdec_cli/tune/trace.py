@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.metrics.bootstrap import Figures
 from specdec_cli.types import Candidates
 
 DIGITS: Final = 5
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Track(_Part):
+class Track(Figures):
     """One text, with what both models say at each of its n positions. All lists have n entries."""
 
     ids: tuple[int, ...] = Field(description="the text")
@@ -40,7 +37,7 @@ class Track(_Part):
         return TokenEvidence(self.chosen[position], self.entropy[position], margin, self.logprob[position], candidates)
 
 
-class Trace(_Part):
+class Trace(Figures):
     """One clip, as a line of the file of recordings holds it."""
 
     recording: Literal[1] = 1

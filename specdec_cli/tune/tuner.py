@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
@@ -18,7 +18,6 @@ from specdec_cli.errors import SpecdecError, TranscriptError, typed
 from specdec_cli.metrics import Reference
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import Candidate, candidates
-from specdec_cli.tune.fit import Fitted, examples, fit
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
@@ -27,9 +26,12 @@ from specdec_cli.tune.record import Recorder
 from specdec_cli.tune.replay import replay
 from specdec_cli.tune.trace import Trace
 
+if TYPE_CHECKING:
+    from specdec_cli.tune.fit import Fitted
+
 
 class Watch(Protocol):
-    """Told how far it is."""
+    """Shows progress and errors."""
 
     def begin(self, steps: int) -> None:
         """There are so many steps to take."""
@@ -50,7 +52,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The clips, split so that nobody speaks in both parts.
+    """The clips, split so that no speaker is in both parts.
 
     Attributes:
         fitting: weights, thresholds and candidates come from these.
@@ -89,7 +91,7 @@ class Tuner:
         captioner: with both models, in hybrid mode.
         plan: what to try.
         journal: keeps traces and runs.
-        watch: told how far it is.
+        watch: shows progress and errors.
     """
 
     def __init__(self, captioner: Captioner, plan: Plan, journal: Journal, watch: Watch) -> None:
@@ -100,7 +102,7 @@ class Tuner:
         self.fitted: Fitted | None = None
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
-        """Records the clips that are not recorded yet; what is wrong with one costs no other.
+        """Records the clips that are not recorded yet; a clip that fails does not stop the others.
 
         Args:
             clips: SHA-256 -> path.
@@ -120,6 +122,8 @@ class Tuner:
         """
         if "learned" not in self._plan.gates:
             return None
+        from specdec_cli.tune.fit import examples, fit  # needs scikit-learn
+
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
         judge = yardstick if yardstick.measure == "labels" else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec_cli.bench.formulas import Reading, expected_speedup, median, tokens_per_round
-from specdec_cli.bench.taken import Taken
-from specdec_cli.compare.result import Spread
+from specdec_cli.bench.formulas import expected_speedup, median, speedup_of_a_clip, tokens_per_round
+from specdec_cli.bench.timing import Timing
+from specdec_cli.metrics.bootstrap import Interval
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -32,9 +32,12 @@ def test_the_speed_up_pays_for_drafts_and_verification() -> None:
 
 
 def test_of_a_clip_only_the_steps_are_sped_up() -> None:
-    assert Reading(0.0, 0.0, 50.0).of_a_clip(2.5) == pytest.approx(2.5)
-    assert Reading(0.0, 50.0, 50.0).of_a_clip(1e9) == pytest.approx(2.0)
-    assert Reading(25.0, 50.0, 50.0).of_a_clip(2.0) == pytest.approx(1.0)
+    def left(speedup: float, edge: float, cloud: float) -> float:
+        return speedup_of_a_clip(speedup, edge_prefill=edge, cloud_prefill=cloud, cloud_steps=50.0)
+
+    assert left(2.5, 0.0, 0.0) == pytest.approx(2.5)
+    assert left(1e9, 0.0, 50.0) == pytest.approx(2.0)
+    assert left(2.0, 25.0, 50.0) == pytest.approx(1.0)
 
 
 def test_the_median_has_an_interval_unless_it_is_of_one() -> None:
@@ -43,14 +46,11 @@ def test_the_median_has_an_interval_unless_it_is_of_one() -> None:
     assert found.low is not None
     assert found.high is not None
     assert 1 <= found.low <= 3 <= found.high <= 100
-    assert median([7.0]) == Spread(value=7, low=None, high=None)
+    assert median([7.0]) == Interval(7.0, None, None)
 
 
 def test_overhead_is_what_the_forwards_do_not_explain() -> None:
-    taken = Taken(ids=(5,) * 10, wall_ms=120.0, reading_ms=60.0, steps_ms=50.0)
-    assert taken.overhead == pytest.approx(120 / 110 - 1)
-    assert taken.decoding_overhead == pytest.approx(60 / 50 - 1)
-    assert taken.overhead_ms == pytest.approx(10)
-    assert (taken.tokens_per_s, taken.decoding_tokens_per_s) == (pytest.approx(1e4 / 120), pytest.approx(1e4 / 60))
-    unknown = Taken(ids=(5,), wall_ms=2.0, reading_ms=1.0, steps_ms=None)
-    assert (unknown.overhead, unknown.decoding_overhead, unknown.overhead_ms) == (None, None, None)
+    timing = Timing(ids=(5,) * 10, wall_ms=120.0, prefill_ms=60.0, steps_ms=50.0)
+    assert timing.overhead == pytest.approx(120 / 110 - 1)
+    assert (timing.tokens_per_s, timing.decoding_tokens_per_s) == (pytest.approx(1e4 / 120), pytest.approx(1e4 / 60))
+    assert Timing(ids=(5,), wall_ms=2.0, prefill_ms=1.0, steps_ms=None).overhead is None

@@ -15,17 +15,17 @@ from tests.cli.conftest import Specdec
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
 SHORT = ("--rounds", "1", "--max-new-tokens", "12", "-k", "3")
 OURS = {"edge", "cloud", "lossless", "hybrid"}
-PEERS = {"generate-edge", "generate-cloud", "generate-assisted"}
+PEERS = {"generate-edge", "generate-cloud"}
 
 
 def test_one_round_as_json(specdec: Specdec) -> None:
     outcome = specdec("bench", "--clips", SAMPLE, *SHORT, "--json")
     assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["schema"] == 1
+    assert json.loads(outcome.out)["schema"] == 2
     found = Bench.model_validate_json(outcome.out)
     contenders = {contender.name: contender for contender in found.contenders}
     assert contenders.keys() == OURS | PEERS
-    for name in ("edge", "cloud", "lossless", "generate-assisted"):
+    for name in ("edge", "cloud", "lossless"):
         assert contenders[name].equal is True, name
     assert contenders["hybrid"].equal is None
     assert all(contender.tokens == 12 for contender in found.contenders)
@@ -33,7 +33,10 @@ def test_one_round_as_json(specdec: Specdec) -> None:
     assert found.expected is not None
     assert found.expected.k == found.k == 3
     assert 0 <= found.expected.acceptance <= 1
-    assert any("gets no audio" in note for note in found.notes)
+    assert contenders["cloud"].to_cloud.value == 1
+    assert contenders["hybrid"].to_generate is not None
+    assert {trial.setting for trial in found.trials} == {"runtime.threads", "edge.dtype", "cloud.dtype"}
+    assert found.notes == []
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
 
 
@@ -41,10 +44,18 @@ def test_the_page_in_a_pipe_is_plain(specdec: Specdec) -> None:
     outcome = specdec("bench", "--clips", SAMPLE, *SHORT)
     assert outcome.code == 0, outcome.err
     assert "\x1b" not in outcome.out
-    for heading in ("Forwards", "Captions", "Speed-ups", "Expected of lossless", "Memory"):
+    for heading in ("Forwards", "Captions", "Expected of lossless", "Memory", "What to change"):
         assert any(line.startswith(heading) for line in outcome.lines), heading
-    assert "tokens equal to transformers' generate" in outcome.out
+    assert "tokens equal to those of transformers' generate" in outcome.out
     assert "1 of 1, 100%" in outcome.err
+
+
+def test_without_samples_it_measures_test_sound(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.__file__", "/nowhere/at/all/specdec_cli/__init__.py")
+    outcome = specdec("bench", *SHORT, "--json")
+    assert outcome.code == 0, outcome.err
+    found = Bench.model_validate_json(outcome.out)
+    assert (found.clips, found.audio_s) == (["test sound"], 3)
 
 
 @pytest.mark.parametrize(

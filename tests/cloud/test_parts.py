@@ -126,7 +126,7 @@ def test_the_json_of_a_body_is_bounded() -> None:
             unpack(Question, length.to_bytes(4, "little") + b"{")
 
 
-def a_body(service: Service, case: Case, question: Question | None) -> bytes:
+def a_body(service: Service, case: Case, question: Question | None, **changed: Any) -> bytes:
     """A clip with a question, as a client sends it."""
     infos, numbers = pack_tensors(case.cloud_prompt.audio)
     assert case.cloud_prompt.waveform is not None
@@ -142,7 +142,7 @@ def a_body(service: Service, case: Case, question: Question | None) -> bytes:
         acceptance=case.config.acceptance,
         question=question,
     )
-    return pack(clip, numbers)
+    return pack(clip.model_copy(update=changed), numbers)
 
 
 class Counted:
@@ -191,6 +191,22 @@ def test_questions_that_wait_share_a_forward_and_are_answered_as_alone() -> None
         answer: Answer = future.result()
         assert answer.judgement == alone
     assert watched.groups == [1, 4, 2]
+
+
+def test_no_id_that_ends_the_text_comes_too_early() -> None:
+    """Those of the clip count: in hybrid mode the edge's, too."""
+    case = make_case(91_300, mode="lossless", temperature=0.0)
+    service, question = Service(case.cloud, ServeLimits()), Question(text=[5], draft=[])
+    free = service.open(uuid.uuid4().hex, a_body(service, case, question), 0.0).judgement
+    assert free is not None
+    changed = {
+        "stop_ids": [*case.cloud.processor.eos_ids, free.token],
+        "scoring": case.config.decoding.scoring().model_copy(update={"min_new_tokens": 4}),
+    }
+    bound = service.open(uuid.uuid4().hex, a_body(service, case, question, **changed), 0.0).judgement
+    service.close()
+    assert bound is not None
+    assert bound.token != free.token
 
 
 def test_a_culprit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ import psutil
 import pytest
 
 from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import load_config
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
@@ -148,15 +150,11 @@ def test_a_server_that_is_not_there_at_the_start() -> None:
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine that no authority vouches for, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
+    """A certificate for this machine that no authority vouches for, and its key, made as messages say."""
+    if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    made = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {certificate}"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([openssl, *made.split(), *names], check=True, capture_output=True)
-    return certificate, key
+    subprocess.run(shlex.split(certificate_recipe("127.0.0.1")), check=True, capture_output=True, cwd=folder)
+    return folder / "cert.pem", folder / "key.pem"
 
 
 def test_a_token_and_a_certificate_of_its_own(
@@ -177,6 +175,7 @@ def test_a_token_and_a_certificate_of_its_own(
     with pytest.raises(ConfigError, match=r"certificate of https.* is not trusted") as caught:
         captioner(process.url, **good | {"cloud__ca_file": None})
     assert "cloud.ca_file" in str(caught.value.hint)
+    assert certificate_recipe("127.0.0.1") in str(caught.value.hint)
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(ConfigError, match="does not vouch for it"):
@@ -294,6 +293,17 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return exit_code(), capsys.readouterr().err
 
     return run
+
+
+def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
+    tmp_path: Path, command: Callable[..., tuple[int, str]]
+) -> None:
+    sound = write_voice(tmp_path / "voice.wav", 9)
+    url = "http://127.0.0.1:9"
+    code, said = command("caption", str(sound), "-q", "--mode", "lossless", "--set", f"cloud.url={url}")
+    assert code == 0
+    assert said.startswith(f"warning: {sound}: degraded: ")
+    assert url in said
 
 
 def test_what_cannot_be_served_is_refused(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Judged, Question, Scored, VllmRules, read_answer, unserved
+from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Question, Scored, VllmRules, read_answer, unserved
 from specdec_cli.config import AcceptanceConfig
-from specdec_cli.decoding.accept import judge
+from specdec_cli.decoding.accept import Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from tests.cloud.vllm_cases import cloud
 from tests.tiny import settings as configured
@@ -44,7 +44,7 @@ def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Sco
     return read_answer(json.dumps(answer).encode(), question)
 
 
-def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Judged | None:
+def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Verdict | None:
     for candidates in (rules.candidates, MOST_CANDIDATES):
         at_most = candidates == MOST_CANDIDATES
         if (judged := rules.judge(draft, _reply(logits, draft, candidates), at_most=at_most)) is not None:
@@ -71,7 +71,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -
         wanted = judge(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False)
         found = _mine(VllmRules(rules, frozenset(banned), VOCAB), logits, draft)
         assert found is not None, number
-        assert (found.accepted, *found.tokens) == wanted, number
+        assert (found.accepted, found.token, *found.more) == wanted, number
         best = masked[: found.accepted + 1].topk(2).values
         assert found.near_ties in (None, int((best[:, 0] - best[:, 1] <= TIE).sum())), number
         accepted.add(found.accepted)
@@ -84,7 +84,7 @@ def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
     logits[1, [9, 30]] = 4.0
     found = _mine(VllmRules(GREEDY, frozenset(), VOCAB), logits, (5,))
     assert found is not None
-    assert (found.accepted, found.tokens, found.near_ties) == (1, (9,), 2)
+    assert found == Verdict(1, 9, (), 2)
 
 
 def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> None:
@@ -99,7 +99,7 @@ def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> 
     }
     reply = read_answer(json.dumps(answer).encode(), Question((0, 0), 2, 0, 3, 2))
     found = VllmRules(GREEDY, frozenset(), VOCAB).judge((), reply)
-    assert found == Judged(0, (3, 8), 0)
+    assert found == Verdict(0, 3, (8,), 0)
 
 
 def test_where_no_candidate_may_be_said_nothing_is_judged() -> None:
@@ -115,8 +115,8 @@ def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     banned = frozenset(range(5, 15))
     rules = VllmRules(AcceptanceConfig(rule="rank", rank=12), banned, VOCAB)
     assert rules.judge((21,), _reply(logits, (21,), MOST_CANDIDATES)) is None  # 12th among those that may be said
-    assert _mine(rules, logits, (21,)) == Judged(0, (0,), 0)
-    assert _mine(rules, logits, (19,)) == Judged(1, (0,), 0)
+    assert _mine(rules, logits, (21,)) == Verdict(0, 0, (), 0)
+    assert _mine(rules, logits, (19,)) == Verdict(1, 0, (), 0)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_near_tie_needs_two_tokens_to_be_known() -> None:
     logits = torch.zeros(1, PADDED)
     logits[0, [3, 4]] = torch.tensor([5.0, 5.0 - TIE / 2])
     rules = VllmRules(GREEDY, frozenset(), VOCAB)
-    assert rules.judge((), _reply(logits, (), 2)) == Judged(0, (3,), 1)
-    assert rules.judge((), _reply(logits, (), 1)) == Judged(0, (3,), None)
+    assert rules.judge((), _reply(logits, (), 2)) == Verdict(0, 3, (), 1)
+    assert rules.judge((), _reply(logits, (), 1)) == Verdict(0, 3, (), None)
     logits[0, 4] = 5.0 - 2 * TIE
-    assert rules.judge((), _reply(logits, (), 2)) == Judged(0, (3,), 0)
+    assert rules.judge((), _reply(logits, (), 2)) == Verdict(0, 3, (), 0)

@@ -120,3 +120,9 @@ def test_quiet_has_no_totals() -> None:
     view.update(busy(Clock()))
     view.finished(busy(Clock()))
     assert screen.output == ""
+
+
+def test_quiet_does_not_hide_that_the_cloud_failed() -> None:
+    screen = Screen(60)
+    BatchView(screen, QuietView(screen)).finished(counts(Clock(), captioned=9, degraded=2))
+    assert screen.output == "warning: 2 captions degraded: the cloud failed\n"

@@ -50,8 +50,8 @@ class Failing:
 def failing_after(answers: int, case: Case, error: Exception | None = None) -> tuple[Loop, Failing]:
     """A loop whose cloud fails after so many verdicts."""
     loop = case.loop()
-    assert isinstance(loop._verifier, LocalVerifier)
-    loop._verifier = verifier = Failing(loop._verifier, answers, error)
+    assert isinstance(loop.verifier, LocalVerifier)
+    loop.verifier = verifier = Failing(loop.verifier, answers, error)
     return loop, verifier
 
 
@@ -152,7 +152,7 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
     ends = set()
     for seed in range(20):
         loop = table_loop(certain(looping, margin=3.0), certain(looping), mode="lossless", k=4, seed=seed)
-        assert isinstance(loop._verifier, LocalVerifier)
-        loop._verifier = Failing(loop._verifier, 0)
+        assert isinstance(loop.verifier, LocalVerifier)
+        loop.verifier = Failing(loop.verifier, 0)
         ends.add(collect(loop.run())[1].finish_reason)
     assert "eos" in ends

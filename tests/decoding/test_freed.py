@@ -15,7 +15,7 @@ from tests.laws.cases import collect, make_case
 def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
     case = make_case(3, temperature=0.0, mode=mode, gate="always", draft_ahead=ahead)
     loop = case.loop()
-    parts = [part for part in (loop._drafter, loop._verifier) if part is not None]
+    parts = [part for part in (loop.drafter, loop.verifier) if part is not None]
     held = [weakref.ref(part) for part in parts] + [weakref.ref(part.session) for part in parts]  # type: ignore[union-attr]
     del parts
     gc.collect()

@@ -29,7 +29,7 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
     """`torch.set_num_threads` counts for the thread that calls it alone."""
     case, seen = make_case(90_400, mode="lossless", draft_ahead="on", gate="always"), list[int]()
     loop = case.loop()
-    verifier: Any = loop._verifier
+    verifier: Any = loop.verifier
     verify = verifier.verify
 
     def counting(*args: Any) -> Verdict:

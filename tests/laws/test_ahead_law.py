@@ -36,8 +36,8 @@ def slowed(case: Case, forwards: int) -> Loop:
     So how far the edge gets does not depend on the machine.
     """
     loop = case.loop()
-    verifier: Any = loop._verifier
-    session: Any = loop._drafter.session  # type: ignore[union-attr]
+    verifier: Any = loop.verifier
+    session: Any = loop.drafter.session  # type: ignore[union-attr]
     verify, state = verifier.verify, {"waits": False, "forwards": 0}
 
     def late(text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
@@ -57,7 +57,7 @@ def slowed(case: Case, forwards: int) -> Loop:
         state["waits"] = True
         yield
 
-    verifier.verify, loop._submit, loop._away = late, submitted, waiting  # type: ignore[method-assign]
+    verifier.verify, loop._submit, loop.away = late, submitted, waiting  # type: ignore[method-assign]
     return loop
 
 
@@ -137,7 +137,7 @@ def test_an_abandoned_stream_ends_its_thread(after: int) -> None:
         events.close()  # type: ignore[attr-defined]
         executor = loop._executor
         assert executor is None or not any(thread.is_alive() for thread in executor._threads)
-        for session in (loop._drafter.session, loop._verifier.session):  # type: ignore[union-attr]
+        for session in (loop.drafter.session, loop.verifier.session):  # type: ignore[union-attr]
             if session.cache is not None and session.fed:
                 assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}
     assert abandoned > 5

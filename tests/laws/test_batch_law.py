@@ -298,7 +298,7 @@ def test_the_serving_thread_keeps_no_finished_clip() -> None:
         loop = case.loop(models)
         with models.clip():
             collect(loop.run())
-        sessions = [weakref.ref(part.session) for part in (loop._drafter, loop._verifier)]  # type: ignore[union-attr]
+        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]  # type: ignore[union-attr]
         caches = [weakref.ref(ref().cache) for ref in sessions]  # type: ignore[union-attr]
         del loop
         gc.collect()

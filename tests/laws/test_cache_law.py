@@ -24,7 +24,7 @@ MODES = ("hybrid", "lossless", "edge", "cloud")
 
 def sessions_of(loop: Loop) -> list[Session]:
     """The sessions of a local loop."""
-    found: list[Any] = [loop._drafter, loop._verifier]
+    found: list[Any] = [loop.drafter, loop.verifier]
     return [part.session for part in found if part is not None]
 
 
@@ -157,5 +157,5 @@ def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytes
             list(loop.run())
         monkeypatch.setattr(DynamicLayer, "update", update)
         again = case.loop()  # the same sessions, from the start
-        again._drafter, again._verifier = loop._drafter, loop._verifier
+        again.drafter, again.verifier = loop.drafter, loop.verifier
         assert collect(again.run())[1].token_ids == expected

@@ -8,7 +8,8 @@ import pytest
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.captioner import Captioner
-from tests.mini_pair import captioner, voice
+from tests.bench.clip import clip_of
+from tests.mini_pair import captioner
 from tools.forced import ForcedLoop, ForcedMode, force
 
 K = 3
@@ -22,10 +23,7 @@ def lossless() -> Captioner:
 
 @pytest.fixture(scope="module")
 def clip(lossless: Captioner) -> Clip:
-    edge, cloud = lossless.prompts(voice(3), lossless.setup.prompt)
-    assert edge is not None
-    assert cloud is not None
-    return Clip("voice", 1.5, edge, cloud)
+    return clip_of(lossless)
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +42,11 @@ def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: ForcedMode,
 def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
     target = loop.target()
     all_of_them, none = loop.take("lossless", target, 1.0, 0), loop.take("lossless", target, 0.0, 0)
-    assert all_of_them.passed == all_of_them.judged == TOKENS - TOKENS // (K + 1)
-    assert none.passed == 0
+    assert all_of_them.accepted == all_of_them.judged == TOKENS - TOKENS // (K + 1)
+    assert none.accepted == 0
     assert none.judged == TOKENS
     runs = [loop.take("lossless", target, 0.7, seed) for seed in range(40)]
-    share = sum(run.passed for run in runs) / sum(run.judged for run in runs)
+    share = sum(run.accepted for run in runs) / sum(run.judged for run in runs)
     assert share == pytest.approx(0.7, abs=0.06)
 
 
@@ -56,7 +54,7 @@ def test_the_oracle_escalates_blocks_with_a_mistake_alone(loop: ForcedLoop) -> N
     target = loop.target()
     assert loop.take("hybrid", target, 1.0, 0).judged == 0, "nothing was wrong, and the cloud was asked"
     mistaken = loop.take("hybrid", target, 0.0, 0)
-    assert (mistaken.passed, mistaken.judged) == (0, TOKENS)
+    assert (mistaken.accepted, mistaken.judged) == (0, TOKENS)
 
 
 def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, clip: Clip) -> None:

@@ -1,4 +1,4 @@
-"""The comparison of ways to caption: the same work in each of them, and every part of it accounted for once."""
+"""The comparison of variants to caption: the same work in each of them, and every part of it accounted for once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from tests.cli.harness import environment
 from tests.mini_pair import captioner, write_voice
 from tools.meter import PARTS, Meter
-from tools.throughput import Bench, Took, Way, ratios, take_turns, ways
+from tools.throughput import Runner, Timing, Variant, ratios, take_turns, variants
 
 
 @pytest.fixture
@@ -20,31 +20,35 @@ def files(tmp_path: Path) -> list[str]:
     return [str(write_voice(tmp_path / f"{n}.wav", n, 0.5 + 0.2 * n)) for n in range(6)]
 
 
-def test_every_way_captions_the_same_and_is_told_apart(files: list[str]) -> None:
-    several = ways(1)
-    assert [(way.mode, way.batch) for way in several] == [("hybrid", True), ("hybrid", False), ("edge", False)]
-    assert len(ways(2)) == 5
-    took = list(take_turns(Bench("mini", workers=1), files, several, group=3))
-    assert len(took) == 2 * len(several)
-    assert [t.way for t in took[:3]] != [t.way for t in took[3:]]  # the order rotates
-    for group in (took[:3], took[3:]):
-        tokens = {t.way: t.tokens for t in group}
+def test_every_variant_captions_the_same(files: list[str]) -> None:
+    several = variants(1)
+    assert [(variant.mode, variant.batch) for variant in several] == [
+        ("hybrid", True),
+        ("hybrid", False),
+        ("edge", False),
+    ]
+    assert len(variants(2)) == 5
+    timings = list(take_turns(Runner("mini", workers=1), files, several, group=3))
+    assert len(timings) == 2 * len(several)
+    assert [t.variant for t in timings[:3]] != [t.variant for t in timings[3:]]  # the order rotates
+    for group in (timings[:3], timings[3:]):
+        tokens = {t.variant: t.tokens for t in group}
         assert tokens[several[0].name] == tokens[several[1].name] > 0
-    for t in took:
+    for t in timings:
         assert set(t.parts) <= set(PARTS)
         assert t.parts["audio"] > 0
         assert t.parts["edge tower"] > 0
         assert t.parts["edge steps"] > 0
         assert sum(t.parts.values()) <= 1.02 * t.cpu_s
-        assert ("cloud tower" in t.parts) <= t.way.startswith("hybrid")
-    assert len(ratios(took, several[0].name, several[2].name)) == 2
+        assert ("cloud tower" in t.parts) <= t.variant.startswith("hybrid")
+    assert len(ratios(timings, several[0].name, several[2].name)) == 2
 
 
 def test_ratios_are_of_tokens_per_second() -> None:
-    def took(way: str, wall_s: float) -> Took:
-        return Took(way, 1, 30, wall_s, 1.0, {}, 0.0)
+    def timings(variant: str, wall_s: float) -> Timing:
+        return Timing(variant, 1, 30, wall_s, 1.0, {}, 0.0)
 
-    assert ratios([took("a", 1.0), took("b", 4.0), took("a", 2.0), took("b", 3.0)], "a", "b") == [4.0, 1.5]
+    assert ratios([timings("a", 1.0), timings("b", 4.0), timings("a", 2.0), timings("b", 3.0)], "a", "b") == [4.0, 1.5]
 
 
 def test_a_meter_leaves_nothing_behind(files: list[str]) -> None:
@@ -58,7 +62,7 @@ def test_a_meter_leaves_nothing_behind(files: list[str]) -> None:
 
 def test_threads_are_given_back(files: list[str]) -> None:
     before = torch.get_num_threads()
-    Bench("mini").run(Way("edge", "edge", True, 2), files[:2])
+    Runner("mini").run(Variant("edge", "edge", True, 2), files[:2])
     assert torch.get_num_threads() == before
 
 

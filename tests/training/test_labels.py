@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from training.labels import (
     DEV_SPEAKERS,
     EVALUATION_ONLY,
     Measures,
+    Row,
+    balanced,
     classify,
     dev_rows,
     emotion_target,
@@ -65,3 +68,15 @@ def test_emotion_targets_sum_to_one(data: Path) -> None:
     for row in training_rows(read_rows(data)):
         target = emotion_target(row)
         assert sum(target.values()) == pytest.approx(1.0) if target else row.emotion == "boredom"
+
+
+def _row(corpus: str, number: int) -> Row:
+    return Row(f"{number}.flac", corpus, "en", corpus, "happiness", 1.0, "", "", "happiness", 1.0, Measures(), {})
+
+
+def test_corpora_come_in_equal_parts_as_far_as_they_go() -> None:
+    sizes = {"ravdess": 50, "cremad": 90, "nemo": 90, "emodb": 10}
+    rows = [_row(corpus, number) for corpus, size in sizes.items() for number in range(size)]
+    chosen = balanced(rows, 100, seed=0)
+    assert Counter(row.corpus for row in chosen) == {"emodb": 10, "ravdess": 30, "cremad": 30, "nemo": 30}
+    assert balanced(rows, 100, seed=0) == chosen != balanced(rows, 100, seed=1)

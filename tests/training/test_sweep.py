@@ -1,61 +1,78 @@
-"""The sweep: which clips it takes, and how it counts."""
+"""The sweep: comparisons become tables, and the model card quotes them."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from specdec_cli.types import Finished, ModelWork, Round
-from training.labels import Measures, Row
-from training.scoring import Scored
-from training.sweep import Setting, Tally, balanced, settings
+from specdec_cli.compare.build import comparison
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics import References
+from specdec_cli.types import Mode
+from tests.compare.fabricate import made
+from training.card import _engine
+from training.sweep import main, read_sweep
 
-
-def _row(corpus: str, speaker: str, number: int) -> Row:
-    classes = {"emotion": "happy", "voice": "female"}
-    return Row(f"{number}.flac", corpus, "en", speaker, "happiness", 1.0, "", "", "happiness", 1.0, Measures(), classes)
-
-
-def test_corpora_come_in_equal_parts_and_only_dev_speakers() -> None:
-    rows = [_row("ravdess", "ravdess_19", n) for n in range(50)]
-    rows += [_row("ravdess", "ravdess_01", n) for n in range(50)]
-    rows += [_row("cremad", "cremad_1006", n) for n in range(90)]
-    rows += [_row("nemo", "nemo_TP0", n) for n in range(90)]
-    rows += [_row("emodb", "emodb_14", n) for n in range(10)]
-    chosen = balanced(rows, 100, seed=0)
-    assert Counter(row.corpus for row in chosen) == {"emodb": 10, "ravdess": 30, "cremad": 30, "nemo": 30}
-    assert {row.speaker for row in chosen} <= {"ravdess_19", "cremad_1006", "nemo_TP0", "emodb_14"}
-    assert balanced(rows, 100, seed=0) == chosen != balanced(rows, 100, seed=1)
+MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
+CLIPS = 40
 
 
-def test_figures_are_what_was_counted() -> None:
-    tally = Tally()
-    work = ModelWork(encoder_passes=1, forwards=5, encoder_ms=10.0, prefill_ms=5.0, step_ms=8.0)
-    kept = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
-    asked = Round(
-        1, (3, 4), (2.0, 0.1), (2.0, 0.1), True, "entropy", 1, (3, 5), ("accepted", "corrected"), 1.0, 2.0
-    )  # fmt: skip
-    tally.add([kept, asked], Finished((1, 2, 3, 5), "eos", work, None, 10.0, 40.0))
-    text = "The speaker has a female voice, speaking at a slow pace. The emotion sounds happy."
-    tally.scored.append(Scored(_row("ravdess", "ravdess_19", 0), "en", "default", text))
-    figures = tally.figures()
-    assert figures["escalation_rate"] == 50.0
-    assert figures["acceptance_rate"] == 50.0
-    assert figures["edge_token_share"] == 75.0
-    assert figures["wall_over_forwards"] == pytest.approx(40 / 23, abs=1e-3)
-    assert figures["edge_step_ms"] == 2.0
-    assert figures["cloud_pass_ms"] is None
-    assert figures["tokens_per_s"] == 100.0
-    assert figures["emotion_mean"] == 100.0
-    assert figures["prosody"]["voice"] == 100.0
+def wrong(mode: Mode, clip: int) -> bool:
+    """The cloud is always right, the edge in half of the clips, and hybrid in three quarters."""
+    return clip % 2 == 0 if mode == "edge" else clip % 4 == 0 if mode == "hybrid" else False
 
 
-def test_baselines_come_first() -> None:
-    over = settings(["entropy:0.5", "learned:0.2:stop"], [3, 5])
-    assert over[:2] == [Setting("edge"), Setting("cloud")]
-    assert len(over) == 2 + 2 + 4
-    assert len({setting.label for setting in over}) == len(over)
-    assert over[-1] == Setting("hybrid", "learned", 0.2, 5, stop_drafting=True)
-    with pytest.raises(ValueError, match="no gate"):
-        settings(["entropie:0.5"], [3])
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The output of `specdec compare --json` for two thresholds; emotion is known of every other clip only."""
+    folder, lexicon = tmp_path_factory.mktemp("compared"), Lexicon.load()
+    table = folder / "references.tsv"
+    lines = [f"{clip}.wav\t{'sad' if clip % 8 < 4 else ''}" for clip in range(CLIPS)]
+    table.write_text("\n".join(["file\temotion", *lines]) + "\n", encoding="utf-8")
+    found = []
+    for threshold in (0.7, 1.2):
+        runs = [
+            made(
+                f"/data/{clip}.wav",
+                mode,
+                "The emotion sounds happy." if wrong(mode, clip) else "The emotion sounds sad.",
+                ms=200.0,
+                escalations=int(mode in ("hybrid", "lossless")),
+                drafted=5,
+                accepted=4,
+                settings={"threshold": threshold, "k": 2, "stop_drafting": threshold > 1},
+            )
+            for clip in range(CLIPS)
+            for mode in MODES
+        ]
+        compared = comparison(runs, lexicon, references=References.read(table, lexicon=lexicon))
+        found.append(folder / f"{threshold}.json")
+        found[-1].write_text(compared.model_dump_json(), encoding="utf-8")
+    return found
+
+
+def test_each_setting_is_a_row_after_the_baselines(files: list[Path]) -> None:
+    found = read_sweep(reversed(files))
+    rows = found[f"{CLIPS} clips, en"]
+    baselines = ["edge", "cloud", "lossless, k 2"]
+    assert list(rows) == [*baselines, "entropy 1.2, k 2, stopping", "entropy 0.7, k 2"]
+    hybrid = rows["entropy 0.7, k 2"]
+    assert (hybrid["escalated"], hybrid["accepted"], hybrid["ms a clip"]) == ("25.0", "80.0", "200.0")
+    assert hybrid["emotion gap"].startswith("0.50 (")
+    assert (rows["edge"]["escalated"], rows["edge"]["emotion"]) == ("-", "50.0")
+    assert (rows["cloud"]["emotion"], hybrid["emotion"]) == ("100.0", "75.0")
+
+
+def test_the_command_writes_what_the_model_card_quotes(files: list[Path], tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(main)
+    done = CliRunner().invoke(app, [*map(str, files), "--output", str(tmp_path / "sweep.json")])
+    assert done.exit_code == 0, done.output
+    assert "entropy 0.7, k 2" in done.output
+    card = _engine(json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8")))
+    (line,) = (line for line in card.splitlines() if line.startswith("| entropy 0.7"))
+    assert "| 25.0 | 80.0 |" in line

@@ -17,6 +17,7 @@ from specdec_cli import Transcript
 from specdec_cli.errors import AudioDecodeError, TranscriptError
 from specdec_cli.transcript import SCHEMA_VERSION, error_transcript, json_schema
 from specdec_cli.transcript.schema import Models
+from specdec_cli.transcript.suggested import suggestions_in_words
 from tests.mini_pair import MODES
 
 Transcripts = dict[str, Transcript]
@@ -171,3 +172,10 @@ def test_unknown_fields_and_other_versions_are_refused(transcripts: Transcripts)
 def test_the_package_loads_no_torch() -> None:
     code = "import sys, specdec_cli.transcript; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "found", [None, 5, [1], {"edge": 5}, {"x": {}, "y": {"k": 1}}, {"edge": None, "cloud": {"k": [1]}}]
+)
+def test_damaged_suggestions_are_shown_as_far_as_they_go(found: object) -> None:
+    assert all(value.endswith("checkpoint)") for _, value in suggestions_in_words(found))

@@ -11,10 +11,10 @@ from specdec_cli.config.gate_file import GateFile, LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
-from specdec_cli.tune.fit import Example, examples, fit
 from tests.tune.recorded import trace_of
 
 pytest.importorskip("sklearn", reason="needs the extra [tune]")
+from specdec_cli.tune.fit import Example, examples, fit
 
 
 def _example(rng: random.Random, group: int) -> Example:

@@ -1,0 +1,81 @@
+"""Lossless decoding beside transformers' assisted generation: `python -m tools.assisted --clips DIR`.
+
+The assistant of `generate(assistant_model=)` gets no audio: its prefill drops the features, so it drafts from the
+prompt alone. `generate` also refuses models whose output layers are padded to different sizes, although their token
+ids agree; for its runs the assistant states the size of the cloud's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
+from specdec_cli.bench.formulas import median
+from specdec_cli.bench.peers import generate
+from specdec_cli.bench.run import comparable
+from specdec_cli.bench.timing import Timing, caption
+from specdec_cli.captioner import Captioner
+from specdec_cli.compare.schedule import turns
+from specdec_cli.config import load_config
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from tools.table import print_table, spread_text
+
+
+def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int) -> Timing:
+    """The cloud's caption by `generate` with the edge as its assistant, at the library's own settings."""
+    with _same_vocabulary(edge.module, cloud.module):
+        return generate(cloud, prompt, settings, most, assistant_model=edge.module)
+
+
+@contextmanager
+def _same_vocabulary(assistant: Any, main: Any) -> Iterator[None]:
+    """Lets the assistant state as many token ids as the main model, which is all that transformers compares."""
+    config, stated = assistant.config.get_text_config(), assistant.config.get_text_config().vocab_size
+    config.vocab_size = main.config.get_text_config().vocab_size
+    try:
+        yield
+    finally:
+        config.vocab_size = stated
+
+
+def main(
+    config: Annotated[str, typer.Option(help="Shipped configuration or YAML file; both models are loaded.")] = "mini",
+    clips: Annotated[str | None, typer.Option(help="A recording, or a folder of them. [default: the samples]")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
+) -> None:
+    """Time lossless decoding, generate on the cloud, and generate with the edge as its assistant, in turns."""
+    resolved = load_config(config, flags={"decoding.mode": "lossless", "decoding.k": k}).config
+    captioner = Captioner.load(comparable(resolved))
+    models, settings = Models.of(captioner.pair), captioner.config.decoding
+    most = settings.max_new_tokens
+    contenders: dict[str, Callable[[Clip], Timing]] = {
+        "lossless": lambda clip: caption(captioner, clip),
+        "generate": lambda clip: generate(models.cloud, clip.cloud, settings, most),
+        "assisted": lambda clip: generate_assisted(models.cloud, models.edge, clip.cloud, settings, most),
+    }
+    recordings = read_clips(captioner, files_of(clips))
+    for contend in contenders.values():
+        contend(recordings[0])  # the first run allocates memory and picks kernels
+    runs: dict[str, list[Timing]] = {name: [] for name in contenders}
+    for turn in turns(recordings, list(contenders), rounds):
+        for name in turn.modes:
+            runs[name].append(contenders[name](turn.recording))
+    if any(len({run.ids for run in together}) > 1 for together in zip(*runs.values(), strict=True)):
+        raise SystemExit("the three wrote different tokens")
+    rows = []
+    for name, own in runs.items():
+        ratios = [theirs.wall_ms / run.wall_ms for run, theirs in zip(own, runs["assisted"], strict=True)]
+        clip_ms = spread_text(median([run.wall_ms for run in own]), 0)
+        rows.append([name, clip_ms, spread_text(median(ratios))])
+    print_table("equal tokens", ["", "ms a clip", "speed-up over assisted"], rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)
