@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import Recording, Segment, open_recording
+from specdec_cli.audio import Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
@@ -191,6 +191,8 @@ class Captioner:
         """
         recording = self.recording(path)
         for clip, cut, decode_s in self.clips(recording):
+            if recording.count == 1 and (error := self.refusal(clip, cut)) is not None:
+                raise error
             yield self._run(clip, cut, decode_s)
 
     def recording(self, path: str | PathLike[str]) -> Recording:
@@ -211,6 +213,7 @@ class Captioner:
                 duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
+                no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
@@ -227,7 +230,23 @@ class Captioner:
         """
         rate = self.sampling_rate if sample_rate is None else sample_rate
         cut, sha256 = from_samples(samples, rate, self.sampling_rate, self.window_s, name)
-        return self._run(Clip(file_name(name), sha256, round(cut.duration_s, 4)), cut, 0.0)
+        no_speech = not has_speech(cut.samples, self.sampling_rate)
+        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
+        if (error := self.refusal(clip, cut)) is not None:
+            raise error
+        return self._run(clip, cut, 0.0)
+
+    def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
+        """Why a recording or a piece of it gets no caption; None: it gets one."""
+        place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
+        if cut.silent:
+            return AudioContentError(f"{place} is silent: a caption would be invented")
+        if clip.no_speech and self.config.audio.refuse_no_speech:
+            return AudioContentError(
+                f"{place} holds no speech: a caption would be invented",
+                hint="To caption it all the same, set audio.refuse_no_speech to false.",
+            )
+        return None
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out."""
@@ -249,20 +268,13 @@ class Captioner:
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer
-        if cut.silent:
-            return Run(self.setup, clip, None, writer, decode_s, silent_piece(clip))
+        if (error := self.refusal(clip, cut)) is not None:
+            return Run(self.setup, clip, None, writer, decode_s, error)
         started = time.perf_counter()
         prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
         loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier)
         return Run(self.setup, clip, loop, writer, audio_s)
-
-
-def silent_piece(clip: Clip) -> AudioContentError:
-    """Why a segment of a recording gets no caption."""
-    return AudioContentError(
-        f"{clip.file} is silent from {clip.start_s:.1f} s to {clip.end_s:.1f} s: a caption would be invented"
-    )
 
 
 def recorded_settings(config: Config) -> dict[str, object]:

@@ -32,6 +32,7 @@ class Clip:
         sha256: of the file, hexadecimal.
         duration_s: seconds, of the segment if it is one.
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
+        no_speech: whether no speech was found in it; None: it was not checked.
     """
 
     file: str
@@ -39,6 +40,7 @@ class Clip:
     duration_s: float
     start_s: float | None = None
     end_s: float | None = None
+    no_speech: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

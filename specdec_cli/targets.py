@@ -20,7 +20,7 @@ STDOUT: Final = Path("-")
 TRANSCRIPT: Final = b'{"schema":1,"file":"'
 RECORDING: Final = b'{"recording":1,'
 COLUMNS: Final = (
-    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
+    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "no_speech", "error"
 )  # fmt: skip
 
 _HEAD: Final = 16_384  # bytes of a file that tell what it is

@@ -207,6 +207,7 @@ class Started:
         mode: how the two models work together.
         edge, cloud: "name · dtype · device" of each model in use, None for one that is not.
         settings: flat name -> value of the decoding settings in force.
+        no_speech: whether no speech was found, so that the caption may be invented; None: it was not checked.
         warnings: what a user should know of these settings, in sentences.
     """
 
@@ -220,6 +221,7 @@ class Started:
     settings: dict[str, object] = field(default_factory=dict)
     start_s: float | None = None
     end_s: float | None = None
+    no_speech: bool | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -4,6 +4,7 @@
     search   finds the recordings in a folder
     decode   opens a recording with libsndfile or FFmpeg, as blocks of samples, and refuses what is cut short
     checks   refuses what has nothing to describe: too short, silent, not finite
+    speech   decides whether samples hold speech
     load     opens a Recording: mono at the model's rate, cut while it is decoded if it is longer than the window
 
 Nothing here imports torch. The decoders are imported when a file needs them. Memory does not grow with the length of a
@@ -12,6 +13,7 @@ recording: at most one window of samples is kept, and a longer recording is deco
 
 from specdec_cli.audio.checks import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, check_samples
 from specdec_cli.audio.load import Recording, Segment, load_audio, open_recording
+from specdec_cli.audio.speech import has_speech
 
 __all__ = [
     "MAX_DURATION_S",
@@ -20,6 +22,7 @@ __all__ = [
     "Recording",
     "Segment",
     "check_samples",
+    "has_speech",
     "load_audio",
     "open_recording",
 ]

@@ -192,10 +192,11 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
     av.logging.set_level(None)  # FFmpeg would write to stderr
     size = file.seek(0, 2)
     file.seek(0)
-    # FFmpeg's own 5 MB of probing are seconds of work where a packet is a byte
-    options = {"format_whitelist": _FORMATS, "probesize": str(1 << 18)}
+    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
+    options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
+    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     try:
-        container = stack.enter_context(av.open(file, mode="r", metadata_errors="replace", options=options))
+        container = stack.enter_context(av.open("fd:", mode="r", metadata_errors="replace", options=options))
         stream = next(iter(container.streams.audio), None)
         frames = _frames(container, stream) if stream else iter(())
         first = next(frames, None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
 
@@ -16,6 +18,8 @@ from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 
+_LONG_S = 300.0
+_ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 
 
@@ -81,9 +85,13 @@ class Recording:
         total, rest = round(self.duration_s * self.sampling_rate), np.zeros(0, np.float32)
         for index in range(self.count):
             start, end = total * index // self.count, total * (index + 1) // self.count
-            while (missing := end - start - len(rest)) > 0:  # the resampler may return a sample less
-                rest = np.concatenate([rest, next(blocks, np.zeros(missing, np.float32))])
-            samples, rest = np.split(rest, [end - start])
+            samples, filled = np.zeros(end - start, np.float32), 0
+            while (missing := end - start - filled) > 0:
+                if not len(rest):  # the resampler may return a sample less
+                    rest = next(blocks, np.zeros(missing, np.float32))
+                taken, rest = rest[:missing], rest[missing:]
+                samples[filled : filled + len(taken)] = taken
+                filled += len(taken)
             statistics = SampleStatistics(self.sampling_rate)
             statistics.add(samples)
             silent = self.count > 1 and statistics.loudest_frame_dbfs() < SILENCE_DBFS
@@ -178,20 +186,24 @@ def _decode(
     """One pass over a recording, which keeps the samples if they fit the window."""
     declared_s = mixdown.sound.declared_s
     _require_at_most(longest_s, path, declared_s or 0.0)
-    statistics, fits = SampleStatistics(mixdown.sampling_rate), True
-    kept: list[Floats] = []
-    for block in mixdown:
-        _require_at_most(longest_s, path, mixdown.duration_s)
-        fits = mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
-        if whole and not fits:
-            length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-            says = f"lasts {length}, but the model reads {window_s:g} s at once"
-            hint = f"Caption it piece by piece: set audio.segment_s to {window_s:g} seconds or less."
-            raise refusal(AudioContentError, path, says, hint)
-        statistics.add(block)
-        kept = [*kept, block] if fits else []
-    kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
-    return statistics, np.concatenate(kept)[: mixdown.length] if fits else None
+    statistics, alone = SampleStatistics(mixdown.sampling_rate), False
+    declared_fits = whole or (declared_s or 0.0) <= window_s
+    fits, kept = declared_fits, list[Floats]()
+    with ExitStack() as stack:
+        for block in mixdown:
+            _require_at_most(longest_s, path, mixdown.duration_s)
+            fits = declared_fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
+            if whole and not fits:
+                length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                says = f"lasts {length}, but the model reads {window_s:g} s at once"
+                hint = f"Caption it piece by piece: set audio.segment_s to {window_s:g} seconds or less."
+                raise refusal(AudioContentError, path, says, hint)
+            if fits and not alone and mixdown.duration_s > _LONG_S:
+                alone = bool(stack.enter_context(_ONE_LONG))
+            statistics.add(block)
+            kept = [*kept, block] if fits else []
+        kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
+        return statistics, np.concatenate(kept)[: mixdown.length] if fits else None
 
 
 class _Mixdown:

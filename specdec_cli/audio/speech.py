@@ -1,10 +1,11 @@
 """Decides whether a recording holds speech, by figures of how its level and spectrum change.
 
 Speech alternates between voiced sounds, noises and short pauses several times a second, so that its level, its spectral
-flatness and its spectrum vary, each within a known range. Tones, hum and noise vary less, drums more, and music changes
-its spectrum without becoming noise. A logistic model of five such figures and their squares, fitted to synthetic sounds
-and to speech in four languages, tells them apart. Only the band of a telephone counts, so that recordings of any
-bandwidth are treated alike.
+flatness, its harmonicity and the shape of its spectrum vary, each within a known range. A logistic model of nine such
+figures and their squares tells it from tones, hum, noise, impulses and music. It was fitted to half of 1,690 synthetic
+sounds and of 1,500 clips of acted speech in English, German, Polish and Mandarin, some of them with noise, echo, or
+the band of a telephone, which is the only band that counts. Of the other half's kinds of sound 95% to 100% were marked,
+and 0.3% of the clips.
 """
 
 from __future__ import annotations
@@ -26,6 +27,21 @@ _FRAME_S: Final = 0.032
 _PIECE_S: Final = 10.0  # figures of a longer clip would average speech away
 _ACTIVE_DB: Final = 30.0  # below the loudest frames
 _BANDS_HZ: Final = np.geomspace(100, 3600, 13)
+_PITCH_HZ: Final = (70, 400)
+_BIAS: Final = 11.786
+_MODEL: Final = np.array(
+    [  # least, most, mean, spread, weight of the figure and of its square, in the order of `figures`
+        (-1.216, 15, 7.343, 1.154, 1.829, -0.4473),
+        (-7.996, 0.8347, -3.88, 0.7183, -1.451, -1.278),
+        (-0.532, 3.823, 1.502, 0.4141, -2.322, -0.05),
+        (-0.3823, 4.136, 1.635, 0.4425, -0.9777, -0.1965),
+        (-0.01692, 0.4488, 0.237, 0.03807, 0.8339, -0.3504),
+        (0.3807, 5.393, 2.68, 0.4492, 0.01191, -0.3651),
+        (0.09121, 1.215, 0.7227, 0.08727, 0.561, 0.3464),
+        (-3.233, 28.94, 11.8, 3.014, -0.6773, -0.2666),
+        (-2.213, 21.04, 8.197, 2.304, 0.308, 0.4241),
+    ]
+)
 
 
 def has_speech(samples: Floats, sampling_rate: int) -> bool:
@@ -44,17 +60,19 @@ def likeness(samples: Floats, sampling_rate: int) -> float:
     found = figures(samples, sampling_rate)
     if found is None:
         return -np.inf
-    scaled = (np.clip(found, _LEAST, _MOST) - _MEAN) / _SPREAD
-    return float(_BIAS + scaled @ _LINEAR + scaled**2 @ _SQUARE)
+    least, most, mean, spread, linear, square = _MODEL.T
+    scaled = (np.clip(found, least, most) - mean) / spread
+    return float(_BIAS + scaled @ linear + scaled**2 @ square)
 
 
 def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
-    """Five figures of the frames with sound, or None for less than 0.3 s of them.
+    """Nine figures of the frames with sound, or None for less than 0.3 s of them.
 
     Returns:
-        Standard deviation of the level, dB; 10th percentile and standard deviation of the spectral flatness (natural
-        logarithm of the ratio of geometric to arithmetic mean power); mean change of the spectrum's shape in 40 ms and
-        in 100 ms, dB.
+        Standard deviation of the level, dB; mean and standard deviation of the spectral flatness (natural logarithm of
+        the ratio of geometric to arithmetic mean power); mean change of the level in 10 ms, dB; standard deviation of
+        the harmonicity (largest autocorrelation at a pitch of 70 to 400 Hz); mean change of the spectrum's shape in 10
+        ms, dB; mean harmonicity; standard deviation of the spectral tilt, dB; change of the shape in 100 ms, dB.
     """
     size, hop = round(_FRAME_S * sampling_rate), round(_HOP_S * sampling_rate)
     padded = np.pad(samples, (0, max(0, size - len(samples)))).astype(np.float64)
@@ -64,23 +82,43 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
     active = level > np.percentile(level, 98) - _ACTIVE_DB
     if np.count_nonzero(active) * hop < MIN_ACTIVE_S * sampling_rate:
         return None
-    power = np.abs(np.fft.rfft(frames * np.hanning(size))) ** 2
-    at_hz = np.fft.rfftfreq(size, 1 / sampling_rate)
-    edges = np.searchsorted(at_hz, _BANDS_HZ)
+    window = np.hanning(size)
+    power = np.abs(np.fft.rfft(frames * window, 2 * size)) ** 2
+    harmonicity = _harmonicity(power[active], window, sampling_rate)
+    edges = np.searchsorted(np.fft.rfftfreq(2 * size, 1 / sampling_rate), _BANDS_HZ)
     power += 1e-6 * power[:, edges[0] : edges[-1]].mean(axis=1).max() + 1e-20
-    speech = power[active, edges[0] : edges[-1]]
-    flatness = np.log(speech).mean(axis=1) - np.log(speech.mean(axis=1))
+    audible = power[active, edges[0] : edges[-1]]
+    flatness = np.log(audible).mean(axis=1) - np.log(audible.mean(axis=1))
     bands = 10 * np.log10(np.add.reduceat(power, edges, axis=1)[:, :-1] / np.diff(edges))
     shape = bands - bands.mean(axis=1, keepdims=True)
-    changes = [_change(shape, active, frames=round(lag_s / _HOP_S)) for lag_s in (0.04, 0.10)]
-    return np.array([level[active].std(), np.percentile(flatness, 10), flatness.std(), *changes])
+    tilt = (bands[:, :6].max(axis=1) - bands[:, 8:].max(axis=1))[active]
+    return np.array(
+        [
+            level[active].std(),
+            flatness.mean(),
+            flatness.std(),
+            _change(np.maximum(level, level.max() - 40)[:, None], active, frames=1),
+            harmonicity.std(),
+            _change(shape, active, frames=1),
+            harmonicity.mean(),
+            tilt.std(),
+            _change(shape, active, frames=10),
+        ]
+    )
 
 
-def _change(shape: Numbers, active: NDArray[np.bool_], frames: int) -> float:
-    """Mean absolute difference of the spectrum's shape [frames, bands] to the one so many frames later, dB."""
+def _harmonicity(power: Numbers, window: Numbers, sampling_rate: int) -> Numbers:
+    """Largest normalised autocorrelation at a lag of speech, 0 to 1, of frames with power spectra [frames, bins]."""
+    size = len(window)
+    of_window = np.fft.irfft(np.abs(np.fft.rfft(window, 2 * size)) ** 2)[:size]
+    lags = slice(round(sampling_rate / _PITCH_HZ[1]), round(sampling_rate / _PITCH_HZ[0]))
+    found = np.fft.irfft(power)[:, :size]
+    relative: Numbers = found[:, lags] / (found[:, :1] + 1e-20) * (of_window[0] / of_window[lags])
+    likeness: Numbers = relative.max(axis=1).clip(0, 1)
+    return likeness
+
+
+def _change(values: Numbers, active: NDArray[np.bool_], frames: int) -> float:
+    """Mean absolute difference of values [frames, n] to those so many frames later, both with sound."""
     both = active[frames:] & active[:-frames]
-    return float(np.abs(shape[frames:] - shape[:-frames])[both].mean()) if both.any() else 0.0
-
-
-_MEAN = _SPREAD = _LEAST = _MOST = _LINEAR = _SQUARE = np.zeros(5)
-_BIAS = 0.0
+    return float(np.abs(values[frames:] - values[:-frames])[both].mean()) if both.any() else 0.0

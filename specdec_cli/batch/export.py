@@ -165,7 +165,8 @@ def _digest(content: bytes) -> str:
 def _cells(line: Line, base: str, labels: list[str]) -> list[object]:
     values, error = line.values, line.values.get("error")
     described = f"{error['type']}: {error['message']}" if error else None
-    known = {**values, "name": relative_name(line.key.path, base), "error": described}
+    no_speech = str(values["no_speech"]).lower() if "no_speech" in values else None
+    known = {**values, "name": relative_name(line.key.path, base), "no_speech": no_speech, "error": described}
     said = values.get("labels") or {}
     return [*(known.get(column) for column in COLUMNS), *(said.get(name) for name in labels)]
 

@@ -13,7 +13,6 @@ from specdec_cli.batch.begun import DIED, Begun, died
 from specdec_cli.batch.decode import Prepared
 from specdec_cli.batch.plan import is_done
 from specdec_cli.batch.tasks import Outcome, Task
-from specdec_cli.captioner import silent_piece
 from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
@@ -135,8 +134,8 @@ class Preparer:
             yield from (Refused(Part(gathering, at), rest, typed(error, _log)) for at in range(index, recording.count))
 
     def _piece(self, part: Part, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Prepared | Refused:
-        if cut.silent:
-            return Refused(part, clip, silent_piece(clip))
+        if (refused := self._captioner.refusal(clip, cut)) is not None:
+            return Refused(part, clip, refused)
         started = time.perf_counter()
         try:
             prompts = self._captioner.prompts(cut.samples, setup.prompt)

@@ -103,6 +103,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
     "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
     "segment": _of("audio.segment_s", "--segment", panel=CAPTION, metavar="SECONDS"),
+    "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
     "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts and totals."),
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"

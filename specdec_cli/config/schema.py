@@ -167,7 +167,8 @@ class ModelConfig(Section):
         default=None, description="weight-only quantisation at loading time; null: none"
     )
     compile: Literal["default"] | None = Field(
-        default=None, description="default: torch.compile the decoder (seconds to warm up); null: do not"
+        default=None,
+        description="default: torch.compile the decoder (one to four minutes at loading); null: do not",
     )
     instruction: OwnInstruction | None = Field(
         default=None, description='instruction for this model alone, "" for none; null: the one of `prompt`'
@@ -383,6 +384,9 @@ class AudioConfig(Section):
 
     segment_s: float | None = Field(
         default=None, ge=0.1, description="caption pieces of this length, seconds; null: the recording as a whole"
+    )
+    refuse_no_speech: bool = Field(
+        default=False, description="true: a clip in which no speech is found is an error; false: its transcript says so"
     )
 
 

@@ -33,6 +33,8 @@ def file_line(event: Started, width: int, signs: Signs) -> Text:
     facts = [seconds(event.duration_s), event.language, event.mode]
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
+    if event.no_speech:
+        facts.append("no speech found")
     tail = clean(f" {signs.dot} ".join(facts))
     name = fit_end(clean(event.file), max(width - cell_len(tail) - 8, 8), signs.ellipsis)
     rule = signs.rule * max(min(width, 110) - cell_len(name) - cell_len(tail) - 7, 1)

@@ -96,7 +96,8 @@ class PlainView(View):
     def started(self, event: Started) -> None:
         """Print the file and its length."""
         super().started(event)
-        self._say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}")
+        found = ", no speech found" if event.no_speech else ""
+        self._say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
         for warning in event.warnings:
             self._say(f"warning: {warning}")
 

@@ -213,6 +213,10 @@ class Transcript(_Part):
     duration_s: float | None = Field(description="of the clip or segment, s")
     start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
     end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
+    no_speech: bool | None = Field(
+        default=None,
+        description="true: no speech was found, so that the caption may be invented; left out: not checked",
+    )
     language: Literal["zh", "en"]
     prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
@@ -241,7 +245,7 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        optional = ("id", "labels", "degraded", "error", "warnings", "start_s", "end_s")
+        optional = ("id", "labels", "degraded", "error", "warnings", "start_s", "end_s", "no_speech")
         absent = {name for name in optional if getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio import load_audio, open_recording
+from specdec_cli.audio import load, load_audio, open_recording
 from specdec_cli.errors import AudioContentError, AudioError
 from tests.audio.encode import healthy, tone, video_bytes
 from tests.audio.test_formats import saved
@@ -100,6 +100,56 @@ def test_what_is_refused_is_refused_early(extension: str, folder: Path) -> None:
     with pytest.raises(AudioContentError):
         open_recording(folder / f"long.{extension}", window_s=30)
     assert time.process_time() - begun < 1
+
+
+FOUR = """
+import re, sys, threading
+from specdec_cli.audio import open_recording
+from specdec_cli.errors import AudioContentError
+
+def peak_mb():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+
+def read(path):
+    try:
+        for piece, _ in zip(open_recording(path, window_s=300, segment_s=300).pieces(), range(3)):
+            pass
+    except AudioContentError:
+        pass
+
+def read_four(path):
+    threads = [threading.Thread(target=read, args=(path,)) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return peak_mb()
+
+print(-read_four(sys.argv[1]) + read_four(sys.argv[2]))
+"""
+
+
+@needs_proc
+@pytest.mark.slow
+def test_four_loaders_with_bombs_take_little_more_than_with_short_clips(folder: Path) -> None:
+    command = [sys.executable, "-c", FOUR, str(folder / "short.flac"), str(folder / "long.flac")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 300
+
+
+def test_long_recordings_are_held_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a window of forty minutes, say, the loaders of a batch would hold gigabytes between them."""
+    soundfile.write(tmp_path / "clip.wav", tone(3.0), RATE)
+    monkeypatch.setattr("specdec_cli.audio.load._LONG_S", 1.0)
+    held: list[bool] = []
+    concatenate = np.concatenate
+
+    def watched(parts: list[np.ndarray], *rest: object) -> np.ndarray:
+        held.append(load._ONE_LONG.locked())
+        return concatenate(parts)
+
+    monkeypatch.setattr(load.np, "concatenate", watched)
+    open_recording(tmp_path / "clip.wav", window_s=30)
+    assert held[-2:] == [True, False], "released with the samples complete"
+    assert not load._ONE_LONG.locked()
 
 
 def wav_header(declared: int) -> bytes:

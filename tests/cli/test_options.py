@@ -53,6 +53,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--style", "concise"], "prompt.style", "concise"),
     (["--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
     (["--segment", "10"], "audio.segment_s", 10.0),
+    (["--refuse-no-speech"], "audio.refuse_no_speech", True),
     (["--set", "decoding.k=3"], "decoding.k", 3),
     (["--set=decoding.loop_period=0"], "decoding.loop_period", 0),
     (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),

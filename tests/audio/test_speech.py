@@ -1,0 +1,112 @@
+"""What holds no speech is marked, or refused where that is asked for; speech is neither."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.audio import has_speech, load_audio
+from specdec_cli.batch.export import COLUMNS
+from specdec_cli.captioner import Captioner
+from specdec_cli.console.heading import file_line
+from specdec_cli.console.theme import UNICODE
+from specdec_cli.errors import AudioContentError
+from specdec_cli.types import Started
+from tests.audio.not_speech import PURE, RATE, mixed, sound
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "samples" / "en_female_slow_soft.flac"
+CLIPS = 30
+
+
+@pytest.mark.parametrize("kind", [*PURE, mixed])
+def test_other_sounds_are_no_speech(kind: Callable[..., Any]) -> None:
+    taken = [seed for seed in range(CLIPS) if has_speech(sound(kind, 1000 + seed), RATE)]
+    assert len(taken) <= CLIPS * (0.1 if kind is mixed else 0.05), taken
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.29])
+def test_less_than_a_third_of_a_second_is_no_speech(seconds: float) -> None:
+    clip, recording = load_audio(SAMPLE)
+    loudest = int(np.argmax(np.convolve(clip**2, np.ones(1600), "same")))
+    start = max(0, loudest - int(seconds * RATE / 2))
+    assert has_speech(clip, recording.sampling_rate)
+    assert not has_speech(clip[start : start + int(seconds * RATE)], RATE)
+
+
+@pytest.mark.parametrize("level_db", [-40, 0])
+def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> None:
+    clip = load_audio(SAMPLE)[0] * np.float32(10 ** (level_db / 20))
+    assert has_speech(clip, RATE)
+    assert has_speech(np.concatenate([np.zeros(12 * RATE, np.float32), clip, np.zeros(25 * RATE, np.float32)]), RATE)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("corpus", ["casia", "cremad", "emodb", "nemo", "ravdess", "secap"])
+def test_speech_of_the_corpora_is_found(corpus: str) -> None:
+    folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data")) / corpus / "audio"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}; set SPECDEC_DATA")
+    paths = sorted(folder.iterdir())
+    chosen = random.Random(7).sample(paths, min(200, len(paths)))
+    marked = [path.name for path in chosen if not has_speech(load_audio(path)[0], RATE)]
+    assert len(marked) <= 2, marked
+
+
+@pytest.fixture(scope="module")
+def edge() -> Captioner:
+    return Captioner.load("mini", {"decoding.mode": "edge", "decoding.max_new_tokens": 3})
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> tuple[Path, Path]:
+    """A tone, and speech with six seconds of the tone after it."""
+    tone = (0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(6 * RATE))).astype(np.float32)
+    clip = load_audio(SAMPLE)[0]
+    clip = np.resize(clip, 6 * RATE)
+    soundfile.write(tmp_path / "tone.wav", tone, RATE)
+    soundfile.write(tmp_path / "both.wav", np.concatenate([clip, tone]), RATE)
+    return tmp_path / "tone.wav", tmp_path / "both.wav"
+
+
+def _with(captioner: Captioner, **audio: Any) -> Captioner:
+    config = captioner.config
+    return captioner.variant(config.model_copy(update={"audio": config.audio.model_copy(update=audio)}))
+
+
+def test_a_caption_of_a_tone_is_marked(edge: Captioner, clips: tuple[Path, Path]) -> None:
+    marked, spoken = edge.caption(clips[0]), edge.caption(SAMPLE)
+    assert marked.caption is not None
+    assert (marked.no_speech, spoken.no_speech) == (True, False)
+    assert '"no_speech":true' in marked.to_json()
+    assert edge.run_samples(load_audio(clips[0])[0]).finish().no_speech
+    assert "no_speech" in COLUMNS
+
+
+def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple[Path, Path]) -> None:
+    refusing = _with(edge, refuse_no_speech=True)
+    for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0])):
+        with pytest.raises(AudioContentError, match="holds no speech") as error:
+            refused()
+        assert "audio.refuse_no_speech" in str(error.value.hint)
+    assert refusing.caption(SAMPLE).no_speech is False
+
+
+def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]) -> None:
+    assert [piece.no_speech for piece in _with(edge, segment_s=6.0).captions(clips[1])] == [False, True]
+    first, second = _with(edge, segment_s=6.0, refuse_no_speech=True).captions(clips[1])
+    assert first.error is None
+    assert second.error is not None
+    assert "from 6.0 s to 12.0 s holds no speech" in second.error.message
+
+
+def test_the_view_says_so() -> None:
+    started = Started("a.wav", 1.0, "en", "How?", "edge", None, None, no_speech=True)
+    assert "no speech found" in file_line(started, 100, UNICODE).plain
