@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.targets import Kind, writing
 
 PATIENCE_S = 10.0
@@ -152,6 +154,71 @@ class Store:
             self._lock.release()
 
 
+class Watch(Protocol):
+    """Shows the progress and the errors of a run in steps."""
+
+    def begin(self, steps: int) -> None:
+        """There are so many steps to take."""
+        ...
+
+    def step(self, what: str) -> None:
+        """A step is about to be taken."""
+        ...
+
+    def advance(self) -> None:
+        """It was taken, or it turned out that it cannot be."""
+        ...
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording cannot be used."""
+        ...
+
+
+class JsonLine(Protocol):
+    """A record that a store holds as a line."""
+
+    def to_json(self) -> str:
+        """The line, without its newline."""
+        ...
+
+
+class Journal(ABC):
+    """What a run has made so far: in memory, and in a store from which a later run resumes. A context manager.
+
+    Args:
+        path: file that is read and appended to, held until the journal is closed; None: memory alone.
+        kind: what its lines are. A last line that a killed process left half-written is cut off.
+        read: whether to read what the file holds.
+
+    Raises:
+        TranscriptError: the file cannot be read or written, holds something else, or another run is writing it.
+    """
+
+    def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
+        self._store = None if path is None else Store(path, kind)
+        if self._store is not None and read:
+            with ExitStack() as on_error:
+                on_error.push(self._store)
+                self._store.mend()
+                self._read(self._store)
+                on_error.pop_all()
+
+    @abstractmethod
+    def _read(self, store: Store) -> None:
+        """Takes in the lines of a store."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._store is not None:
+            self._store.__exit__(None, None, None)
+
+    def _append(self, line: JsonLine) -> None:
+        if self._store is not None:
+            self._store.append([line.to_json()])
+
+
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
     """The lines of a store that need not be held, in order; empty ones are left out.
 
@@ -185,11 +252,15 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
         number: of the line.
         changes: name, value there and value here of whatever differs.
     """
-    listed = "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes)
+    listed = "; ".join(f"{name} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes)
     return ConfigError(
         f"{path}:{number} was made with other settings: {listed}.",
         hint="Give the same settings, name a new file, or start anew (--overwrite, where the command has it).",
     )
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else show(value)
 
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:

@@ -19,7 +19,7 @@ from specdec_cli.bench.peers import generate
 from specdec_cli.bench.run import comparable
 from specdec_cli.bench.timing import Timing, caption
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.schedule import turns
+from specdec_cli.compare.plan import turns
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.models.audio_lm import AudioLM

@@ -27,6 +27,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference
 from specdec_cli.prompts import Language
+from specdec_cli.store import Watch
 from specdec_cli.tune.candidates import candidates
 from specdec_cli.tune.fit import examples, fit
 from specdec_cli.tune.frontier import Outcome, least_within_noise
@@ -35,7 +36,7 @@ from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import setup_of
 from specdec_cli.tune.trace import Trace
-from specdec_cli.tune.tuner import Tuner, Watch, split, swept
+from specdec_cli.tune.tuner import Tuner, split, swept
 from training import WEIGHTS
 from training.labels import Row, balanced, read_rows, training_rows
 from training.references import classes_of

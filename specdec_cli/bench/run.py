@@ -11,8 +11,7 @@ from specdec_cli.bench.result import Contender
 from specdec_cli.bench.steps import Measured, block_of, measure_steps
 from specdec_cli.bench.timing import Timing, caption
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.plan import in_mode
-from specdec_cli.compare.schedule import turns
+from specdec_cli.compare.plan import in_mode, turns
 from specdec_cli.config import Config
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM

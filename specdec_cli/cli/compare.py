@@ -10,7 +10,7 @@ from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.judging import read_references
 from specdec_cli.cli.options import FLAG_NAMES, SETTING_OPTIONS
-from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -134,7 +134,7 @@ class _Study:
         wanted = terms({mode: in_mode(self._config, mode) for mode in self._modes})
         with Journal(self._output, wanted, overwrite=self._overwrite) as journal:
             self.journal = journal
-            runner = Runner(wanted, journal, self)
+            runner = Runner(wanted, journal, self._work)
             steps = runner.steps(recordings, repeats)
             captioners = self._captioners(wanted, journal) if steps else {}
             if self._overwrite:
@@ -157,17 +157,4 @@ class _Study:
             return
         self._work.view.say("warming up: a first run of every mode, which does not count")
         runner.warm_up(steps, captioners)
-        self._work.view.begin(len(steps))
         runner.run(steps, captioners)
-
-    def begins(self, step: Step) -> None:
-        """A step is about to be taken."""
-        self._work.view.step(f"{step.mode} {step.recording.path}")
-
-    def done(self, _step: Step) -> None:
-        """It was taken."""
-        self._work.view.advance()
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be captioned."""
-        self._work.failed(file, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
@@ -12,9 +11,6 @@ from specdec_cli.cli.judging import read_references
 from specdec_cli.cli.options import TUNED_GATES
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import GateName
-
-if TYPE_CHECKING:
-    from specdec_cli.cli.work import Work
 
 
 @command("language", "style", "prompt", "accept", "max_new_tokens", example="recordings/ --save-gate gate.json")
@@ -79,7 +75,7 @@ def tune(
         plan = Plan(competing, sizes, budget, eval_seed)
         find = table.find if table is not None else lambda _: None
         with Journal(setup_of(captioner), recordings) as journal:
-            found, file = tuned(captioner, plan, clips, find, words, journal, _Watch(work))
+            found, file = tuned(captioner, plan, clips, find, words, journal, work)
     if work.interrupted:
         return work.code(done=False)
     if save_gate is not None and file is not None:
@@ -128,17 +124,3 @@ def parse_ks(text: str) -> tuple[int, ...]:
             )
         sizes.append(int(word))
     return tuple(sorted(set(sizes)))
-
-
-class _Watch:
-    """Shows the steps of a tuning."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self.begin = work.view.begin
-        self.step = work.view.step
-        self.advance = work.view.advance
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        self._work.failed(file, error)

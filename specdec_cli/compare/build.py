@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.compare.costs import costs, process
-from specdec_cli.compare.gaps import gaps
 from specdec_cli.compare.headline import headline
 from specdec_cli.compare.pairing import MODES, pair
-from specdec_cli.compare.quality import Judged, quality
+from specdec_cli.compare.quality import Judged, gaps, quality
 from specdec_cli.compare.result import ClipComparison, Comparison
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Resampler

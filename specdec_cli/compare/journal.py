@@ -4,43 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final
 
+from specdec_cli import store
 from specdec_cli.compare.pairing import ClipKey, clip_key
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.schema import Models, Transcript, readable
+from specdec_cli.transcript.schema import Transcript, readable
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.transcript.writer import parse_transcript
 from specdec_cli.types import Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.run import Setup
 
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 _COMPARED: Final = {"mode", "language", "prompt", "caption", "labels", "models", "settings"}
 
 
-class Recorded(Protocol):
-    """A record of models and settings: a transcript, or the setup of a captioner."""
-
-    @property
-    def models(self) -> Models:
-        """The models that take part."""
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """The settings in force, and what the models' checkpoints suggest."""
-
-
-class Journal:
-    """Transcripts of a comparison. Use it as a context manager: it holds its file until it is closed.
+class Journal(store.Journal):
+    """Transcripts of a comparison.
 
     Args:
-        path: file to read them from and append them to, or None. A last line that a killed process left half-written
-            is cut off.
+        path: see the base.
         terms: mode -> what transcripts must have been made with to count. Those of other modes are left alone, and a
             failure under other terms is tried again.
         overwrite: read nothing; `clear` drops what the file holds.
@@ -50,31 +38,18 @@ class Journal:
 
     Raises:
         ConfigError: a caption of one of the modes was made with other settings; names them.
-        TranscriptError: the file cannot be read or written, holds something else, or another run is writing it.
+        TranscriptError: as the base.
     """
 
     def __init__(
         self, path: Path | None = None, terms: Mapping[Mode, Terms] | None = None, *, overwrite: bool = False
     ) -> None:
         self.transcripts: list[Transcript] = []
+        self._terms = terms or {}
         self._numbers: dict[int, int] = {}  # identity of a stored transcript -> its line
         self._done: Counter[tuple[ClipKey, Mode]] = Counter()
         self._refused: set[tuple[ClipKey, Mode]] = set()
-        self._store = None if path is None else Store(path, TRANSCRIPTS)
-        if self._store is not None and not overwrite:
-            with ExitStack() as on_error:
-                on_error.push(self._store)
-                self._read(self._store, terms or {})
-                on_error.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._store is not None:
-            self._store.__exit__(kind, error, trace)
+        super().__init__(path, TRANSCRIPTS, read=not overwrite)
 
     def clear(self) -> None:
         """Drops what the file holds."""
@@ -88,11 +63,11 @@ class Journal:
             TranscriptError: the file cannot be written.
         """
         known = transcript.error is not None and any(_same_failure(transcript, other) for other in self.transcripts)
-        if self._store is not None and not known:
-            self._store.append([transcript.to_json()])
+        if not known:
+            self._append(transcript)
         self._take(transcript)
 
-    def require_models(self, recorded: Mapping[Mode, Recorded]) -> None:
+    def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:
         """Refuses to mix what was read with captions of other weights, number formats or devices.
 
         Args:
@@ -106,7 +81,7 @@ class Journal:
             if self._store is None or number is None or transcript.error is not None or now is None:
                 continue
             if changed := list(loaded_changes(_compared(transcript), now.models, now.settings)):
-                raise made_otherwise(self._store.path, number, changed)
+                raise store.made_otherwise(self._store.path, number, changed)
 
     def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
@@ -133,17 +108,15 @@ class Journal:
             for transcript, path in zip(found, paths, strict=True)
         ]
 
-    def _read(self, store: Store, terms: Mapping[Mode, Terms]) -> None:
-        store.mend()
-        for line in store.lines():
-            transcript = parse_transcript(line.raw, f"{store.path}:{line.number}")
-            if transcript.mode not in terms:
+    def _read(self, stored: store.Store) -> None:
+        for line in stored.lines():
+            transcript = parse_transcript(line.raw, f"{stored.path}:{line.number}")
+            if (wanted := self._terms.get(transcript.mode)) is None:
                 continue
-            # A broken recording came to no model.
-            wanted, good = terms[transcript.mode], transcript.error is None
+            good = transcript.error is None  # a broken recording came to no model
             if changed := list(wanted.changes(_compared(transcript), models=good)):
                 if good:
-                    raise made_otherwise(store.path, line.number, changed)
+                    raise store.made_otherwise(stored.path, line.number, changed)
                 continue
             self._take(transcript)
             self._numbers[id(transcript)] = line.number

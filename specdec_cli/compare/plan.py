@@ -1,14 +1,18 @@
-"""Which modes are compared, and with which settings each of them runs."""
+"""Which modes are compared, with which settings each of them runs, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from specdec_cli.compare.pairing import MODES
 from specdec_cli.config import Config
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import LOSSY_RULES, Mode
+
+R = TypeVar("R")
+M = TypeVar("M")
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -50,3 +54,23 @@ def in_mode(config: Config, mode: Mode) -> Config:
     if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
         changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})
     return config.model_copy(update=changed)
+
+
+class Turn(NamedTuple, Generic[R, M]):
+    """One recording in all modes, one after the other; repeats count from 0."""
+
+    recording: R
+    modes: tuple[M, ...]
+    repeat: int
+
+
+def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator[Turn[R, M]]:
+    """Every recording once, then every one again for each further repeat.
+
+    The modes take turns clip by clip rather than one after the whole of the other, so that a machine that grows hot or
+    busy slows all of them; their order rotates, so that each comes first, second and so on equally often.
+    """
+    for repeat in range(repeats):
+        for index, recording in enumerate(recordings):
+            first = (index + repeat) % len(modes)
+            yield Turn(recording, (*modes[first:], *modes[:first]), repeat)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from specdec_cli.compare.journal import Journal
-from specdec_cli.compare.pairing import ClipKey
-from specdec_cli.compare.schedule import turns
+from specdec_cli.compare.plan import turns
 from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
 from specdec_cli.inputs.recording import InputFile
+from specdec_cli.store import Watch
 from specdec_cli.transcript.build import error_transcript
 from specdec_cli.transcript.schema import Models, Transcript
 from specdec_cli.transcript.terms import Terms
@@ -21,35 +20,12 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One recording in one mode.
-
-    Attributes:
-        recording: which.
-        mode: how.
-        repeat: 0-based.
-    """
+class Step(NamedTuple):
+    """One recording in one mode; repeats count from 0."""
 
     recording: InputFile
     mode: Mode
     repeat: int
-
-
-class Watch(Protocol):
-    """Shows progress and errors."""
-
-    def begins(self, step: Step) -> None:
-        """A step is about to be taken."""
-        ...
-
-    def done(self, step: Step) -> None:
-        """It was taken, or it turned out that it cannot be."""
-        ...
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording could not be captioned."""
-        ...
 
 
 class Runner:
@@ -80,11 +56,9 @@ class Runner:
             Step(turn.recording, mode, turn.repeat)
             for turn in turns(readable, list(self._terms), repeats)
             for mode in turn.modes
-            if self._is_missing((turn.recording.sha256 or "", None), mode, turn.repeat)
+            if self._journal.repeats(whole := (turn.recording.sha256 or "", None), mode) <= turn.repeat
+            and not self._journal.refused(whole, mode)
         ]
-
-    def _is_missing(self, whole: ClipKey, mode: Mode, repeat: int) -> bool:
-        return self._journal.repeats(whole, mode) <= repeat and not self._journal.refused(whole, mode)
 
     def warm_up(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
         """Captions the first recording that can be once in every mode, and keeps nothing of it.
@@ -103,11 +77,12 @@ class Runner:
         Raises:
             TranscriptError: a transcript cannot be written, which the next one would not change.
         """
+        self._watch.begin(len(steps))
         for step in steps:
             if step.recording.path not in self._broken:
-                self._watch.begins(step)
+                self._watch.step(f"{step.mode} {step.recording.path}")
                 self._take(step, captioners[step.mode])
-            self._watch.done(step)
+            self._watch.advance()
 
     def _take(self, step: Step, captioner: Captioner) -> None:
         try:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from pydantic import ValidationError
 
+from specdec_cli import store
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.schema import Models, Transcript, differing
 from specdec_cli.transcript.terms import Change, loaded_changes
@@ -22,38 +20,23 @@ from specdec_cli.tune.trace import Trace
 _RECORDING: Final = b'{"recording"'
 
 
-class Journal:
-    """Recordings, and transcripts of the runs that confirmed a setting, by clip. Use it as a context manager.
+class Journal(store.Journal):
+    """Recordings, and transcripts of the runs that confirmed a setting, by clip.
 
     Args:
         setup: what recordings depend on; others do not count.
-        path: file that they are read from and appended to, or None. It is held until the journal is closed.
+        path: see the base.
 
     Raises:
         ConfigError: all recordings in the file were made with other models, prompts or settings; names them.
-        TranscriptError: the file cannot be read, or a line is neither. A last line without its end is what an
-            interruption left, and is cut off.
+        TranscriptError: as the base.
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
         self.recordings: dict[str, Trace] = {}
         self._setup = json.loads(json.dumps(setup))
         self._runs: dict[str, list[Transcript]] = {}
-        self._store = None if path is None else Store(path, RECORDINGS)
-        if self._store is not None:
-            with ExitStack() as on_error:
-                on_error.push(self._store)
-                self._read(self._store)
-                on_error.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._store is not None:
-            self._store.__exit__(kind, error, trace)
+        super().__init__(path, RECORDINGS)
 
     def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file.
@@ -61,8 +44,7 @@ class Journal:
         Raises:
             TranscriptError: the file cannot be written.
         """
-        if self._store is not None:
-            self._store.append([line.to_json()])
+        self._append(line)
         self._take(line)
 
     def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
@@ -70,17 +52,16 @@ class Journal:
         runs = reversed(self._runs.get(sha256, []))
         return next((run for run in runs if not any(differing(run.settings, settings))), None)
 
-    def _read(self, store: Store) -> None:
-        store.mend()
+    def _read(self, stored: store.Store) -> None:
         others: list[tuple[int, list[Change]]] = []
-        for stored in store.lines():
-            line = _parsed(stored.raw, f"{store.path}:{stored.number}")
+        for row in stored.lines():
+            line = _parsed(row.raw, f"{stored.path}:{row.number}")
             if isinstance(line, Trace) and (changed := list(self._changes(line))):
-                others.append((stored.number, changed))
+                others.append((row.number, changed))
             else:
                 self._take(line)
         if others and not self.recordings:  # one file may serve several tunings
-            raise made_otherwise(store.path, *others[0])
+            raise store.made_otherwise(stored.path, *others[0])
 
     def _changes(self, recording: Trace) -> Iterator[Change]:
         here, there = dict(self._setup), dict(recording.setup)

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import SpecdecError, TranscriptError, typed
+from specdec_cli.errors import TranscriptError, typed
 from specdec_cli.metrics import Reference
+from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import Candidate, candidates
 from specdec_cli.tune.frontier import Outcome
@@ -28,26 +29,6 @@ from specdec_cli.tune.trace import Trace
 
 if TYPE_CHECKING:
     from specdec_cli.tune.fit import Fitted
-
-
-class Watch(Protocol):
-    """Shows progress and errors."""
-
-    def begin(self, steps: int) -> None:
-        """There are so many steps to take."""
-        ...
-
-    def step(self, what: str) -> None:
-        """A step is about to be taken."""
-        ...
-
-    def advance(self) -> None:
-        """It was taken."""
-        ...
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

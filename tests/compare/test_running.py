@@ -9,8 +9,7 @@ import pytest
 
 from specdec_cli.compare.journal import Journal
 from specdec_cli.compare.pairing import MODES
-from specdec_cli.compare.plan import in_mode, parse_modes, richest
-from specdec_cli.compare.schedule import turns
+from specdec_cli.compare.plan import in_mode, parse_modes, richest, turns
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.find import find_recordings, identify
