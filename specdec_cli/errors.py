@@ -3,7 +3,7 @@
     SpecdecError                   anything below; carries a `hint` (what to do) beside its message
     ├── ConfigError                a setting that is unknown, malformed or contradicts another
     │   ├── LexiconError           a lexicon file that cannot be used
-    │   └── ReferencesError        a table of reference captions or labels that cannot be used
+    │   └── ReferencesError        a table of references, or a manifest, that cannot be used
     ├── CheckpointError            a model that cannot be loaded as asked
     │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
     ├── AudioError                 a recording that cannot be captioned
@@ -63,7 +63,7 @@ class LexiconError(ConfigError):
 
 
 class ReferencesError(ConfigError):
-    """A table of reference captions or labels that cannot be read or that contradicts itself."""
+    """A table of reference captions or labels, or a manifest, that cannot be read or that contradicts itself."""
 
 
 class CheckpointError(SpecdecError):

@@ -20,7 +20,7 @@ STDOUT: Final = Path("-")
 TRANSCRIPT: Final = b'{"schema":1,"file":"'
 RECORDING: Final = b'{"recording":1,'
 COLUMNS: Final = (
-    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
+    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "no_speech", "error"
 )  # fmt: skip
 
 _HEAD: Final = 16_384  # bytes of a file that tell what it is
@@ -96,15 +96,17 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
         if target == STDOUT:
             if not kind.stdout:
-                raise ConfigError(
-                    f"{flag} takes a file, not -.", hint="Name a file; --json prints to stdout where a command has it."
-                )
+                hint = "Name a file; --json prints to stdout where a command has it."
+                raise ConfigError(f"{flag} takes a file, not -.", hint=hint)
             continue
         if any(os.path.realpath(given) == real or _same(given, target) for given in read):
             raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
         if kind.suffix is not None and target.suffix.lower() != kind.suffix:
             hint = f"Name it {target.stem}{kind.suffix}, for example."
             raise ConfigError(f"{flag} {target} does not end in {kind.suffix}.", hint=hint)
+        if not Path(os.path.realpath(target)).parent.is_dir():
+            hint = f"Create it: mkdir -p {target.parent}"
+            raise ConfigError(f"The folder of {flag} {target} does not exist.", hint=hint)
         require_ours(target, kind)
 
 
@@ -121,8 +123,7 @@ def require_ours(target: Path, kind: Kind) -> None:
                 head = file.read(_HEAD) if target.is_file() else b""
         except FileNotFoundError:
             if not folder.is_dir():
-                hint = f"Create it: mkdir -p {target.parent}"
-                raise TranscriptError(f"{target} cannot be written: its folder does not exist.", hint=hint) from None
+                raise
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError("Permission denied") from None
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\0\r\n\t ")
@@ -133,35 +134,37 @@ def require_ours(target: Path, kind: Kind) -> None:
         )
 
 
-def write(target: Path, text: str, kind: Kind) -> None:
+def write(target: Path, text: str | Iterable[str], kind: Kind) -> None:
     """Writes a file whole or not at all, in the place of one of the same kind; "-" is standard output.
 
     Raises:
         TranscriptError: it cannot be written, or holds something else by now.
     """
     if target == STDOUT:
-        sys.stdout.write(text)
+        sys.stdout.writelines([text] if isinstance(text, str) else text)
         sys.stdout.flush()
         return
     require_ours(target, kind)
-    replace(target, text.encode("utf-8", "surrogateescape"))
+    replace(target, text)
 
 
-def replace(target: Path, content: bytes) -> None:
+def replace(target: Path, text: str | Iterable[str]) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
 
     Raises:
         TranscriptError: it cannot be written.
     """
+    parts = [text] if isinstance(text, str) else text
     with writing(target):
         if target.exists() and not target.is_file():  # a device or a pipe
-            target.write_bytes(content)
+            with target.open("w", encoding="utf-8", newline="") as file:
+                file.writelines(parts)
             return
         target = Path(os.path.realpath(target))
         draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
         try:
-            with draft.open("xb") as file:
-                file.write(content)
+            with draft.open("x", encoding="utf-8", newline="") as file:
+                file.writelines(parts)
             if target.exists():
                 draft.chmod(target.stat().st_mode & 0o7777)
             draft.replace(target)

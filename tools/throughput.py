@@ -20,11 +20,11 @@ import psutil
 import torch
 import typer
 
-from specdec_cli.audio.search import search
-from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.batch.local import LocalBackend
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
+from specdec_cli.inputs import InputFile, Paths
 from tools.meter import PARTS, Clock, Meter
 from tools.table import print_table
 
@@ -120,7 +120,7 @@ class Runner:
             outcomes.append(sum(line.totals.tokens for line in outcome.lines if line.totals))
 
         backend = LocalBackend(captioner, batch_size=self._batch_size, workers=self._workers)
-        backend.run((Task(Item(file)) for file in files), deliver, lambda: False)
+        backend.run((Task(InputFile(file)) for file in files), deliver, lambda: False)
         return sum(outcomes)
 
 
@@ -200,7 +200,7 @@ def main(
     json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Caption the same recordings in a batch and one by one, in turns, and compare time and memory."""
-    found = sorted(search(data, recursive=True))
+    found = sorted(found.path for found in Paths([str(data)], recursive=True))
     files = [found[index * len(found) // clips] for index in range(min(clips, len(found)))]
     runner = Runner(config, workers=min(os.cpu_count() or 1, 4))
     several = variants(threads or torch.get_num_threads())

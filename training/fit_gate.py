@@ -53,8 +53,8 @@ def recorded(
     of_pair = hashlib.sha256(repr(captioner.setup.models.weights).encode()).hexdigest()[:16]
     for language in LANGUAGES:
         speaking = captioner.variant(load_config("mini", flags={"prompt.language": language}, environ={}).config)
-        journal = Journal(setup_of(speaking), work / f"gate-{of_pair}.jsonl")
-        recordings = Tuner(speaking, plan, journal, watch).record(clips)
+        with Journal(setup_of(speaking), work / f"gate-{of_pair}-{language}.jsonl") as journal:
+            recordings = Tuner(speaking, plan, journal, watch).record(clips)
         found[language] = recordings, {r.sha256: named[r.file] for r in recordings}
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from specdec_cli.batch.items import Outcome, Task
+from specdec_cli.batch.tasks import Outcome, Task
 
 Deliver = Callable[[Outcome], None]
 """Takes what became of a recording."""

@@ -1,6 +1,7 @@
 """A batch on a Ray cluster: one actor per model pair, each with a local batch of its own, handed clips as it gets free.
 
-Every node needs specdec installed, and the recordings under the same paths. Only this process writes the output.
+Every node needs specdec installed, and the recordings under the same paths. Only this process writes the output. Ray
+asks nobody for a password: whoever reaches its ports runs code on every node, so they belong in a network of their own.
 """
 
 from __future__ import annotations
@@ -8,23 +9,26 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.backend import Deliver, Stopped
-from specdec_cli.batch.items import Outcome, Task
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.prepare import error_outcome
+from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError
+from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
     from specdec_cli.config import Config
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Setup
+    from specdec_cli.transcript.schema import Models
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, unless the batch size asks for more."""
@@ -142,7 +146,13 @@ class RayBackend:
         self._ray.shutdown()
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """See `Backend`. Outcomes come in chunks, as actors finish them."""
+        """See `Backend`. Outcomes come in chunks, as actors finish them.
+
+        Raises:
+            CheckpointError: an actor has other models than the first, or none can be kept alive.
+            UnexpectedError: an actor failed for another reason than its recordings.
+        """
+        errors = self._ray.exceptions
         waiting = _chunks(iter(tasks), self._chunk)
         again: deque[_Chunk] = deque()
         idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
@@ -161,13 +171,18 @@ class RayBackend:
                 actor, chunk = running.pop(reference)
                 try:
                     outcomes = self._ray.get(reference)
-                except self._ray.exceptions.RayActorError as error:
+                except errors.RayTaskError as error:
+                    raise UnexpectedError(_last_line(error), hint="Run it again with --debug.") from error
+                except errors.RayError as error:  # the actor, its node or its memory is gone, or an answer of its
+                    self._ray.kill(actor)
                     dead_starts = self._replace(actor, idle, dead_starts, error)
                     outcomes = self._given_up(chunk, again)
                 else:
                     idle.append(actor)
                     dead_starts = 0
                 for outcome in outcomes:
+                    for line in outcome.lines:
+                        self._require_same(line.models, line.settings)
                     deliver(outcome)
 
     def _start(self) -> Any:
@@ -177,10 +192,21 @@ class RayBackend:
 
     def _first_setup(self) -> Setup:
         try:
-            setup: Setup = self._ray.get(self._actors[0].setup.remote())
-            return setup
+            self.setup, *others = self._ray.get([actor.setup.remote() for actor in self._actors])
         except self._ray.exceptions.RayError as error:
             raise _load_error(error) from error
+        for other in others:
+            self._require_same(other.models, other.settings)
+        return self.setup
+
+    def _require_same(self, models: Models, settings: Mapping[str, object]) -> None:
+        """Refuses to mix captions of several models: every node loads them from its own disk."""
+        recorded = {"models": self.setup.models.model_dump(), "settings": self.setup.settings}
+        for name, there, here in loaded_changes(recorded, models, settings, ("name", "dtype", "weights")):
+            raise CheckpointError(
+                f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",
+                hint="Give every node the same files, and the same specdec.",
+            )
 
     def _replace(self, actor: Any, idle: deque[Any], dead_starts: int, error: Exception) -> int:
         """Starts an actor in place of one that died; returns how many have died in a row."""
@@ -251,8 +277,12 @@ def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
 
 def _load_error(error: Exception) -> SpecdecError:
     """Why no actor stays alive, from the last line of what the first of them said."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return CheckpointError(
-        f"The models cannot be loaded on the cluster: {lines[-1] if lines else type(error).__name__}",
+        f"The models cannot be loaded on the cluster: {_last_line(error)}",
         hint="Every node needs specdec and the models; try the same command there without --ray.",
     )
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Final
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.items import Task
 from specdec_cli.batch.prepare import Ready
+from specdec_cli.batch.tasks import Task
 
 IN_FLIGHT_S: Final = 600.0
 """Audio that is prepared and waits, seconds: about 70 MB of samples and features."""
@@ -26,7 +26,8 @@ class Loader:
         tasks: what to prepare; taken by one thread at a time, when there is room.
         prepare: turns a task into what is ready.
         workers: number of threads.
-        in_flight_s: seconds of audio above which nothing more is begun. Each thread may go over it by one clip.
+        in_flight_s: seconds of audio that all threads and what they have prepared hold together.
+        most_s: what each thread may hold while it decodes, seconds; one thread goes on where it is above `in_flight_s`.
     """
 
     def __init__(
@@ -36,11 +37,14 @@ class Loader:
         *,
         workers: int,
         in_flight_s: float = IN_FLIGHT_S,
+        most_s: float = 0.0,
     ) -> None:
         self._tasks = iter(tasks)
         self._prepare = prepare
         self._limit_s = in_flight_s
         self._ready: deque[Ready] = deque()
+        self._most_s = most_s
+        self._decoding = 0  # threads that hold audio
         self._audio_s = 0.0
         self._closed = False
         self._error: BaseException | None = None
@@ -101,31 +105,45 @@ class Loader:
 
     def _work(self) -> None:
         try:
-            while self._wait_for_room() and (task := self._next()) is not None:
+            while self._enter() and (task := self._next()) is not None:
                 for ready in self._prepare(task):
-                    if not self._wait_for_room():
-                        return
                     self._put(ready)
+                    if not self._enter():
+                        return
+                self._leave()
         except BaseException as error:
             self._error = error
         finally:
             with self._changed:
                 self._working -= 1
+                self._decoding -= 1  # taken, and nothing came to need it
                 self._changed.notify_all()
 
     def _next(self) -> Task | None:
         with self._turn:
             return next(self._tasks, None)
 
-    def _wait_for_room(self) -> bool:
-        """Returns False once the loader is closed."""
+    def _enter(self) -> bool:
+        """Waits for the room that a thread needs, and takes it; returns False once the loader is closed."""
         with self._changed:
-            while not self._closed and (self._audio_s >= self._limit_s or len(self._ready) >= _IN_FLIGHT):
+            while not self._closed and not self._has_room():
                 self._changed.wait()
+            self._decoding += 1
             return not self._closed
+
+    def _has_room(self) -> bool:
+        held_s = self._audio_s + self._decoding * self._most_s
+        fits = held_s + self._most_s <= self._limit_s if self._most_s else held_s < self._limit_s
+        return len(self._ready) < _IN_FLIGHT and (fits or held_s == 0)
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._decoding -= 1
+            self._changed.notify_all()
 
     def _put(self, ready: Ready) -> None:
         with self._changed:
+            self._decoding -= 1
             self._ready.append(ready)
             if isinstance(ready, Prepared):
                 self._audio_s += ready.clip.duration_s

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from specdec_cli.batch.backend import Deliver, Stopped
+from specdec_cli.batch.begun import Begun
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
-from specdec_cli.batch.items import Outcome, Task
 from specdec_cli.batch.loader import Loader
 from specdec_cli.batch.prepare import Part, Preparer, Ready, Refused
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import SpecdecError
 from specdec_cli.run import Clip
 from specdec_cli.transcript.schema import Transcript
@@ -25,16 +26,19 @@ class LocalBackend:
         captioner: the loaded models.
         batch_size: most clips decoded together; None: as many as pays.
         workers: threads that read ahead.
+        begun: notes what is being decoded; None: nothing is noted.
     """
 
-    def __init__(self, captioner: Captioner, *, batch_size: int | None, workers: int) -> None:
-        self._prepare = Preparer(captioner)
+    def __init__(
+        self, captioner: Captioner, *, batch_size: int | None, workers: int, begun: Begun | None = None
+    ) -> None:
+        self._prepare = Preparer(captioner, begun)
         self._decoder = BatchCaptioner(captioner, batch_size)
         self._workers = workers
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
-        with Loader(tasks, self._prepare, workers=self._workers) as loader:
+        with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
             for prepared, result in self._decoder.run(_Clips(loader, deliver, stopped)):
                 _gather(prepared.key, prepared.clip, result, deliver)
 

@@ -1,20 +1,64 @@
 """The output of a batch: who is in it already, and appending whole recordings to it, by one run at a time.
 
-A line is never changed. A recording that is captioned again, because it had failed or has changed, gets new lines at
-the end; the ones they replace are dropped when the file is closed, or opened the next time if the run was killed.
+Lines stand in the order in which recordings were finished, those of one recording together, and are never changed. A
+recording that is captioned again, because it had failed or has changed, gets new lines at the end; the ones they
+replace are dropped when the file is closed, or opened the next time if the run was killed.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType, TracebackType
+from typing import Any, Final
 
-from specdec_cli.batch.items import Item, Key
-from specdec_cli.batch.lines import Line, groups, is_whole, read_lines
-from specdec_cli.transcript.schema import Transcript
-from specdec_cli.transcript.writer import lock, mend_open, open_locked, write_whole, writing
+from specdec_cli.errors import TranscriptError
+from specdec_cli.inputs.recording import InputFile, Key, stored_path
+from specdec_cli.store import Store, StoredLine, read_lines
+from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.transcript.schema import Transcript, file_name
+
+_ROUNDS: Final = b',"rounds":['
+"""What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("file", "language", "prompt", "mode"), (str,)),
+    **dict.fromkeys(("id", "sha256", "caption"), (str, NoneType)),
+    **dict.fromkeys(("models", "settings"), (dict,)),
+    **dict.fromkeys(("labels", "error"), (dict, NoneType)),
+    "start_s": (int, float, NoneType),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The head of a transcript.
+
+    Attributes:
+        values: its fields up to `rounds`.
+        number: 1-based, in the file.
+        offset: place in the file, bytes.
+    """
+
+    values: Mapping[str, Any]
+    number: int
+    offset: int
+
+    @property
+    def key(self) -> Key:
+        """The clip it belongs to."""
+        return Key.of(self.values["file"], self.values.get("id"))
+
+    @property
+    def good(self) -> bool:
+        """Whether it has a caption."""
+        return self.values.get("caption") is not None and self.values.get("error") is None
+
+    @property
+    def start_s(self) -> float | None:
+        """Start of the segment; None for a whole recording."""
+        return self.values.get("start_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +69,13 @@ class Entry:
         offset: of its first line, bytes.
         sha256: of the content that was captioned; None if it could not be read.
         retry: how to caption it again, if it or a segment of it failed; else None.
+        message: of the first error.
     """
 
     offset: int
     sha256: str | None
-    retry: Item | None
+    retry: InputFile | None
+    message: str | None = None
 
 
 class Output:
@@ -46,33 +92,35 @@ class Output:
     """
 
     def __init__(self, path: Path, check: Callable[[Line], None] | None) -> None:
-        self.path = path
         self._entries: dict[Key, Entry] = {}
         self._superseded = False
-        self._created = not path.exists()
-        self._descriptor = open_locked(path)
+        self._store = Store(path, TRANSCRIPTS)
         try:
-            self._draft.unlink(missing_ok=True)  # of a run that was killed
             if check is not None:
-                self._mend(self._read(check))
-                if self._superseded:
-                    self._compact()
+                last = self._read(check)
+                if self._store.mend():
+                    # The torn line may be one of several segments that were written together: those before it go too.
+                    if last and last[-1].start_s is not None:
+                        self._store.cut(last[0].offset)
+                    self._superseded = False
+                    self._read(None)
+                self._compact()
         except BaseException as refusal:
-            self.__exit__(type(refusal))
+            self._store.__exit__(type(refusal), refusal, None)
             raise
 
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             if self._superseded and error is None:
                 self._read(None)
                 self._compact()
-            if self._created and not os.fstat(self._descriptor).st_size:  # a run that came to nothing leaves nothing
-                self.path.unlink(missing_ok=True)
         finally:
-            os.close(self._descriptor)
+            self._store.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -87,7 +135,7 @@ class Output:
 
     def clear(self) -> None:
         """Drops all that the file holds."""
-        os.ftruncate(self._descriptor, 0)
+        self._store.cut()
         self._entries.clear()
 
     def append(self, key: Key, transcripts: Sequence[Transcript]) -> None:
@@ -96,37 +144,18 @@ class Output:
         Raises:
             TranscriptError: the disk is full, for example.
         """
-        lines = b"".join(transcript.to_json().encode("utf-8") + b"\n" for transcript in transcripts)
-        with writing(self.path):
-            write_whole(self._descriptor, lines)
+        self._store.append(transcript.to_json() for transcript in transcripts)
         self._superseded = self._superseded or key in self._entries
 
-    @property
-    def _draft(self) -> Path:
-        """Where the file is written anew before it takes the old one's place."""
-        target = self.path.resolve()
-        return target.with_name(f".{target.name}.new")
-
-    def _mend(self, last: list[Line]) -> None:
-        """Cuts off what a crash tore, or ends a last line that only lacks its newline.
-
-        A torn line may be one of several segments that were written together: those before it go too.
-
-        Args:
-            last: the group of whole lines that ends the file.
-        """
-        if not mend_open(self._descriptor, self.path, is_whole):
-            return
-        if last and last[-1].start_s is not None:
-            os.ftruncate(self._descriptor, last[0].offset)
-        self._superseded = False
-        self._read(None)
+    def groups(self) -> Iterator[list[Line]]:
+        """The lines of each run over a recording, in the order of the file."""
+        return groups(_heads(self._store.path, self._store.lines()))
 
     def _read(self, check: Callable[[Line], None] | None) -> list[Line]:
         """Takes in who is there, of several groups of lines for one recording the last; returns the last of all."""
         self._entries.clear()
         group: list[Line] = []
-        for group in self._groups():
+        for group in self.groups():
             if check is not None:
                 for line in group:
                     check(line)
@@ -136,35 +165,81 @@ class Output:
         return group
 
     def _compact(self) -> None:
-        """Writes the file anew without lines that others replace; the new file takes the old one's place at once."""
-        draft = self._draft
-        with writing(self.path):
-            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o644)
-            try:
-                lock(descriptor)
-                draft.chmod(os.fstat(self._descriptor).st_mode & 0o7777)
-                for group in self._groups():
-                    if self._entries[group[0].key].offset == group[0].offset:
-                        for line in group:  # empty lines may stand between them
-                            write_whole(descriptor, os.pread(self._descriptor, line.size, line.offset))
-                os.fsync(descriptor)
-                draft.replace(self.path.resolve())
-            except BaseException:
-                os.close(descriptor)
-                draft.unlink(missing_ok=True)
-                raise
-        os.close(self._descriptor)
-        self._descriptor = descriptor
-        self._superseded = False
+        """Drops the lines that others replace."""
+        if self._superseded:
+            offsets = {entry.offset for entry in self._entries.values()}
+            kept = {line.offset for group in self.groups() if group[0].offset in offsets for line in group}
+            self._store.compact(lambda line: line.offset in kept)
+            self._superseded = False
 
-    def _groups(self) -> Iterator[list[Line]]:
-        with self.path.open("rb") as file:
-            yield from groups(read_lines(self.path, file))
+
+def stored_groups(path: Path, offsets: Sequence[int] | None = None) -> Iterator[list[Line]]:
+    """The lines of each run over a recording, of an output that need not be locked.
+
+    Args:
+        path: the output.
+        offsets: of the groups wanted, in the order wanted; None: all, in the order of the file.
+
+    Raises:
+        TranscriptError: it holds something else.
+    """
+    if offsets is None:
+        yield from groups(_heads(path, read_lines(path)))
+    for offset in offsets or ():
+        yield next(groups(_heads(path, read_lines(path, offset))))
+
+
+def groups(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """The lines of one run over one clip: one, or one per segment, which were written together."""
+    group: list[Line] = []
+    for line in lines:
+        if group and not (line.start_s and group[-1].key == line.key and line.start_s > (group[-1].start_s or 0.0)):
+            yield group
+            group = []
+        group.append(line)
+    if group:
+        yield group
+
+
+def _heads(path: Path, lines: Iterator[StoredLine]) -> Iterator[Line]:
+    for line in lines:
+        values = _head(line)
+        if values is not None:
+            yield Line(values, line.number, line.offset)
+        elif line.whole:
+            raise TranscriptError(
+                f"{path}:{line.number} is no transcript of schema 1.",
+                hint="Delete that line, or name a new file. Each line is one JSON object.",
+            )
+
+
+def _head(line: StoredLine) -> dict[str, Any] | None:
+    """The fields before `rounds`, or None if this is no transcript, or not all of one."""
+    raw = line.raw.strip()
+    cut = raw.find(_ROUNDS) if line.whole else -1  # a line that may end anywhere has to be read to its end
+    try:
+        values = json.loads(raw if cut < 0 else raw[:cut] + b"}") if raw.endswith(b"}") else None
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) and _well_formed(values) else None
+
+
+def _well_formed(values: dict[str, Any]) -> bool:
+    if values.get("schema") != 1 or not all(isinstance(values.get(name), types) for name, types in _TYPES.items()):
+        return False
+    error, models = values.get("error"), values["models"].values()
+    return (
+        file_name(values["file"]) == values["file"]
+        and (error is None or all(isinstance(error.get(name), str) for name in ("type", "message")))
+        and all(model is None or (isinstance(model, dict) and isinstance(model.get("name"), str)) for model in models)
+    )
 
 
 def _entry(group: Sequence[Line]) -> Entry:
     first = group[0].values
     if all(line.good for line in group):
         return Entry(group[0].offset, first.get("sha256"), None)
-    item = Item(first["file"], first.get("id"), first.get("language"), first.get("prompt"))
-    return Entry(group[0].offset, first.get("sha256"), item)
+    path, language = stored_path(first["file"]), first["language"]
+    again = InputFile(path, id=first.get("id"), language=language, prompt=first["prompt"])
+    message = next((line.values["error"]["message"] for line in group if line.values.get("error")), None)
+    return Entry(group[0].offset, first.get("sha256"), again, message)

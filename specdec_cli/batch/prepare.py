@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from specdec_cli.audio.files import content_of
+from specdec_cli.audio.files import refusal
+from specdec_cli.batch.begun import DIED, Begun, died
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.items import Item, Outcome, Task
-from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.batch.plan import is_done
+from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
 from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
@@ -33,7 +36,7 @@ class Gathering:
         count: number of segments.
     """
 
-    def __init__(self, item: Item, setup: Setup, count: int) -> None:
+    def __init__(self, item: InputFile, setup: Setup, count: int) -> None:
         self._item = item
         self._setup = setup
         self._lines: dict[int, Transcript] = {}
@@ -71,21 +74,53 @@ Ready = Prepared | Refused | Outcome
 
 
 class Preparer:
-    """Prepares tasks for one captioner. Called from several threads at once."""
+    """Prepares tasks for one captioner. Called from several threads at once.
 
-    def __init__(self, captioner: Captioner) -> None:
+    Args:
+        captioner: the loaded models.
+        begun: notes what is being decoded; None: nothing is noted.
+    """
+
+    def __init__(self, captioner: Captioner, begun: Begun | None = None) -> None:
         self._captioner = captioner
+        self._begun = begun
+
+    @property
+    def most_s(self) -> float:
+        """Audio that one call holds at most beside what it has given, seconds."""
+        segment_s = self._captioner.config.audio.segment_s
+        return self._captioner.window_s if segment_s is None else min(segment_s, self._captioner.window_s)
 
     def __call__(self, task: Task) -> Iterator[Ready]:
         """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
-        # What cannot be read any more has its caption all the same.
-        if task.done or (task.known is not None and content_of(task.item.file) in (task.known, None)):
+        if is_done(task):
             yield Outcome(task.item)
             return
         ours, prompt = self._captioner.setup, self._captioner.config.prompt
+        if self._begun is None:
+            yield from self._prepared(task, ours, prompt)
+        elif (error := self._deadly(task.item.path)) is not None:
+            yield error_outcome(task.item, error, ours, prompt)
+        else:
+            with self._begun.decoding(task.item.path):
+                yield from self._prepared(task, ours, prompt)
+
+    def _deadly(self, path: str) -> SpecdecError | None:
+        """Why a recording is not decoded in this process, if one was killed while it decoded it, and would be again."""
+        if self._begun is None or path not in self._begun.suspects:
+            return None
+        captioner = self._captioner
+        how = {"sampling_rate": captioner.sampling_rate, "window_s": captioner.window_s}
+        number = died({"path": path, **how, "segment_s": captioner.config.audio.segment_s})
+        if number is None:
+            return None
+        hint = "It is damaged, or needs more memory than there is. Convert it with: {convert}"
+        return refusal(AudioDecodeError, path, f"{DIED} (signal {number})", hint)
+
+    def _prepared(self, task: Task, ours: Setup, prompt: PromptConfig) -> Iterator[Ready]:
         setup = item_setup(task.item, ours, prompt)
         try:
-            recording = self._captioner.recording(task.item.file)
+            recording = self._captioner.recording(task.item.path)
         except Exception as error:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
@@ -109,7 +144,7 @@ class Preparer:
         return Prepared(part, clip, prompts, decode_s + time.perf_counter() - started, setup)
 
 
-def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:
+def item_setup(item: InputFile, setup: Setup, prompt: PromptConfig) -> Setup:
     """The setup of a run with an item's own language and instruction."""
     asked = item.asked(prompt)
     if asked == (setup.language, setup.prompt):
@@ -119,11 +154,12 @@ def item_setup(item: Item, setup: Setup, prompt: PromptConfig) -> Setup:
     return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
 
 
-def error_outcome(item: Item, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
+def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
     """The outcome of an item that could not be captioned at all."""
-    line = item_setup(item, setup, prompt).error_line(item.file, error)
+    told = item.explained(error) if isinstance(error, AudioError) else error
+    line = item_setup(item, setup, prompt).error_line(item.path, told)
     return Outcome(item, (_named(line, item),))
 
 
-def _named(line: Transcript, item: Item) -> Transcript:
+def _named(line: Transcript, item: InputFile) -> Transcript:
     return line if item.id is None else line.model_copy(update={"id": item.id})

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from specdec_cli.batch.items import Outcome
+from specdec_cli.batch.tasks import Outcome
+from specdec_cli.errors import SpecdecError
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
@@ -69,6 +70,12 @@ class Progress:
                 if line.totals.escalation_rate is not None:
                     self.rounds += line.totals.rounds
                     self.escalations += line.totals.escalations
+
+    def add_failure(self, file: str, error: SpecdecError) -> None:
+        """Counts a recording that failed before and was not tried again."""
+        self.failed += 1
+        if len(self.failures) < LISTED:
+            self.failures.append(Failed(file, type(error).__name__, error.message))
 
     @property
     def done(self) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from specdec_cli.batch.backend import Backend
-from specdec_cli.batch.items import Outcome
 from specdec_cli.batch.output import Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.progress import Progress
+from specdec_cli.batch.tasks import Outcome
 
 
 class Stop:
@@ -35,6 +35,7 @@ def run_batch(
     stop: Stop,
     *,
     told: Callable[[Progress], None],
+    progress: Progress | None = None,
     fail_fast: bool = False,
 ) -> Progress:
     """Captions what a plan holds.
@@ -45,6 +46,7 @@ def run_batch(
         output: takes the lines.
         stop: ends the run early.
         told: told how far it is, at the start and after every recording.
+        progress: counts of what the plan has passed over.
         fail_fast: whether the first failure ends the run.
 
     Returns:
@@ -53,7 +55,7 @@ def run_batch(
     Raises:
         TranscriptError: the output cannot be written.
     """
-    progress = Progress()
+    progress = progress or Progress()
     threading.Thread(target=_count, args=(plan, progress), daemon=True).start()
 
     def deliver(outcome: Outcome) -> None:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 import specdec_cli
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.recordings import find_recordings
 from specdec_cli.decoding.build import Pair
 from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 

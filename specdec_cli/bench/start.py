@@ -80,9 +80,9 @@ def main() -> None:
     parts: Times = {"interpreter": (_ms(time.monotonic() - asked["began"]), _ms(time.process_time()))}
     with _part(parts, "command"):
         from specdec_cli.cli import startup
-        from specdec_cli.cli.configured import resolve
+        from specdec_cli.cli.command import Given
 
-        resolved = resolve(asked["config"], {}, asked["settings"])
+        resolved = Given(asked["config"], {}, asked["settings"]).resolve()
     with startup.still_collector():
         with _part(parts, "torch"):
             import torch  # noqa: F401

@@ -14,18 +14,22 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli import startup
+from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 from specdec_cli.targets import TABLE, TRANSCRIPTS
 from specdec_cli.targets import refuse as refuse_targets
 
 if TYPE_CHECKING:
     from specdec_cli.batch.backend import Backend
+    from specdec_cli.batch.begun import Begun
     from specdec_cli.batch.identity import Asked, Identity
-    from specdec_cli.batch.inputs import Inputs
+    from specdec_cli.batch.output import Output
     from specdec_cli.batch.progress import Progress
     from specdec_cli.batch.runner import Stop
     from specdec_cli.config import Config
-    from specdec_cli.console import BatchView
+    from specdec_cli.console import Steps
+    from specdec_cli.errors import SpecdecError
+    from specdec_cli.inputs import Inputs
     from specdec_cli.lexicon import Lexicon
 
 _LONGEST_COMMAND: Final = 300
@@ -57,7 +61,7 @@ class Batching:
         lexicon: Lexicon | None,
         inputs: Inputs | None,
         output: Path,
-        view: BatchView,
+        view: Steps,
         *,
         resume: bool,
         retry_failed: bool,
@@ -71,43 +75,65 @@ class Batching:
         self._retry_failed = retry_failed
 
     def run(self, place: Place, limit: int | None, *, fail_fast: bool) -> tuple[Progress, bool]:
-        """Captions what is to do; returns the counts, and whether somebody interrupted it."""
+        """Captions what is to do; returns the counts, and whether somebody interrupted it.
+
+        Raises:
+            ConfigError: a path leads nowhere.
+            AudioError: nothing of what is to do can be opened as audio.
+        """
         with startup.still_collector(), self._view.loading("PyTorch"):
+            from specdec_cli.batch.begun import DIED, Begun
             from specdec_cli.batch.output import Output
             from specdec_cli.batch.plan import Plan
             from specdec_cli.batch.runner import Stop, run_batch
         identity = self._identity()
-        with (
-            Output(self._path, identity.check if self._resume else None) as output,
-            self._backend(identity, place) as backend,
-        ):
-            if not self._resume:
-                output.clear()
-            plan = Plan(self._inputs, output, limit=limit, only_failed=self._retry_failed)
-            stop = Stop()
-            with _interruptible(stop, self._view) as interrupted:
-                counts = run_batch(plan, backend, output, stop, told=self._view.update, fail_fast=fail_fast)
-            return counts, bool(interrupted)
+        with Output(self._path, identity.check if self._resume else None) as output:
+            self._require_there(output)
+            suspects = [e.retry.path for _, e in output.entries() if e.retry and DIED in (e.message or "")]
+            with Begun(self._path, suspects) as begun:
+                plan = Plan(self._inputs, output, limit=limit, only_failed=self._retry_failed)
+                counts = plan.look_ahead(begun)
+                if plan.finished:
+                    counts.total = counts.done
+                    return counts, False
+                with self._backend(identity, place, begun) as backend:
+                    if not self._resume:
+                        output.clear()
+                    stop, told = Stop(), self._view.update
+                    with _interruptible(stop, self._view) as interrupted:
+                        counts = run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
+                    return counts, bool(interrupted)
 
-    def export(self, csv: Path | None, txt_dir: Path | None) -> None:
-        """Writes all captions of the output in the other forms that were asked for."""
+    def export(self, csv: Path | None, txt_dir: Path | None) -> list[SpecdecError]:
+        """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
         from specdec_cli.batch.export import write_csv, write_texts
 
+        if not self._path.is_file():  # interrupted before anything was captioned
+            return []
         base = os.getcwd() if self._inputs is None else self._inputs.base
         if csv is not None:
-            write_csv(self._path, base, csv)
-        if txt_dir is not None:
-            write_texts(self._path, base, txt_dir)
+            write_csv(self._path, self._inputs, base, csv)
+        return [] if txt_dir is None else write_texts(self._path, base, txt_dir)
+
+    def _require_there(self, output: Output) -> None:
+        from specdec_cli.inputs import Key, Paths
+
+        paths = self._inputs.missing if isinstance(self._inputs, Paths) else []
+        if gone := [path for path in paths if output.find(Key.of(path)) is None]:
+            more = f" and {len(gone) - 1} more" if gone[1:] else ""
+            hint = "Check the spelling, and the folder that you are in."
+            raise ConfigError(f"There is nothing at {show(gone[0])}{more}.", hint=hint)
 
     def _identity(self) -> Identity:
         from specdec_cli.batch.identity import Identity
         from specdec_cli.captioner import recorded_settings
+        from specdec_cli.transcript.terms import Terms
 
-        settings, labels = recorded_settings(self._config), self._lexicon is not None
-        return Identity.of(self._path, self._config, settings, self._asked(), labels=labels)
+        terms = Terms.of(self._config, recorded_settings(self._config), labels=self._lexicon is not None)
+        return Identity(self._path, terms, self._asked())
 
     def _asked(self) -> Asked:
-        from specdec_cli.batch.manifest import Manifest
+        from specdec_cli.inputs import Manifest
 
         inputs, prompt = self._inputs, self._config.prompt
         if inputs is None:  # each line says what it was asked
@@ -118,7 +144,7 @@ class Batching:
         return lambda _: (prompt.language, prompt.instruction)
 
     @contextmanager
-    def _backend(self, identity: Identity, place: Place) -> Iterator[Backend]:
+    def _backend(self, identity: Identity, place: Place, begun: Begun) -> Iterator[Backend]:
         """Where to work, with the models loaded."""
         if place.ray:
             from specdec_cli.batch.cluster import RayBackend
@@ -142,11 +168,11 @@ class Batching:
         if self._lexicon is not None:
             captioner = captioner.labelled(self._lexicon)
         identity.check_models(captioner.setup.models, captioner.setup.settings)
-        yield LocalBackend(captioner, batch_size=place.batch_size, workers=place.workers)
+        yield LocalBackend(captioner, batch_size=place.batch_size, workers=place.workers, begun=begun)
 
 
 @contextmanager
-def _interruptible(stop: Stop, view: BatchView) -> Iterator[list[int]]:
+def _interruptible(stop: Stop, view: Steps) -> Iterator[list[int]]:
     """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
 
     Gives a list that is not empty once somebody has interrupted.
@@ -181,18 +207,16 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
-    from specdec_cli.batch.inputs import Paths, read_list
-    from specdec_cli.batch.manifest import Manifest
+    from specdec_cli.inputs import Manifest, Paths, with_list
 
     if manifest is not None and paths:
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
     if manifest is not None:
         return Manifest.read(manifest)
-    if paths:
-        if "-" in paths:
-            at = paths.index("-")
-            paths = [*paths[:at], *read_list(sys.stdin.buffer.read()), *paths[at + 1 :]]
-        return Paths(paths, recursive, pattern, frozenset(os.path.abspath(path) for path in own))
+    if paths and (given := with_list(paths)):
+        found = Paths(given, recursive, pattern, frozenset(os.path.abspath(path) for path in own))
+        found.require_one()
+        return found
     if retry_failed:
         return None
     raise ConfigError("No recordings are named.", hint="Name files, folders or patterns, or a --manifest.")
@@ -213,11 +237,15 @@ def refuse(
         ConfigError: options contradict each other, or an output is one of the recordings.
         TranscriptError: the output cannot be written, or holds something else.
     """
+    from specdec_cli.batch.export import require_rows_of
+
     if retry_failed and not resume:
         raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")
     if retry_failed and not output.is_file():
         raise ConfigError(f"--retry-failed: there is no file {output}.", hint="Name the --output of the earlier run.")
     refuse_targets({"--output": (output, TRANSCRIPTS), "--csv": (csv, TABLE)}, reads)
+    if csv is not None:
+        require_rows_of(csv, output)
     if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
         raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
 
@@ -229,12 +257,3 @@ def command_line(leave_out: list[str], *more: str) -> str:
     if len(command) > _LONGEST_COMMAND:
         return f"the same command again{''.join(f', with {flag}' for flag in more)}, and without --overwrite"
     return command
-
-
-def require_one(inputs: Inputs, *, recursive: bool) -> None:
-    """Refuses folders without recordings before models are loaded; looks no further than the first."""
-    from specdec_cli.errors import AudioNotFoundError
-
-    if next(iter(inputs), None) is None:
-        hint = "Choose by name with --glob." if recursive else "Search deeper with --recursive, or by name with --glob."
-        raise AudioNotFoundError(f"There are no recordings in {inputs.base}.", hint=hint)

@@ -4,86 +4,52 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
 
 from specdec_cli.cli import startup
-from specdec_cli.cli.configured import Given, configured
-from specdec_cli.console.output import write_line
-from specdec_cli.console.progress import choose_steps
-
-if TYPE_CHECKING:
-    from specdec_cli.bench.result import Bench
-    from specdec_cli.config import ResolvedConfig
-    from specdec_cli.console.progress import QuietSteps
-
-_WHAT: Final = "What is measured"
-_OUTPUT: Final = "Output"
+from specdec_cli.cli.command import Given, command
 
 
-@configured("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens")
+@command("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens", example="--clips recordings/")
 def bench(
     given: Given,
-    clips: Annotated[
-        str | None,
-        typer.Option(
-            "--clips",
-            metavar="PATH",
-            help="A recording, or a folder of them. [default: the samples of the source tree, else test sound]",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=1, help="Times through all clips.", rich_help_panel=_WHAT)
-    ] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=_OUTPUT)] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
-    ] = False,
+    clips: str | None = None,
+    rounds: int = 5,
+    json: bool = False,
+    quiet: bool = False,
     debug: bool = False,
-) -> None:
-    """Time single forwards, every mode and transformers' generate, and find faster settings for this machine."""
+) -> int:
+    """Measure what captions cost on this machine.
+
+    Times single forwards, every mode and transformers' generate, and finds faster settings for this machine.
+    """
+    from specdec_cli.cli.work import Work, emit
+
     resolved = given.resolve({"decoding.mode": "hybrid"})
-    view = choose_steps(quiet=quiet, debug=debug)
-    try:
-        found = _measured(resolved, clips, rounds, view)
-    finally:
-        view.close()
-    if json:
-        write_line(found.model_dump_json(by_alias=True))
-        return
+    with Work(quiet=quiet, debug=debug) as work:
+        with work.libraries():
+            from specdec_cli.bench.advice import try_dtypes, try_threads
+            from specdec_cli.bench.build import build_result
+            from specdec_cli.bench.clips import Models, files_of, read_clips
+            from specdec_cli.bench.memory import account, resident_mb
+            from specdec_cli.bench.run import benchmark, comparable
+            from specdec_cli.bench.steps import block_of
+            from specdec_cli.captioner import Captioner
+            from specdec_cli.decoding.length import capacity
+        config, files = comparable(resolved.config), files_of(clips)
+        libraries_mb = resident_mb()
+        with startup.still_collector():
+            captioner = Captioner.load(config, loading=work.view.loading)
+        models, read, k = Models.of(captioner.pair), read_clips(captioner, files), block_of(config.decoding.k)
+        work.view.begin(rounds * len(read))
+        found = benchmark(captioner, read, rounds, work.view.advance)
+        memory = account(models, read[0], capacity(config.decoding), libraries_mb)
+        work.view.say("timing numbers of threads and number formats")
+        trials = [*try_threads(models, read[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
+        line = shlex.join(["specdec", *sys.argv[1:]])
+        result = build_result(line, resolved, captioner, read, found, trials, memory)
+    if work.interrupted:
+        return work.code(done=False)
     from specdec_cli.console.bench import print_bench
 
-    print_bench(found)
-
-
-def _measured(resolved: ResolvedConfig, named: str | None, rounds: int, view: QuietSteps) -> Bench:
-    """Loads the models and measures.
-
-    Raises:
-        ConfigError: the recordings, the settings or the pair do not suit a benchmark.
-        AudioError: a recording cannot be captioned.
-        CheckpointError: a model cannot be loaded.
-    """
-    with startup.still_collector(), view.loading("PyTorch"):
-        from specdec_cli.bench.advice import try_dtypes, try_threads
-        from specdec_cli.bench.build import build_result
-        from specdec_cli.bench.clips import Models, files_of, read_clips
-        from specdec_cli.bench.memory import account, resident_mb
-        from specdec_cli.bench.run import benchmark, comparable
-        from specdec_cli.bench.steps import block_of
-        from specdec_cli.captioner import Captioner
-        from specdec_cli.decoding.length import capacity
-    config, files = comparable(resolved.config), files_of(named)
-    libraries_mb = resident_mb()
-    with startup.still_collector():
-        captioner = Captioner.load(config, loading=view.loading)
-    models, clips, k = Models.of(captioner.pair), read_clips(captioner, files), block_of(config.decoding.k)
-    view.begin(rounds * len(clips))
-    found = benchmark(captioner, clips, rounds, view.advance)
-    memory = account(models, clips[0], capacity(config.decoding), libraries_mb)
-    view.say("timing numbers of threads and number formats")
-    trials = [*try_threads(models, clips[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
-    command = shlex.join(["specdec", *sys.argv[1:]])
-    return build_result(command, resolved, captioner, clips, found, trials, memory)
+    emit(result, print_bench, json=json)
+    return 0

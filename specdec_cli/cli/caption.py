@@ -2,96 +2,191 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.cli import options, startup
-from specdec_cli.cli.configured import Given, configured
+from specdec_cli.cli import startup
+from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.options import SETTING_OPTIONS
+from specdec_cli.config import ResolvedConfig, configs_folder
+from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
-    from specdec_cli.config import Config
+    from specdec_cli.captioner import Captioner
     from specdec_cli.console import View
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.run import Run
+    from specdec_cli.transcript import Transcript
+    from specdec_cli.types import Update
 
-_OUTPUT = "Output"
+_LANGUAGE: Final = "prompt.language"
+_LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 
 
-@configured()
+@command(*SETTING_OPTIONS, example="recording.wav --language en", defaults={"language": "auto"})
 def caption(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Recordings: any audio or video file.")],
+    paths: list[str],
     given: Given,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="JSONL", help="Append transcripts here.", rich_help_panel=_OUTPUT),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print transcripts on stdout instead of captions.", rich_help_panel=_OUTPUT)
-    ] = False,
-    svg: Annotated[
-        Path | None,
-        typer.Option("--svg", metavar="FILE", help="Draw the finished view into this file.", rich_help_panel=_OUTPUT),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Captions and errors only.", rich_help_panel=_OUTPUT)
-    ] = False,
-    no_live: Annotated[
-        bool, typer.Option("--no-live", help="Rounds as plain lines, nothing redrawn.", rich_help_panel=_OUTPUT)
-    ] = False,
+    labels: bool = False,
+    lexicon: Path | None = None,
+    output: Path | None = None,
+    json: bool = False,
+    svg: Path | None = None,
+    quiet: bool = False,
+    no_live: bool = False,
     debug: bool = False,
-) -> None:
+) -> int:
     """Caption recordings, one after the other.
 
-    On a terminal a live view shows each round; in a pipe, stdout carries the captions alone.
+    On a terminal a live view shows each round; in a pipe, stdout carries the captions alone. With --language auto, the
+    default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
-    resolved = given.resolve()
-    config = resolved.config
+    resolved, language = choose_language(given, os.environ)
     words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
-    from specdec_cli.console import choose_view
+    from specdec_cli.console import choose_view, record_svg
+    from specdec_cli.inputs import find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
+    files = find_recordings(paths)
     refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        failed = _caption_all(files, config, words, view, output, svg, json=json)
+        if output is None and not json and len(refused := startup.refusals(files)) == len(set(files)):
+            for file, error in refused.items():
+                view.failed(file, error)
+            return 1
+        with startup.still_collector():
+            with view.loading("PyTorch"):
+                from specdec_cli.captioner import Captioner
+            captioner = Captioner.load(resolved.config, loading=view.loading)
+        if words is not None:
+            captioner = captioner.labelled(words)
+        if language and not quiet and not json:
+            typer.echo(language, err=True)
+        job = _Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        try:
+            for file in files:
+                job.caption(file)
+        finally:  # also when interrupted: the person wants to know how far it came
+            view.finished_all(job.done, job.failed)
+            if svg is not None and job.updates:
+                record_svg(job.updates, svg)
+        return 1 if job.failed else 0
+    except KeyboardInterrupt:
+        view.interrupted(output)
+        raise
     finally:
         view.close()
-    if failed:
-        raise typer.Exit(1)
 
 
-def _caption_all(
-    files: list[str],
-    config: Config,
-    lexicon: Lexicon | None,
-    view: View,
-    output: Path | None,
-    svg: Path | None,
-    *,
-    json: bool,
-) -> int:
-    """Loads the models and captions every file; returns how many captions could not be made."""
-    if output is None and not json and len(refused := startup.refusals(files)) == len(set(files)):
-        for file, error in refused.items():
-            view.failed(file, error)
-        return len(refused)
-    with startup.still_collector():
-        with view.loading("PyTorch"):
-            from specdec_cli.captioner import Captioner
-            from specdec_cli.cli.job import Job
-        captioner = Captioner.load(config, loading=view.loading)
-    if lexicon is not None:
-        captioner = captioner.labelled(lexicon)
-    job = Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
-    try:
-        for file in files:
-            job.caption(file)
-    finally:  # also when interrupted: the person wants to know how far it came
-        view.finished_all(job.done, job.failed)
-        if svg is not None and job.updates:
-            startup.draw(job.updates, svg)
-    return job.failed
+def choose_language(given: Given, environ: Mapping[str, str]) -> tuple[ResolvedConfig, str | None]:
+    """The configuration with the language of the captions, and a sentence where the locale decided it.
+
+    The locale decides where --language is auto, and where nobody but a shipped configuration names a language.
+
+    Args:
+        given: what the command line says.
+        environ: environment variables.
+
+    Raises:
+        ConfigError: anything in the configuration is wrong.
+    """
+    auto = given.flags.get(_LANGUAGE) == "auto"
+    if auto:
+        given = replace(given, flags={name: value for name, value in given.flags.items() if name != _LANGUAGE})
+    resolved = given.resolve()
+    origin = resolved.origin[_LANGUAGE]
+    shipped = resolved.path.parent == configs_folder() and origin.startswith(f"{resolved.path.name}:")
+    if origin == "flag --set" or not (auto or shipped or origin == "default"):
+        return resolved, None
+    variable = next((name for name in _LOCALES if environ.get(name)), None)
+    locale = environ[variable] if variable else ""
+    language = "zh" if locale.lower().startswith("zh") else "en"
+    fixed = given.resolve({_LANGUAGE: language})
+    because = f"{variable} is {ascii(locale)[1:-1]}" if variable else "no locale is set"
+    return fixed, f"Captions are in {'Chinese' if language == 'zh' else 'English'}: {because}. See --language."
+
+
+class _Job:
+    """Captions files and counts how that went.
+
+    Args:
+        captioner: the loaded models.
+        view: the display.
+        output: file to append transcripts to, or None.
+        json: print transcripts on stdout instead of captions.
+        labelled: write the file's name before each caption.
+        keep_updates: keep what happened in `updates`, for a picture of it.
+    """
+
+    def __init__(
+        self,
+        captioner: Captioner,
+        view: View,
+        output: Path | None,
+        *,
+        json: bool,
+        labelled: bool,
+        keep_updates: bool,
+    ) -> None:
+        self.done = 0
+        self.failed = 0
+        self.updates: list[Update] = []
+        self._keep_updates = keep_updates
+        self._captioner = captioner
+        self._view = view
+        self._output = output
+        self._json = json
+        self._labelled = labelled
+
+    def caption(self, file: str) -> None:
+        """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
+
+        Raises:
+            TranscriptError: the output file cannot be written, which the next file would not change.
+        """
+        from specdec_cli.console import print_caption, write_line
+        from specdec_cli.transcript.writer import append_transcript
+
+        for transcript, error in self._transcripts(file):
+            if error is not None:
+                self.failed += 1
+                self._view.failed(file, error)
+            elif not self._json:
+                print_caption(transcript.caption or "", view=self._view, label=file if self._labelled else None)
+            if self._json:
+                write_line(transcript.to_json())
+            if self._output is not None:
+                append_transcript(self._output, transcript)
+            self.done += error is None
+
+    def _transcripts(self, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+        """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
+        setup = self._captioner.setup
+        try:
+            for run in self._captioner.runs(file):
+                error = self._watch(run)
+                yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
+        except Exception as error:
+            known = typed(error)
+            yield setup.error_line(file, known), known
+
+    def _watch(self, run: Run) -> SpecdecError | None:
+        """Shows a run from beginning to end; returns what stopped it."""
+        from specdec_cli.console import show
+
+        if run.error is not None:
+            return run.error
+        try:
+            for update in run:
+                show(self._view, update)
+                if self._keep_updates:
+                    self.updates.append(update)
+        except Exception as error:
+            return typed(error)
+        return None

@@ -2,125 +2,172 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from specdec_cli.cli import startup
+from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.judging import read_references
+from specdec_cli.cli.options import FLAG_NAMES, SETTING_OPTIONS
+from specdec_cli.errors import ConfigError, SpecdecError
 
-from specdec_cli.cli import judging, options
-from specdec_cli.cli.configured import Given, configured
-from specdec_cli.errors import ConfigError
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.cli.work import Work
+    from specdec_cli.compare.journal import Journal
+    from specdec_cli.compare.runner import Runner, Step
+    from specdec_cli.config import Config
+    from specdec_cli.inputs.recording import InputFile
+    from specdec_cli.transcript.terms import Terms
+    from specdec_cli.types import Mode
 
-_WHAT = "What is compared"
-_OUTPUT = "Output"
 
-
-@configured(*(name for name in options.SHARED if name not in ("mode", "seed", "refuse_no_speech")))
+@command(
+    *(name for name in SETTING_OPTIONS if name not in ("mode", "refuse_no_speech")),
+    example="recordings/ --limit 20 --html page.html",
+)
 def compare(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
-    ],
-    modes: Annotated[
-        str,
-        typer.Option("--modes", metavar="MODE,MODE", help="Modes to compare, two or more.", rich_help_panel=_WHAT),
-    ] = "edge,hybrid,lossless,cloud",
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Folders inside folders too.", rich_help_panel=_WHAT)
-    ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="The first N recordings.", rich_help_panel=_WHAT)
-    ] = None,
-    repeat: Annotated[
-        int,
-        typer.Option("--repeat", metavar="N", min=1, help="Time everything N times over.", rich_help_panel=_WHAT),
-    ] = 1,
+    paths: list[str],
+    modes: str = "edge,hybrid,lossless,cloud",
+    recursive: bool = False,
+    limit: int | None = None,
+    repeat: int = 1,
     *,
     given: Given,
-    references: judging.Table = None,
-    file_column: judging.FileColumn = None,
-    text_column: judging.TextColumn = None,
-    label: judging.Label = None,
-    lexicon: judging.Words = None,
-    bertscore: Annotated[
-        bool, typer.Option("--bertscore", help="BERTScore too (needs an extra).", rich_help_panel=judging.PANEL)
-    ] = False,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            metavar="S",
-            min=0,
-            help="Of the bootstrap; that of the sampling is --set decoding.seed=S.",
-            rich_help_panel=judging.PANEL,
-        ),
-    ] = 0,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="JSONL",
-            help="Append transcripts here; run again, only what is missing is done.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Begin --output anew.", rich_help_panel=_OUTPUT)
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as one JSON object.", rich_help_panel=_OUTPUT)
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write a page with every clip into this file.", rich_help_panel=_OUTPUT
-        ),
-    ] = None,
-    captions: Annotated[
-        int,
-        typer.Option(
-            "--captions",
-            metavar="N",
-            min=0,
-            help="Clips whose captions differ to show side by side.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = 10,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
-    ] = False,
+    references: Path | None = None,
+    file_column: str | None = None,
+    text_column: list[str] | None = None,
+    label_column: list[str] | None = None,
+    lexicon: Path | None = None,
+    bertscore: bool = False,
+    eval_seed: int = 0,
+    output: Path | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+    html: Path | None = None,
+    captions: int = 10,
+    quiet: bool = False,
     debug: bool = False,
-) -> None:
+) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
-    Needs no references: without them captions are compared with those of the cloud alone.
+    Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
+    the same --output again, and only what is missing is done.
     """
-    from specdec_cli.cli.comparing import Comparing, Request
+    from specdec_cli.cli.work import Work, emit, exit_code
     from specdec_cli.compare.plan import parse_modes, richest
+    from specdec_cli.inputs.find import find_recordings
+    from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
     wanted = parse_modes(modes)
-    resolved = given.resolve(
-        {"decoding.mode": richest(wanted)}, spelled={**options.FLAG_NAMES, "decoding.mode": "--modes"}
-    )
-    if resolved.config.decoding.mode != richest(wanted):
+    spelled = {**FLAG_NAMES, "decoding.mode": "--modes"}
+    resolved = given.resolve({"decoding.mode": richest(wanted)}, spelled=spelled)
+    config = resolved.config
+    if config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
-    request = Request(
-        config=resolved.config,
-        modes=wanted,
-        paths=tuple(paths),
-        recursive=recursive,
-        limit=limit,
-        repeats=repeat,
-        judging=judging.Judging(
-            references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, bertscore, seed
-        ),
-        output=output,
-        overwrite=overwrite,
-        json=json,
-        html=html,
-        captions=captions,
-        reads=(references, lexicon, *given.reads(resolved)),
+    words, table = read_references(
+        references, file_column, text_column, label_column, lexicon, needed=("--bertscore",) if bertscore else ()
     )
-    code = Comparing(request, quiet=quiet, debug=debug).run()
-    if code:
-        raise typer.Exit(code)
+    files = find_recordings(paths, recursive=recursive, limit=limit)
+    if overwrite and output is None:
+        raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
+    reads = [*files, references, lexicon, *given.reads(resolved)]
+    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
+    work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
+    recordings = work.identified(files)
+    study = _Study(work, config, wanted, output, overwrite=overwrite)
+    with work:
+        study.caption(recordings, repeat)
+    journal = study.journal
+    transcripts = [] if journal is None else journal.of(recordings)
+    if work.interrupted and all(transcript.error for transcript in transcripts):
+        return work.code(done=False)
+    from specdec_cli.compare.build import by_mode, comparison
+    from specdec_cli.console.compare import print_comparison
+
+    found = comparison(
+        transcripts,
+        words,
+        modes=wanted,
+        references=table,
+        planned=len(recordings),
+        bertscore=bertscore,
+        seed=eval_seed,
+    )
+    if html is not None:
+        from specdec_cli.report import write_report
+
+        with work.view.loading("the page"):
+            write_report(html, found, by_mode(transcripts, wanted))
+    emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
+    return exit_code(interrupted=work.interrupted, failed=bool(found.errors), done=bool(found.clips))
+
+
+class _Study:
+    """Every mode on the same loaded models.
+
+    Args:
+        work: shows progress.
+        config: that of the mode which uses most settings.
+        modes: what is compared.
+        output: file of transcripts, or None.
+        overwrite: begin it anew.
+    """
+
+    def __init__(
+        self, work: Work, config: Config, modes: Sequence[Mode], output: Path | None, *, overwrite: bool
+    ) -> None:
+        self.journal: Journal | None = None
+        self._work = work
+        self._config = config
+        self._modes = modes
+        self._output = output
+        self._overwrite = overwrite
+
+    def caption(self, recordings: Sequence[InputFile], repeats: int) -> None:
+        """Captions what is missing."""
+        with self._work.libraries():
+            from specdec_cli.compare.journal import Journal
+            from specdec_cli.compare.plan import in_mode, terms
+            from specdec_cli.compare.runner import Runner
+        wanted = terms({mode: in_mode(self._config, mode) for mode in self._modes})
+        with Journal(self._output, wanted, overwrite=self._overwrite) as journal:
+            self.journal = journal
+            runner = Runner(wanted, journal, self)
+            steps = runner.steps(recordings, repeats)
+            captioners = self._captioners(wanted, journal) if steps else {}
+            if self._overwrite:
+                journal.clear()
+            runner.refuse_unreadable(recordings)
+            self._run(runner, steps, captioners)
+
+    def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
+        with startup.still_collector():
+            from specdec_cli.captioner import Captioner
+            from specdec_cli.compare.plan import in_mode
+
+            both = Captioner.load(in_mode(self._config, "hybrid"), loading=self._work.view.loading)
+        captioners = {mode: both.variant(in_mode(self._config, mode)) for mode in wanted}
+        journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
+        return captioners
+
+    def _run(self, runner: Runner, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
+        if not steps:
+            return
+        self._work.view.say("warming up: a first run of every mode, which does not count")
+        runner.warm_up(steps, captioners)
+        self._work.view.begin(len(steps))
+        runner.run(steps, captioners)
+
+    def begins(self, step: Step) -> None:
+        """A step is about to be taken."""
+        self._work.view.step(f"{step.mode} {step.recording.path}")
+
+    def done(self, _step: Step) -> None:
+        """It was taken."""
+        self._work.view.advance()
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording cannot be captioned."""
+        self._work.failed(file, error)

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from specdec_cli.cli import options
-from specdec_cli.cli.configured import resolve
-
-app = typer.Typer(
-    help="Show or check a configuration.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
-
-_Source = Annotated[
-    str | None, typer.Argument(metavar="[NAME|PATH]", help="Shipped configuration or YAML file. [default: mini]")
-]
+from specdec_cli.cli.command import Given, command
 
 
-@app.command()
-def show(
-    source: _Source = None,
-    settings: options.Settings = None,
-    yaml: Annotated[bool, typer.Option("--yaml", help="As a configuration file that loads back.")] = False,
-) -> None:
+@command(example="mini --yaml", source=True)
+def show(given: Given, yaml: bool = False) -> None:
     """Print every setting, its value, and where the value comes from."""
-    resolved = resolve(source, {}, settings or [])
+    resolved = given.resolve()
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
         return
@@ -34,8 +19,7 @@ def show(
     print_config([(row.name, row.value, row.origin) for row in resolved.rows()])
 
 
-@app.command()
-def validate(source: _Source = None, settings: options.Settings = None) -> None:
+@command(example="my.yaml", source=True)
+def validate(given: Given) -> None:
     """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
-    resolved = resolve(source, {}, settings or [])
-    typer.echo(f"{resolved.path}: valid")
+    typer.echo(f"{given.resolve().path}: valid")

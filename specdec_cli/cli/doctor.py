@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from specdec_cli.cli import options, startup
-from specdec_cli.cli.configured import resolve
+from specdec_cli.cli import startup
+from specdec_cli.cli.command import Given, command
 from specdec_cli.errors import ConfigError
 
 _STARTS: Final = 3
 
 
-def doctor(
-    config: options.Config = None,
-    settings: options.Settings = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not load the models.")] = False,
-    timed: Annotated[
-        bool, typer.Option("--time", help="Time the parts of a start instead, from the command to the first token.")
-    ] = False,
-    debug: options.Debug = False,
-) -> None:
-    """Check the installation, the machine and the configured models; exit code 1 if something is missing."""
-    resolved = resolve(config, {}, settings or [])
+@command(example="--config qwen2.5-omni")
+def doctor(given: Given, quick: bool = False, timed: bool = False, debug: bool = False) -> int:
+    """Check the installation, the machine and the configured models.
+
+    Exit code 1 if something is missing.
+    """
+    resolved = given.resolve()
     if timed:
-        _time(config, settings or [], quick=quick, debug=debug)
-        return
+        if quick:
+            hint = "Leave one of them out."
+            raise ConfigError("--quick loads no models, and --time is about loading them.", hint=hint)
+        _time(given, debug=debug)
+        return 0
     from specdec_cli.console import choose_view, print_doctor
     from specdec_cli.doctor import examine
 
@@ -39,21 +35,17 @@ def doctor(
     finally:
         view.close()
     print_doctor([(check.name, check.status, check.detail) for check in checks])
-    if any(check.status == "fail" for check in checks):
-        raise typer.Exit(1)
+    return 1 if any(check.status == "fail" for check in checks) else 0
 
 
-def _time(config: str | None, settings: Sequence[str], *, quick: bool, debug: bool) -> None:
-    if quick:
-        raise ConfigError("--quick loads no models, and --time is about loading them.", hint="Leave one of them out.")
+def _time(given: Given, *, debug: bool) -> None:
     from specdec_cli.bench.start import time_start
-    from specdec_cli.console import choose_view
-    from specdec_cli.console.start import print_start
+    from specdec_cli.console import choose_view, print_start
 
     view = choose_view(debug=debug)
     try:
         with view.loading(f"everything {_STARTS} times over, in fresh processes"):
-            parts = time_start(config, settings, None, _STARTS)
+            parts = time_start(given.source, given.settings, None, _STARTS)
     finally:
         view.close()
     print_start(parts, _STARTS)

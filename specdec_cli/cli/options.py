@@ -1,258 +1,273 @@
-"""Options that several commands share, and the settings that they set; see `configured` for how commands get them."""
+"""Every option and argument of the command line, once: how it is spelled, where it stands in a help, what it means.
+
+A command names the ones it takes in its signature; `command` looks them up here by parameter. An option that gives a
+setting has the setting's own meaning, and takes what the setting takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, get_args
 
-import typer
-
+from specdec_cli.config import SETTINGS, Setting, shipped_configs
 from specdec_cli.errors import FLAGS
+from specdec_cli.types import GateName, Mode
+
+CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
+INPUT, STUDY, JUDGING, WORK, OUTPUT = "Input", "What is run", "How captions are judged", "Work", "Output"
+NETWORK, LIMITS = "Network", "Limits"
+
+TUNED_GATES: Final[tuple[GateName, ...]] = ("entropy", "margin", "logprob", "learned")
+"""The gates that `tune` can fit."""
+
+Values = Callable[[str], list[str]]
+"""What has been typed of a value -> what it may become."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, or an argument if it has no flags.
+
+    Attributes:
+        flags: its spellings, the usual one first; "--on/--off" for a switch with an opposite.
+        panel: heading in the help.
+        help: what it does; None: what the setting's description says.
+        metavar: what stands for its value in the help.
+        setting: dotted name of the setting that it gives, or None.
+        values: completes a value; None: a file, or nothing.
+        least, most: bounds of a number.
+        default: what leaving it out means, where the default itself does not say it.
+        former: an older spelling with the same meaning, which works and is not shown.
+    """
+
+    flags: tuple[str, ...]
+    panel: str | None = None
+    help: str | None = None
+    metavar: str | None = None
+    setting: str | None = None
+    values: Values | None = None
+    least: float | None = None
+    most: float | None = None
+    default: str | None = None
+    former: tuple[str, ...] = ()
+
+    @property
+    def of_setting(self) -> Setting | None:
+        """The setting that it gives."""
+        return None if self.setting is None else SETTINGS[self.setting]
+
+
+def one_of(*words: str) -> Values:
+    """Completes one word."""
+    return lambda typed: [word for word in words if word.startswith(typed)]
+
+
+def list_of(*words: str) -> Values:
+    """Completes the last of several words with commas between them."""
+
+    def complete(typed: str) -> list[str]:
+        head, comma, last = typed.rpartition(",")
+        taken = head.split(",")
+        return [head + comma + word for word in words if word.startswith(last) and word not in taken]
+
+    return complete
+
+
+def configurations(typed: str) -> list[str]:
+    """Completes the bare name of a shipped configuration."""
+    return one_of(*shipped_configs())(typed)
+
+
+def assignments(typed: str) -> list[str]:
+    """Completes the NAME=VALUE of a setting."""
+    name, equals, value = typed.partition("=")
+    if not equals:
+        return [f"{known}=" for known in SETTINGS if known.startswith(name)]
+    return [f"{name}={word}" for word in one_of(*_words(SETTINGS[name]))(value)] if name in SETTINGS else []
+
+
+def _words(setting: Setting) -> tuple[str, ...]:
+    return ("true", "false") if isinstance(setting.default, bool) else setting.choices
+
+
+def _of(setting: str, *flags: str, panel: str, metavar: str | None = None) -> Option:
+    """The option of a setting."""
+    words = _words(SETTINGS[setting])
+    metavar = metavar or "|".join(words) or "N"
+    return Option(flags, panel, None, metavar, setting, one_of(*words) if words else None)
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
+    "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
+    "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
+    "segment": _of("audio.segment_s", "--segment", panel=CAPTION, metavar="SECONDS"),
+    "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
+    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts and totals."),
+    "lexicon": Option(
+        ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
+    ),
+    "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
+    "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
+    "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
+    "threshold": _of("gate.threshold", "--threshold", panel=DECODING, metavar="X"),
+    "stop_drafting": _of("gate.stop_drafting", "--stop-drafting/--no-stop-drafting", panel=DECODING),
+    "accept": _of("acceptance.rule", "--accept", panel=DECODING, metavar="RULE"),
+    "max_new_tokens": _of("decoding.max_new_tokens", "--max-new-tokens", panel=DECODING),
+    "min_new_tokens": _of("decoding.min_new_tokens", "--min-new-tokens", panel=DECODING),
+    "sentences": _of("decoding.sentences", "--sentences", panel=DECODING),
+    "stop": _of("decoding.stop_strings", "--stop", panel=DECODING, metavar="TEXT"),
+    "temperature": _of("decoding.temperature", "--temperature", panel=DECODING, metavar="T"),
+    "top_p": _of("decoding.top_p", "--top-p", panel=DECODING, metavar="P"),
+    "top_k": _of("decoding.top_k", "--top-k", panel=DECODING),
+    "seed": _of("decoding.seed", "--seed", panel=DECODING),
+    "repetition_penalty": _of("decoding.repetition_penalty", "--repetition-penalty", panel=DECODING, metavar="P"),
+    "no_repeat_ngram": _of("decoding.no_repeat_ngram", "--no-repeat-ngram", panel=DECODING),
+    "draft_ahead": _of("decoding.draft_ahead", "--draft-ahead", panel=DECODING),
+    "run_on": _of("decoding.run_on", "--run-on", panel=DECODING),
+    "require_cloud": _of("decoding.require_cloud", "--require-cloud/--no-require-cloud", panel=DECODING),
+    "config": Option(
+        ("--config", "-c"),
+        CONFIGURATION,
+        "Name of a shipped configuration, or a YAML file.",
+        "NAME|FILE",
+        values=configurations,
+        default="SPECDEC_CONFIG, or else mini",
+    ),
+    "settings": Option(
+        ("--set",),
+        CONFIGURATION,
+        "Any setting, e.g. decoding.loop_period=0; `specdec config show` lists them. Repeatable.",
+        "NAME=VALUE",
+        values=assignments,
+    ),
+    "source": Option(
+        (),
+        None,
+        "Name of a shipped configuration, or a YAML file.",
+        "NAME|FILE",
+        values=configurations,
+        default="SPECDEC_CONFIG, or else mini",
+    ),
+    "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
+    "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
+    "pattern": Option(
+        ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"
+    ),
+    "manifest": Option(
+        ("--manifest",),
+        INPUT,
+        "Table of recordings (.tsv, .csv, .jsonl): a column file, and if need be id, language, prompt.",
+        "TABLE",
+    ),
+    "limit": Option(("--limit",), INPUT, "Take N recordings at most.", "N", least=1),
+    "retry_failed": Option(("--retry-failed",), INPUT, "Take only what failed before; needs no PATH."),
+    "modes": Option(
+        ("--modes",), STUDY, "Modes to compare, two or more.", "MODE,MODE", values=list_of(*get_args(Mode))
+    ),
+    "repeat": Option(("--repeat",), STUDY, "Time everything N times over.", "N", least=1),
+    "gates": Option(
+        ("--gates",),
+        STUDY,
+        "Gates that compete.",
+        "GATE,GATE",
+        values=list_of(*TUNED_GATES),
+        default=",".join(TUNED_GATES),
+    ),
+    "ks": Option(("--ks",), STUDY, "Block sizes to try, tokens.", "K,K"),
+    "budget": Option(
+        ("--budget",), STUDY, "Largest share of blocks to escalate, 0 to 1.", "SHARE", least=0.0, most=1.0
+    ),
+    "eval_seed": Option(
+        ("--eval-seed",),
+        JUDGING,
+        "Seed of the evaluation: the bootstrap, and in tune the split and the random gate.",
+        "N",
+        least=0,
+    ),
+    "references": Option(
+        ("--references",),
+        JUDGING,
+        "Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
+        "TABLE",
+    ),
+    "file_column": Option(("--file-column",), JUDGING, "Column that names the recording.", "COLUMN"),
+    "text_column": Option(("--text-column",), JUDGING, "Column that holds a caption. Repeatable.", "COLUMN"),
+    "label_column": Option(
+        ("--label-column",),
+        JUDGING,
+        "Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
+        "NAME=COLUMN",
+        former=("--label",),
+    ),
+    "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
+    "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
+    "workers": Option(
+        ("--workers",),
+        WORK,
+        "Threads that read recordings ahead.",
+        "N",
+        least=1,
+        default="one per core, at most 4",
+    ),
+    "ray": Option(("--ray",), WORK, "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or else locally."),
+    "ray_address": Option(("--ray-address",), WORK, "Address of the cluster; implies --ray.", "ADDRESS"),
+    "fail_fast": Option(("--fail-fast",), WORK, "Stop at the first failure."),
+    "output": Option(("--output", "-o"), OUTPUT, "Append transcripts to this file.", "JSONL"),
+    "overwrite": Option(
+        ("--overwrite/--resume",), OUTPUT, "Drop the transcripts that --output holds, or do only what it lacks."
+    ),
+    "recordings": Option(
+        ("--recordings",), OUTPUT, "Append what is recorded to this file; what it holds is not done again.", "JSONL"
+    ),
+    "csv": Option(("--csv",), OUTPUT, "Write the captions as a table too.", "FILE"),
+    "txt_dir": Option(("--txt-dir",), OUTPUT, "Write the captions as text files too.", "FOLDER"),
+    "svg": Option(("--svg",), OUTPUT, "Draw the finished view into this file (.svg).", "FILE"),
+    "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
+    "plot": Option(("--plot",), OUTPUT, "Draw the frontier into this file (.svg).", "FILE"),
+    "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
+    "captions": Option(("--captions",), OUTPUT, "Show N clips whose captions differ, side by side.", "N", least=0),
+    "json": Option(("--json",), OUTPUT, "Print JSON on stdout in place of text."),
+    "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
+    "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
+    "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
+    "quick": Option(("--quick",), WORK, "Do not load the models."),
+    "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
+    "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),
+    "port": Option(("--port",), NETWORK, "Port to listen at; 0: any that is free.", "N", least=0, most=65535),
+    "token_env": Option(
+        ("--token-env",),
+        NETWORK,
+        "Variable with the clients' token, 16 characters or more; required unless the host is loopback.",
+        "NAME",
+    ),
+    "tls_cert": Option(("--tls-cert",), NETWORK, "Certificate, for HTTPS.", "PEM"),
+    "tls_key": Option(("--tls-key",), NETWORK, "Private key of the certificate.", "PEM"),
+    "max_sessions": Option(("--max-sessions",), LIMITS, "Clips held at a time.", "N", least=1),
+    "memory_mb": Option(("--memory-mb",), LIMITS, "Memory of their caches, MiB.", "N", least=1),
+    "max_clip_seconds": Option(
+        ("--max-clip-seconds",), LIMITS, "Longest clip, s.", "S", least=0.1, default="what the model takes"
+    ),
+    "idle_s": Option(("--idle-s",), LIMITS, "Time until an unused clip is forgotten, s.", "S", least=0.1),
+    "max_rate": Option(("--max-rate",), LIMITS, "Requests of one address per second.", "N", least=1),
+    "clips": Option(("--clips",), STUDY, "A recording, or a folder of them.", "PATH", default="the shipped samples"),
+    "rounds": Option(("--rounds",), STUDY, "Times through all clips.", "N", least=1),
+}
+"""Parameter of a command -> its option."""
 
 FLAG_NAMES: Final[Mapping[str, str]] = {
-    "decoding.mode": "--mode",
-    "decoding.k": "-k",
-    "decoding.max_new_tokens": "--max-new-tokens",
-    "decoding.min_new_tokens": "--min-new-tokens",
-    "decoding.sentences": "--sentences",
-    "decoding.stop_strings": "--stop",
-    "decoding.temperature": "--temperature",
-    "decoding.top_p": "--top-p",
-    "decoding.top_k": "--top-k",
-    "decoding.seed": "--seed",
-    "decoding.repetition_penalty": "--repetition-penalty",
-    "decoding.no_repeat_ngram": "--no-repeat-ngram",
-    "decoding.draft_ahead": "--draft-ahead",
-    "decoding.run_on": "--run-on",
-    "decoding.require_cloud": "--require-cloud",
-    "gate.name": "--gate",
-    "gate.threshold": "--threshold",
-    "gate.stop_drafting": "--stop-drafting",
-    "acceptance.rule": "--accept",
-    "prompt.language": "--language",
-    "prompt.style": "--style",
-    "prompt.text": "--prompt",
-    "audio.segment_s": "--segment",
-    "audio.refuse_no_speech": "--refuse-no-speech",
+    option.setting: option.flags[0].partition("/")[0] for option in OPTIONS.values() if option.setting is not None
 }
-"""Setting -> the flag that sets it."""
+"""Setting -> the flag that gives it."""
 
 FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags too
 
-_MODELS: Final = "Models and settings"
-_DECODING: Final = "Decoding"
-_TEXT: Final = "Caption"
+SETTING_OPTIONS: Final = tuple(name for name, option in OPTIONS.items() if option.setting is not None)
+"""Parameters of the options that give settings, in the order of a help."""
 
-Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="NAME|PATH",
-        help="Shipped configuration (mini, qwen2.5-omni) or a YAML file. [default: mini]",
-        rich_help_panel=_MODELS,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other setting, e.g. decoding.loop_period=0; `specdec config show` lists them. Repeatable.",
-        rich_help_panel=_MODELS,
-    ),
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        metavar="hybrid|lossless|edge|cloud",
-        help="hybrid: the gate decides; lossless: verify every block; edge, cloud: one model alone.",
-        rich_help_panel=_DECODING,
-    ),
-]
-
-
-def count_or_word(text: str) -> int | str:
-    """A whole number as one, anything else as it is: whether it is a word that the setting takes is checked there."""
-    return int(text) if text.isascii() and text.isdecimal() else text
-
-
-K = Annotated[
-    Any,
-    typer.Option(
-        "-k",
-        metavar="auto|N",
-        parser=count_or_word,
-        help="Tokens drafted per round; auto: as many as pay.",
-        rich_help_panel=_DECODING,
-    ),
-]
-Gate = Annotated[
-    str | None,
-    typer.Option(
-        "--gate",
-        metavar="entropy|margin|logprob|learned|random|always|never|FILE",
-        help="What decides whether a block is escalated; a gate file (.json) brings its threshold and k.",
-        rich_help_panel=_DECODING,
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        metavar="X",
-        help="Of the gate; entropy and logprob: nats, margin: a difference of probabilities, learned: a probability.",
-        rich_help_panel=_DECODING,
-    ),
-]
-StopDrafting = Annotated[
-    bool | None,
-    typer.Option(
-        "--stop-drafting/--no-stop-drafting",
-        help="End a block with its first unsure token, and escalate it at once.",
-        rich_help_panel=_DECODING,
-    ),
-]
-Accept = Annotated[
-    str | None,
-    typer.Option(
-        "--accept",
-        metavar="greedy|sampling|rank|prob|typical",
-        help="Which drafted tokens the cloud lets pass; the last three are lossy.",
-        rich_help_panel=_DECODING,
-    ),
-]
-MaxNewTokens = Annotated[
-    int | None,
-    typer.Option("--max-new-tokens", metavar="N", help="Length limit, tokens.", rich_help_panel=_DECODING),
-]
-MinNewTokens = Annotated[
-    int | None,
-    typer.Option("--min-new-tokens", metavar="N", help="No end before so many tokens.", rich_help_panel=_DECODING),
-]
-Sentences = Annotated[
-    int | None, typer.Option("--sentences", metavar="N", help="Stop after N sentences.", rich_help_panel=_DECODING)
-]
-Stop = Annotated[
-    list[str] | None,
-    typer.Option("--stop", metavar="TEXT", help="Stop before this text. Repeatable.", rich_help_panel=_DECODING),
-]
-Temperature = Annotated[
-    float | None,
-    typer.Option("--temperature", metavar="T", help="Above 0: sample; 0: greedy.", rich_help_panel=_DECODING),
-]
-TopP = Annotated[
-    float | None, typer.Option("--top-p", metavar="P", help="Sample from this nucleus.", rich_help_panel=_DECODING)
-]
-TopK = Annotated[
-    int | None, typer.Option("--top-k", metavar="K", help="Sample among K tokens.", rich_help_panel=_DECODING)
-]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="S", help="Seed of the sampling.", rich_help_panel=_DECODING)
-]
-RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option("--repetition-penalty", metavar="P", help="Above 1: repeat less.", rich_help_panel=_DECODING),
-]
-NoRepeatNgram = Annotated[
-    int | None,
-    typer.Option(
-        "--no-repeat-ngram", metavar="N", help="No sequence of N tokens occurs twice.", rich_help_panel=_DECODING
-    ),
-]
-
-DraftAhead = Annotated[
-    str | None,
-    typer.Option(
-        "--draft-ahead",
-        metavar="auto|on|off",
-        help="Draft on while a block is verified; auto: by a cloud elsewhere, on: also by one loaded here.",
-        rich_help_panel=_DECODING,
-    ),
-]
-RunOn = Annotated[
-    Any,
-    typer.Option(
-        "--run-on",
-        metavar="N",
-        parser=count_or_word,
-        help="Tokens that the cloud generates after its own token.",
-        rich_help_panel=_DECODING,
-    ),
-]
-RequireCloud = Annotated[
-    bool | None,
-    typer.Option(
-        "--require-cloud/--no-require-cloud",
-        help="Fail where the cloud fails, instead of letting the edge write on alone.",
-        rich_help_panel=_DECODING,
-    ),
-]
-Language = Annotated[
-    str | None,
-    typer.Option("--language", "-l", metavar="zh|en", help="Language of the caption.", rich_help_panel=_TEXT),
-]
-Style = Annotated[
-    str | None,
-    typer.Option("--style", metavar="default|detailed|concise", help="Shipped instruction.", rich_help_panel=_TEXT),
-]
-Prompt = Annotated[
-    str | None, typer.Option("--prompt", metavar="TEXT", help="An instruction of your own.", rich_help_panel=_TEXT)
-]
-Segment = Annotated[
-    float | None,
-    typer.Option(
-        "--segment", metavar="SECONDS", help="Cut longer recordings, one caption a piece.", rich_help_panel=_TEXT
-    ),
-]
-RefuseNoSpeech = Annotated[
-    bool | None,
-    typer.Option(
-        "--refuse-no-speech/--no-refuse-no-speech",
-        help="Fail where no speech is found, instead of marking the transcript.",
-        rich_help_panel=_TEXT,
-    ),
-]
-Labels = Annotated[
-    bool,
-    typer.Option(
-        "--labels", help="Show which classes each caption names, in transcripts and totals.", rich_help_panel=_TEXT
-    ),
-]
-LexiconFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--lexicon", metavar="FILE", help="Words of your own for --labels, which it turns on.", rich_help_panel=_TEXT
-    ),
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Tracebacks and log messages.")]
-
-SHARED: Final[Mapping[str, tuple[str, Any]]] = {
-    "language": ("prompt.language", Language),
-    "style": ("prompt.style", Style),
-    "prompt": ("prompt.text", Prompt),
-    "segment": ("audio.segment_s", Segment),
-    "refuse_no_speech": ("audio.refuse_no_speech", RefuseNoSpeech),
-    "mode": ("decoding.mode", Mode),
-    "k": ("decoding.k", K),
-    "gate": ("gate.name", Gate),
-    "threshold": ("gate.threshold", Threshold),
-    "stop_drafting": ("gate.stop_drafting", StopDrafting),
-    "accept": ("acceptance.rule", Accept),
-    "max_new_tokens": ("decoding.max_new_tokens", MaxNewTokens),
-    "min_new_tokens": ("decoding.min_new_tokens", MinNewTokens),
-    "sentences": ("decoding.sentences", Sentences),
-    "stop": ("decoding.stop_strings", Stop),
-    "temperature": ("decoding.temperature", Temperature),
-    "top_p": ("decoding.top_p", TopP),
-    "top_k": ("decoding.top_k", TopK),
-    "seed": ("decoding.seed", Seed),
-    "repetition_penalty": ("decoding.repetition_penalty", RepetitionPenalty),
-    "no_repeat_ngram": ("decoding.no_repeat_ngram", NoRepeatNgram),
-    "draft_ahead": ("decoding.draft_ahead", DraftAhead),
-    "run_on": ("decoding.run_on", RunOn),
-    "require_cloud": ("decoding.require_cloud", RequireCloud),
+RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
+    "tune": {"--output": "--save-gate", "-o": "--save-gate", "--gate": "--gates", "--seed": "--eval-seed"},
 }
-"""Parameter of a command -> the setting it sets, and how it is declared."""
+"""Command -> an option that it no longer takes, because the name means something else elsewhere -> its new name."""

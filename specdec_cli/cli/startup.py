@@ -12,7 +12,6 @@ from specdec_cli.errors import AudioError, ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.types import Update
 
 
 @contextmanager
@@ -55,17 +54,6 @@ def lexicon_for(labels: bool, path: Path | None, *, shown: bool = True) -> Lexic
     from specdec_cli.lexicon import Lexicon
 
     return Lexicon.load(path)
-
-
-def draw(updates: Sequence[Update], svg: Path) -> None:
-    """Draws the finished view of a run.
-
-    Raises:
-        TranscriptError: the file cannot be written.
-    """
-    from specdec_cli.console import record_svg
-
-    record_svg(updates, svg)
 
 
 def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:

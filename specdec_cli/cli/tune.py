@@ -2,121 +2,143 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from specdec_cli.cli import startup
+from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.judging import read_references
+from specdec_cli.cli.options import TUNED_GATES
+from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.types import GateName
 
-from specdec_cli.cli import judging
-from specdec_cli.cli.configured import Given, configured
-
-_WHAT = "What is tried"
-_OUTPUT = "Output"
+if TYPE_CHECKING:
+    from specdec_cli.cli.work import Work
 
 
-@configured("language", "style", "prompt", "accept", "max_new_tokens")
+@command("language", "style", "prompt", "accept", "max_new_tokens", example="recordings/ --save-gate gate.json")
 def tune(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH", help="Recordings, and folders of recordings.", show_default=False)
-    ],
-    gate: Annotated[
-        str | None,
-        typer.Option(
-            "--gate",
-            metavar="GATE,GATE",
-            help="Gates that compete. [default: entropy,margin,logprob,learned]",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    ks: Annotated[
-        str, typer.Option("--ks", metavar="K,K", help="Tokens drafted per block.", rich_help_panel=_WHAT)
-    ] = "2,3,5",
-    budget: Annotated[
-        float,
-        typer.Option(
-            "--budget",
-            metavar="SHARE",
-            min=0.0,
-            max=1.0,
-            help="Most blocks to escalate, 0 to 1.",
-            rich_help_panel=_WHAT,
-        ),
-    ] = 0.3,
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Folders inside folders too.", rich_help_panel=_WHAT)
-    ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="The first N recordings.", rich_help_panel=_WHAT)
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="S", min=0, help="Of the split, the random gate, the bootstrap.", rich_help_panel=_WHAT
-        ),
-    ] = 0,
+    paths: list[str],
+    gates: str | None = None,
+    ks: str = "2,3,5",
+    budget: float = 0.3,
+    recursive: bool = False,
+    limit: int | None = None,
     *,
     given: Given,
-    references: judging.Table = None,
-    file_column: judging.FileColumn = None,
-    text_column: judging.TextColumn = None,
-    label: judging.Label = None,
-    lexicon: judging.Words = None,
-    recordings: Annotated[
-        Path | None,
-        typer.Option(
-            "--recordings",
-            metavar="JSONL",
-            help="Append what is recorded and run here; run again, only what is missing is done.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the recommended gate here (.json).", rich_help_panel=_OUTPUT
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Draw the frontier into this file (.svg).", rich_help_panel=_OUTPUT
-        ),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print everything found as one JSON object.", rich_help_panel=_OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress, errors only.", rich_help_panel=_OUTPUT)
-    ] = False,
+    references: Path | None = None,
+    file_column: str | None = None,
+    text_column: list[str] | None = None,
+    label_column: list[str] | None = None,
+    lexicon: Path | None = None,
+    eval_seed: int = 0,
+    recordings: Path | None = None,
+    save_gate: Path | None = None,
+    plot: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
     debug: bool = False,
-) -> None:
-    """Find the gate that buys most of the cloud's quality for the fewest questions, on recordings of your own.
+) -> int:
+    """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
-    them on the other half. Needs no references: without them quality is agreement with the cloud's caption.
+    them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
+    gate with --gate FILE.
     """
-    from specdec_cli.cli.tuning import Request, Tuning, parse_gates, parse_ks
+    from specdec_cli.cli.work import ALL_FAILED, Work, emit
+    from specdec_cli.inputs.find import find_recordings
+    from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+    from specdec_cli.tune.plan import require_tunable
 
-    gates, sizes = parse_gates(gate), parse_ks(ks)
+    competing, sizes = parse_gates(gates), parse_ks(ks)
     resolved = given.resolve({"decoding.mode": "hybrid"})
-    request = Request(
-        config=resolved.config,
-        paths=tuple(paths),
-        recursive=recursive,
-        limit=limit,
-        gates=gates,
-        ks=sizes,
-        budget=budget,
-        seed=seed,
-        judging=judging.Judging(
-            references, file_column, tuple(text_column or ()), tuple(label or ()), lexicon, False, seed
-        ),
-        recordings=recordings,
-        output=output,
-        plot=plot,
-        json=json,
-        reads=(references, lexicon, *given.reads(resolved)),
-    )
-    code = Tuning(request, quiet=quiet, debug=debug).run()
-    if code:
-        raise typer.Exit(code)
+    words, table = read_references(references, file_column, text_column, label_column, lexicon)
+    files = find_recordings(paths, recursive=recursive, limit=limit)
+    targets = {"--recordings": (recordings, RECORDINGS), "--save-gate": (save_gate, GATE), "--plot": (plot, PICTURE)}
+    refuse(targets, [*files, references, lexicon, *given.reads(resolved)])
+    again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
+    with Work(quiet=quiet, debug=debug, interruption=again) as work:
+        clips: dict[str, str] = {}
+        for recording in work.identified(files):
+            if recording.error is not None:
+                work.failed(recording.path, recording.error)
+            elif recording.sha256 is not None:
+                clips[recording.sha256] = recording.path
+        if not clips:
+            return ALL_FAILED
+        require_tunable(resolved.config, competing, len(clips))
+        with work.libraries():
+            from specdec_cli.captioner import Captioner
+            from specdec_cli.tune.journal import Journal
+            from specdec_cli.tune.plan import Plan
+            from specdec_cli.tune.record import setup_of
+            from specdec_cli.tune.run import tune as tuned
+        with startup.still_collector():
+            captioner = Captioner.load(resolved.config, loading=work.view.loading)
+        plan = Plan(competing, sizes, budget, eval_seed)
+        find = table.find if table is not None else lambda _: None
+        with Journal(setup_of(captioner), recordings) as journal:
+            found, file = tuned(captioner, plan, clips, find, words, journal, _Watch(work))
+    if work.interrupted:
+        return work.code(done=False)
+    if save_gate is not None and file is not None:
+        write(save_gate, file.to_json(), GATE)
+        found = found.model_copy(update={"output": str(save_gate)})
+    if plot is not None:
+        from specdec_cli.report import frontier_svg
+
+        title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
+        write(plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
+    from specdec_cli.console.tune import print_tuning
+
+    emit(found, print_tuning, json=json)
+    if save_gate is not None and file is None:
+        raise SpecdecError(f"{save_gate} was not written: no setting can be recommended.", hint=found.reason)
+    return work.code(done=True)
+
+
+def parse_gates(text: str | None) -> tuple[GateName, ...]:
+    """Gates out of `entropy,learned`, and the random one as the control; None: all that can be fitted here.
+
+    Raises:
+        ConfigError: one is unknown, or there is nothing in it to tune.
+    """
+    if text is None:
+        fitting = find_spec("sklearn") is not None
+        return (*(gate for gate in TUNED_GATES if fitting or gate != "learned"), "random")
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked or (unknown := [name for name in asked if name not in (*TUNED_GATES, "random")]):
+        named = repr(unknown[0]) if asked else "nothing"
+        raise ConfigError(f"--gates: {named} cannot be tuned.", hint=f"Gates: {', '.join(TUNED_GATES)}.")
+    return (*(gate for gate in TUNED_GATES if gate in asked), "random")
+
+
+def parse_ks(text: str) -> tuple[int, ...]:
+    """Block sizes out of `2,3,5`.
+
+    Raises:
+        ConfigError: one is no whole number from 1 to 64.
+    """
+    sizes = []
+    for word in text.split(","):
+        if not word.strip().isdecimal() or not 1 <= int(word) <= 64:
+            raise ConfigError(
+                f"--ks: {word.strip()!r} is no whole number from 1 to 64.", hint="For example: --ks 2,3,5"
+            )
+        sizes.append(int(word))
+    return tuple(sorted(set(sizes)))
+
+
+class _Watch:
+    """Shows the steps of a tuning."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.begin = work.view.begin
+        self.step = work.view.step
+        self.advance = work.view.advance
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording cannot be used."""
+        self._work.failed(file, error)

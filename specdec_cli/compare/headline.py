@@ -13,7 +13,7 @@ from specdec_cli.types import Mode
 FEWEST_CLIPS: Final = 10
 """Below this a percentile bootstrap is too narrow to base a claim on."""
 
-_SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
+SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
     ("references", "labels"): "Classes named right",
     ("references", "emotion"): "Emotion named right",
     ("references", "chrf"): "chrF with the references",
@@ -21,8 +21,8 @@ _SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
     ("cloud", "labels"): "Classes equal to the cloud's",
     ("cloud", "chrf"): "chrF with the cloud's captions",
 }
-_WEIGHT: Final[tuple[tuple[Basis, GapMeasure], ...]] = tuple(_SUBJECTS)
-"""Measures, that which decides the verdict first."""
+"""What each measure says, that which decides the verdict first."""
+_WEIGHT: Final[tuple[tuple[Basis, GapMeasure], ...]] = tuple(SUBJECTS)
 
 
 def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]) -> list[str]:
@@ -79,7 +79,7 @@ def _and_others(count: int) -> str:
 
 
 def _quality(gap: Gap, escalation: Interval | None) -> str:
-    subject = _SUBJECTS[gap.basis, gap.measure]
+    subject = SUBJECTS[gap.basis, gap.measure]
     ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
         return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-from specdec_cli.compare.journal import Terms
 from specdec_cli.compare.pairing import MODES
 from specdec_cli.config import Config
 from specdec_cli.errors import ConfigError
+from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import LOSSY_RULES, Mode
-
-_EDGE: Final[frozenset[Mode]] = frozenset({"edge", "hybrid", "lossless"})
-_CLOUD: Final[frozenset[Mode]] = frozenset({"cloud", "hybrid", "lossless"})
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -42,16 +38,7 @@ def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
     """What the transcripts of each mode must have been made with."""
     from specdec_cli.captioner import recorded_settings
 
-    return {
-        mode: Terms(
-            language=config.prompt.language,
-            prompt=config.prompt.instruction,
-            settings=recorded_settings(config),
-            edge=config.edge.model if mode in _EDGE else None,
-            cloud=config.cloud.label if mode in _CLOUD and config.cloud else None,
-        )
-        for mode, config in configured.items()
-    }
+    return {mode: Terms.of(config, recorded_settings(config)) for mode, config in configured.items()}
 
 
 def in_mode(config: Config, mode: Mode) -> Config:

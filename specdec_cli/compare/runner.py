@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from specdec_cli.compare.journal import Journal, Terms
+from specdec_cli.compare.journal import Journal
 from specdec_cli.compare.pairing import ClipKey
-from specdec_cli.compare.recordings import Recording
 from specdec_cli.compare.schedule import turns
 from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.build import error_transcript
 from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Step:
         repeat: 0-based.
     """
 
-    recording: Recording
+    recording: InputFile
     mode: Mode
     repeat: int
 
@@ -66,13 +67,13 @@ class Runner:
         self._watch = watch
         self._broken: set[str] = set()
 
-    def refuse_unreadable(self, recordings: Sequence[Recording]) -> None:
+    def refuse_unreadable(self, recordings: Sequence[InputFile]) -> None:
         """Keeps the error of every recording that could not even be read."""
         for recording in recordings:
             if recording.error is not None:
                 self._refuse(recording, recording.error)
 
-    def steps(self, recordings: Sequence[Recording], repeats: int) -> list[Step]:
+    def steps(self, recordings: Sequence[InputFile], repeats: int) -> list[Step]:
         """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
         return [
@@ -127,14 +128,14 @@ class Runner:
             if self._journal.repeats((run.clip.sha256, run.clip.start_s), step.mode) <= step.repeat:
                 yield run.finish()
 
-    def _refuse(self, recording: Recording, error: AudioError) -> None:
+    def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """A recording that is broken is so in every mode."""
         self._broken.add(recording.path)
         self._watch.failed(recording.path, error)
         for mode in self._terms:
             self._journal.add(self._error_line(recording, mode, error, Models(edge=None, cloud=None)))
 
-    def _error_line(self, recording: Recording, mode: Mode, error: SpecdecError, models: Models) -> Transcript:
+    def _error_line(self, recording: InputFile, mode: Mode, error: SpecdecError, models: Models) -> Transcript:
         terms = self._terms[mode]
         return error_transcript(
             recording.path,

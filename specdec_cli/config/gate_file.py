@@ -91,7 +91,7 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
         ConfigError: it is not there, or not a gate file of this version.
     """
     label = label or str(path)
-    hint = "specdec tune --output FILE writes one."
+    hint = "specdec tune --save-gate FILE writes one."
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

@@ -64,6 +64,10 @@ def show(value: object) -> str:
         return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
     if isinstance(value, int) and abs(value) >= 10**20:
         return "a number of more than 20 digits"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple, dict)) for item in value):
+        return "a list with lists or mappings in it"
     if isinstance(value, (list, tuple)):
         text = f"[{', '.join(show(item) for item in value[:_LONGEST])}]"
     else:

@@ -190,7 +190,7 @@ class CloudConfig(ModelConfig):
 
     engine: Literal["specdec", "vllm"] = Field(
         default="specdec",
-        description="what answers at `url`: specdec serve, or vllm serve, which wants `model` as well",
+        description="what answers at `url`: specdec serve, or vllm serve, which needs `model` as well",
     )
     model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
         default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
@@ -203,11 +203,11 @@ class CloudConfig(ModelConfig):
         default=None, description="address of `specdec serve`, in place of `model`: https://host:port; null: none"
     )
     token_env: VariableName | None = Field(
-        default=None, description="environment variable with the server's token; null: it asks for none"
+        default=None, description="environment variable with the server's token; null: it requires none"
     )
     timeout_s: float = Field(default=5.0, gt=0, le=600, description="time limit of a call to the server, s")
     retry_s: float = Field(
-        default=10.0, ge=0, le=3600, description="after a failed call the server is left alone for so long, s"
+        default=10.0, ge=0, le=3600, description="time after a failed call until the server is called again, s"
     )
     ca_file: PlainText | None = Field(
         default=None, description="PEM file of certificates to trust for `url`; null: the public ones"
@@ -216,7 +216,7 @@ class CloudConfig(ModelConfig):
         default=False, description="true: features or recordings may go unencrypted to a host that is not this machine"
     )
     allow_audio_upload: bool = Field(
-        default=False, description="true: recordings may leave this machine, as a vllm wants them"
+        default=False, description="true: recordings may leave this machine, as vLLM requires"
     )
 
     @property
@@ -234,7 +234,9 @@ class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""
 
     temperature: float = Field(default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature")
-    top_p: float | None = Field(default=None, gt=0, le=1, description="nucleus of this probability; null or 1: off")
+    top_p: float | None = Field(
+        default=None, gt=0, le=1, description="sample from the nucleus of this probability; null or 1: off"
+    )
     top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
     repetition_penalty: float | None = Field(
@@ -266,8 +268,8 @@ class ScoringConfig(Section):
         return ScoringConfig(**own | {name: value for name, value in suggested.items() if own[name] is None})
 
 
-class DecodingConfig(ScoringConfig):
-    """The decoding loop."""
+class BlockConfig(Section):
+    """Who decides, and how much is drafted at a time."""
 
     mode: Mode = Field(
         default="hybrid",
@@ -283,6 +285,11 @@ class DecodingConfig(ScoringConfig):
         description="with k auto: time of an edge step over that of a verification; null: measured as it goes",
     )
     max_new_tokens: int = Field(default=128, ge=1, description="length limit of a caption, tokens")
+
+
+class DecodingConfig(ScoringConfig, BlockConfig):
+    """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
+
     sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
     stop_strings: Annotated[
         tuple[PlainText, ...], BeforeValidator(_as_tuple), Expected("a list of non-empty texts")
@@ -310,7 +317,8 @@ class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
     name: Annotated[GateName, Expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
-        default="entropy", description=f"{', '.join(GATES)}; or a gate file (.json), which brings threshold and k"
+        default="entropy",
+        description=f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
     )
     threshold: float | None = Field(
         default=None,
@@ -343,7 +351,8 @@ class AcceptanceConfig(Section):
 
     rule: AcceptanceName | None = Field(
         default=None,
-        description="greedy, sampling (lossless), rank, prob, typical (lossy); null: as the temperature says",
+        description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical (lossy); "
+        "null: as the temperature says",
     )
     rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
     prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")
@@ -384,7 +393,6 @@ class AudioConfig(Section):
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
 
-    runtime: RuntimeConfig = RuntimeConfig()
     edge: ModelConfig
     cloud: CloudConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
     decoding: DecodingConfig = DecodingConfig()
@@ -392,6 +400,7 @@ class Config(Section):
     acceptance: AcceptanceConfig = AcceptanceConfig()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
@@ -400,12 +409,7 @@ class Config(Section):
 
 
 SECTIONS: Final[dict[str, type[Section]]] = {
-    "runtime": RuntimeConfig,
-    "edge": ModelConfig,
-    "cloud": CloudConfig,
-    "decoding": DecodingConfig,
-    "gate": GateConfig,
-    "acceptance": AcceptanceConfig,
-    "prompt": PromptConfig,
-    "audio": AudioConfig,
+    name: next(kind for kind in (info.annotation, *get_args(info.annotation)) if isinstance(kind, type))
+    for name, info in Config.model_fields.items()
 }
+"""Section -> its model, in the order in which settings are listed."""

@@ -21,6 +21,9 @@ from specdec_cli.errors import ConfigError
 MAX_BYTES: Final = 1_000_000
 _MAX_DEPTH: Final = 20
 _TAG: Final = "tag:yaml.org,2002:"
+Place = tuple[str | int, ...]
+"""Keys and indices that lead to a value."""
+
 _PLAIN_SCALARS: Final = (
     ("null", re.compile(r"\A(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
     ("bool", re.compile(r"\A(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
@@ -73,9 +76,11 @@ def read_value(text: str) -> object:
     """The scalar, or the list of scalars, that `text` spells in YAML; `text` itself if it spells neither."""
     try:
         node = _compose(text)
-        return None if node is None else _value(node)
+        value = None if node is None else _tree(node, (), "", {}, [])
     except (yaml.YAMLError, ValueError):
         return text
+    nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (list, dict)) for v in value))
+    return text if nested else value
 
 
 def write_yaml(values: dict[str, Any]) -> str:
@@ -93,20 +98,34 @@ def read_file(path: Path, label: str) -> tuple[Layer, list[Problem]]:
     Raises:
         ConfigError: it cannot be read at all, or it is not a mapping.
     """
-    root = _compose_file(_read_text(path, label), label)
-    if root is None or _is_null(root):
+    tree, lines, problems = _read(path, label)
+    if tree is None:
         raise ConfigError(f"{label} is empty.", hint="It needs at least edge: {model: ...}; start from a shipped one.")
-    if not isinstance(root, yaml.MappingNode):
+    if not isinstance(tree, dict):
         hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
-        raise ConfigError(f"{label}:{_line(root)}: expected sections, not {_shown(root)}.", hint=hint)
+        raise ConfigError(f"{label}:{lines[()]}: expected sections, not {show(tree)}.", hint=hint)
     layer: Layer = {}
-    problems: list[Problem] = []
-    for section, key, node in _entries(root, "", label, problems):
-        _read_section(section, key, node, label, layer, problems)
+    for section, values in tree.items():
+        where = f"{label}:{lines[section,]}"
+        if section not in SECTIONS:
+            problems.append(unknown_setting(section, where))
+        elif isinstance(values, dict):
+            for field, value in values.items():
+                name, place = f"{section}.{field}", f"{label}:{lines[section, field]}"
+                if name in SETTINGS:
+                    layer[name] = Given(value, Origin.file(place))
+                else:
+                    problems.append(unknown_setting(name, place))
+        elif values is not None:
+            names = ", ".join(setting.field for setting in settings_of(section))
+            message = f"{where}: {section} must hold settings, not {show(values)}."
+            problems.append(Problem(message, f"Settings in {section}: {names}."))
+        elif section == "cloud":
+            layer[section] = Given(None, Origin.file(where))
     return layer, problems
 
 
-def read_tree(path: Path, label: str) -> tuple[object, dict[tuple[str | int, ...], int]]:
+def read_tree(path: Path, label: str) -> tuple[object, dict[Place, int]]:
     """A file of any structure: its mappings, lists and scalars, and the line of each by its row of keys and indices.
 
     Args:
@@ -116,31 +135,41 @@ def read_tree(path: Path, label: str) -> tuple[object, dict[tuple[str | int, ...
     Raises:
         ConfigError: it cannot be read, is not the YAML described above, or has a key twice.
     """
-    root = _compose_file(_read_text(path, label), label)
-    problems: list[Problem] = []
-    lines: dict[tuple[str | int, ...], int] = {}
-    tree = None if root is None else _tree(root, (), label, lines, problems)
+    tree, lines, problems = _read(path, label)
     raise_if_any(problems)
     return tree, lines
 
 
-def _tree(
-    node: yaml.Node,
-    place: tuple[str | int, ...],
-    label: str,
-    lines: dict[tuple[str | int, ...], int],
-    problems: list[Problem],
-) -> object:
+def _read(path: Path, label: str) -> tuple[object, dict[Place, int], list[Problem]]:
+    root = _compose_file(_read_text(path, label), label)
+    problems: list[Problem] = []
+    lines: dict[Place, int] = {}
+    return None if root is None else _tree(root, (), label, lines, problems), lines, problems
+
+
+def _tree(node: yaml.Node, place: Place, label: str, lines: dict[Place, int], problems: list[Problem]) -> object:
+    """What a node holds; keys that are not words, or come twice, become problems."""
     lines.setdefault(place, _line(node))
-    if isinstance(node, yaml.MappingNode):
-        found = {}
-        for name, key, value in _entries(node, "", label, problems):
-            lines[*place, name] = _line(key)
-            found[name] = _tree(value, (*place, name), label, lines, problems)
-        return found
     if isinstance(node, yaml.SequenceNode):
         return [_tree(item, (*place, index), label, lines, problems) for index, item in enumerate(node.value)]
-    return _value(node)
+    if not isinstance(node, yaml.MappingNode):
+        return _scalar(node)
+    found: dict[str, object] = {}
+    for key, value in node.value:
+        where = f"{label}:{_line(key)}"
+        if not isinstance(key, yaml.ScalarNode):
+            message = f"{where}: a name was expected, not {show(_tree(key, (), label, {}, []))}."
+            problems.append(Problem(message, "Settings are written name: value."))
+            continue
+        name = str(key.value)
+        if name in found:
+            dotted = show_name(".".join(map(str, (*place, name))))
+            message = f"{where}: {dotted} is given twice, first in line {lines[*place, name]}."
+            problems.append(Problem(message, "Keep one of them."))
+            continue
+        lines[*place, name] = _line(key)
+        found[name] = _tree(value, (*place, name), label, lines, problems)
+    return found
 
 
 def _read_text(path: Path, label: str) -> str:
@@ -190,64 +219,7 @@ def _one_line(reason: str) -> str:
     return "".join(c if c.isprintable() else " " for c in reason)[:200]
 
 
-def _entries(
-    node: yaml.MappingNode, prefix: str, label: str, problems: list[Problem]
-) -> list[tuple[str, yaml.Node, yaml.Node]]:
-    """Name, key node and value node of each entry; keys that are not words, or come twice, become problems."""
-    first_line: dict[str, int] = {}
-    entries: list[tuple[str, yaml.Node, yaml.Node]] = []
-    for key, value in node.value:
-        where = f"{label}:{_line(key)}"
-        if not isinstance(key, yaml.ScalarNode):
-            message = f"{where}: a name was expected, not {_shown(key)}."
-            problems.append(Problem(message, "Settings are written name: value."))
-            continue
-        name = prefix + str(key.value)
-        if name in first_line:
-            message = f"{where}: {show_name(name)} is given twice, first in line {first_line[name]}."
-            problems.append(Problem(message, "Keep one of them."))
-            continue
-        first_line[name] = _line(key)
-        entries.append((name, key, value))
-    return entries
-
-
-def _read_section(
-    section: str, key: yaml.Node, node: yaml.Node, label: str, layer: Layer, problems: list[Problem]
-) -> None:
-    where = f"{label}:{_line(key)}"
-    if section not in SECTIONS:
-        problems.append(unknown_setting(section, where))
-    elif isinstance(node, yaml.MappingNode):
-        for name, field_key, value in _entries(node, f"{section}.", label, problems):
-            _read_setting(name, value, f"{label}:{_line(field_key)}", layer, problems)
-    elif not _is_null(node):
-        names = ", ".join(setting.field for setting in settings_of(section))
-        message = f"{where}: {section} must hold settings, not {_shown(node)}."
-        problems.append(Problem(message, f"Settings in {section}: {names}."))
-    elif section == "cloud":
-        layer[section] = Given(None, Origin.file(where))
-
-
-def _read_setting(name: str, node: yaml.Node, place: str, layer: Layer, problems: list[Problem]) -> None:
-    if name not in SETTINGS:
-        problems.append(unknown_setting(name, place))
-        return
-    try:
-        layer[name] = Given(_value(node), Origin.file(place))
-    except ValueError as error:
-        message = f"{place}: {name} must be {SETTINGS[name].expected}, not {error}."
-        problems.append(Problem(message, f"{name}: {SETTINGS[name].description}."))
-
-
-def _value(node: yaml.Node) -> object:
-    """The scalar, or the list of scalars; a ValueError that says what else is there."""
-    if isinstance(node, yaml.MappingNode):
-        raise ValueError("a mapping")
-    if isinstance(node, yaml.SequenceNode):
-        if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
-            raise ValueError("a list with lists or mappings in it")
-        return [_value(item) for item in node.value]
+def _scalar(node: yaml.Node) -> object:
     text = str(node.value)
     match node.tag.removeprefix(_TAG):
         case "null":
@@ -260,18 +232,6 @@ def _value(node: yaml.Node) -> object:
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         case _:
             return text
-
-
-def _is_null(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and _value(node) is None
-
-
-def _shown(node: yaml.Node) -> str:
-    """What a node holds, for a message."""
-    try:
-        return show(_value(node))
-    except ValueError as error:
-        return str(error)
 
 
 def _line(node: yaml.Node) -> int:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.figures import count, milliseconds, seconds
 from specdec_cli.console.tables import stdout_console
-from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, Signs, signs_for
+from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, Signs, signs_for, written
+from specdec_cli.report.figures import NONE, count, milliseconds, seconds
 
 if TYPE_CHECKING:
     from specdec_cli.bench.result import Bench, ContenderTime, Expected, Memory
@@ -112,11 +112,13 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Text]]]) -
 
 
 def _captions(found: Sequence[ContenderTime], signs: Signs) -> Table:
+    none = written(NONE, signs)
+
     def row(
-        label: str, figure: Callable[[ContenderTime], Interval | None], written: Callable[[float], str]
+        label: str, figure: Callable[[ContenderTime], Interval | None], show: Callable[[float], str]
     ) -> tuple[str, Sequence[Text]]:
         figures = [figure(contender) for contender in found]
-        return label, [_with_interval(value, written) if value else Text(signs.none) for value in figures]
+        return label, [_with_interval(value, show) if value else Text(none) for value in figures]
 
     rows = [
         row("a clip", lambda contender: contender.clip_ms, milliseconds),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, takewhile
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -41,12 +42,8 @@ def paragraph(text: str) -> str:
 
 def prefix_length(text: str, width: int) -> int:
     """How many leading characters of `text` fit into `width` cells."""
-    used = 0
-    for index, character in enumerate(text):
-        used += cell_len(character)
-        if used > width:
-            return index
-    return len(text)
+    ends = accumulate(map(cell_len, text))
+    return sum(1 for _ in takewhile(lambda end: end <= width, ends))
 
 
 def fit(text: str, width: int, ellipsis: str) -> str:
@@ -59,10 +56,7 @@ def fit(text: str, width: int, ellipsis: str) -> str:
 
 def fit_end(text: str, width: int, ellipsis: str) -> str:
     """`text` cut at its start to `width` cells: of a path, the end says more."""
-    if cell_len(text) <= width:
-        return text
-    room, backwards = width - cell_len(ellipsis), text[::-1]
-    return ellipsis + backwards[: prefix_length(backwards, room)][::-1] if room > 0 else ellipsis[: max(width, 0)]
+    return fit(text[::-1], width, ellipsis[::-1])[::-1]
 
 
 def _atoms(plain: str) -> Iterator[str]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, hanging
-from specdec_cli.console.compare_captions import LEFT_OUT, clip_lines
-from specdec_cli.console.compare_figures import Wording, agreement_rows, cost_rows, reference_rows
-from specdec_cli.console.figures import count, seconds
-from specdec_cli.console.grid import Row, render
-from specdec_cli.console.tables import stdout_console
-from specdec_cli.console.theme import BAD, DIM, STRONG, UNICODE, signs_for
+from specdec_cli.console.cells import clean, fit_end, hanging, padded, paragraph
+from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, stdout_console, titled
+from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs, signs_for
+from specdec_cli.report import tables
+from specdec_cli.report.figures import count, percent, seconds
 
 if TYPE_CHECKING:
-    from specdec_cli.compare.result import Comparison
+    from specdec_cli.compare.result import ClipComparison, Comparison
+    from specdec_cli.types import Mode
 
-PIPED_WIDTH: Final = 120
-"""Cells of a line where there is no terminal to ask."""
-PROSE_WIDTH: Final = 100
-WIDEST: Final = 160
+_INDENT: Final = 11
+_LEFT_OUT: Final = "^"
+_UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 
 def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
@@ -34,101 +34,144 @@ def print_comparison(comparison: Comparison, *, captions: int, console: Console 
         console: where to print, stdout if None.
     """
     console = console or stdout_console()
-    width = min(console.width, WIDEST) if console.is_terminal else PIPED_WIDTH
-    for line in _Page(comparison, width, console).lines(captions):
-        line.rstrip()
-        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    width, signs = page_width(console), signs_for(console)
+    lines = [*_headline(comparison, width, signs)]
+    if comparison.clips:
+        lines += [*_tables(comparison, width), *_captions(comparison, captions, width, signs)]
+    print_lines([*lines, *_errors(comparison, width, signs)], console)
 
 
-class _Page:
-    def __init__(self, comparison: Comparison, width: int, console: Console) -> None:
-        self._comparison = comparison
-        self._width = width
-        self._signs = signs_for(console)
-        self._wording = Wording(unicode=self._signs is UNICODE)
+def _prose(sentence: str, width: int, signs: Signs) -> Iterator[Text]:
+    yield from hanging(Text(f" {signs.dot}"), Text(clean(sentence)), 3, min(width, PROSE_WIDTH))
 
-    def lines(self, captions: int) -> Iterator[Text]:
-        """All of it."""
-        yield from self._headline()
-        if self._comparison.clips:
-            yield from self._costs()
-            yield from self._quality()
-            yield from self._captions(captions)
-        yield from self._errors()
 
-    def _headline(self) -> Iterator[Text]:
-        found = self._comparison
-        facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
-        if found.repeats > 1:
-            facts.append(f"up to {found.repeats} repeats")
-        if found.planned is not None and found.unfinished + len(found.clips) + len(found.errors) < found.planned:
-            facts[0] += f" of {found.planned} recordings"
-        if found.unfinished:
-            facts.append(f"{found.unfinished} unfinished")
-        yield Text(f" {self._signs.dot} ".join(facts), DIM)
-        for sentence in found.headline:
-            yield from self._prose(sentence)
+def _headline(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
+    facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
+    if found.repeats > 1:
+        facts.append(f"up to {found.repeats} repeats")
+    if found.planned is not None and found.unfinished + len(found.clips) + len(found.errors) < found.planned:
+        facts[0] += f" of {count(found.planned, 'recording')}"
+    if found.unfinished:
+        facts.append(f"{found.unfinished} unfinished")
+    yield Text(f" {signs.dot} ".join(facts), DIM)
+    for sentence in found.headline:
+        yield from _prose(sentence, width, signs)
 
-    def _prose(self, sentence: str, style: str = "") -> Iterator[Text]:
-        yield from hanging(Text(f" {self._signs.dot}"), Text(clean(sentence), style), 3, min(self._width, PROSE_WIDTH))
 
-    def _costs(self) -> Iterator[Text]:
-        found = self._comparison
+def _tables(found: Comparison, width: int) -> Iterator[Text]:
+    if costs := tables.costs(found):
         base = "edge-only" if "edge" in found.modes else "cloud-only"
-        level = f"{100 * found.level:g}%"
-        yield from self._grid(
-            "Cost", f"with the ratio to {base} and its {level} interval", cost_rows(found, self._wording)
+        yield from titled(costs.title, f"with the ratio to {base} and its {percent(found.level)} interval", width)
+        rows = [_compared(row, base) for row in costs.rows]
+        if {"edge", "cloud"} <= set(found.modes):
+            cells = _compared(costs.rows[0], "cloud-only").cells
+            rows.insert(1, tables.Row("  of cloud's", tuple(tables.Cell("", cell.notes) for cell in cells)))
+        yield from grid(costs.columns, rows, width)
+    process = found.process
+    facts = [] if process.peak_rss_mb is None else [f"peak memory {process.peak_rss_mb:,.0f} MiB"]
+    facts.append(f"GPU {process.gpu_mb:,.0f} MiB" if process.gpu_mb is not None else "no GPU")
+    note = " (of the process, which holds the models of all modes at once)"
+    yield from hanging(Text(" process"), Text.assemble(", ".join(facts), (note, DIM)), 18, width)
+    for table in (tables.classes(found), tables.texts(found), tables.agreement(found)):
+        if table:
+            yield from titled(table.title, "", width)
+            yield from grid(table.columns, table.rows, width)
+
+
+def _compared(row: tables.Row, base: str) -> tables.Row:
+    """The row with no other ratios than those to `base`."""
+    name = f" {base.removesuffix('-only')}"
+    cells = []
+    for cell in row.cells:
+        notes = [(more.removesuffix(name), ends) for more, ends in cell.notes if not more or more.endswith(name)]
+        cells.append(tables.Cell(cell.value, tuple(notes)))
+    return tables.Row(row.label, tuple(cells))
+
+
+def _captions(found: Comparison, most: int, width: int, signs: Signs) -> Iterator[Text]:
+    differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
+    total = len(found.clips)
+    if not differing:
+        yield from (
+            Text(),
+            Text(f"All modes give the same caption of {'the clip' if total == 1 else f'all {total} clips'}."),
         )
-        process = found.process
-        facts = []
-        if process.peak_rss_mb is not None:
-            facts.append(f"peak memory {process.peak_rss_mb:.0f} MiB")
-        facts.append(f"GPU {process.gpu_mb:.0f} MiB" if process.gpu_mb is not None else "no GPU")
-        held = "of the process, which holds the models of all modes at once"
-        yield from hanging(Text(" process"), Text.assemble(", ".join(facts), (f" ({held})", DIM)), 16, self._width)
+        return
+    yield from titled("Captions", f"of the {len(differing)} of {count(total, 'clip')} where they differ", width)
+    if most:
+        base = "cloud" if "cloud" in found.modes else found.modes[0]
+        legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
+        yield from hanging(Text(), Text(legend, DIM), 0, width)
+    for clip in differing[:most]:
+        yield from clip_lines(clip, width, signs)
+    if len(differing) > most:
+        more = f"{signs.ellipsis} and {len(differing) - most} more: --captions {len(differing)} shows all"
+        yield from hanging(Text(), Text(more, DIM), 0, width)
 
-    def _quality(self) -> Iterator[Text]:
-        found = self._comparison
-        if rows := list(reference_rows(found, self._wording)):
-            clips = found.references_found or 0
-            yield from self._grid("Against the references", f"of {count(clips, 'clip')}, with macro F1", rows)
-        if rows := list(agreement_rows(found, self._wording)):
-            yield from self._grid("Against the cloud's captions", "", rows)
 
-    def _grid(self, title: str, note: str, rows: list[Row]) -> Iterator[Text]:
-        yield Text()
-        yield from hanging(Text(), Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), 0, self._width)
-        yield from render(self._comparison.modes, rows, self._width)
+def _errors(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
+    if found.errors:
+        yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
+    for error in found.errors:
+        message = clean(error.message)
+        message = message if clean(error.file) in message else f"{clean(error.file)}: {message}"
+        modes = "" if len(error.modes) == len(found.modes) else f" (in mode {', '.join(error.modes)})"
+        yield from _prose(message + modes, width, signs)
 
-    def _captions(self, most: int) -> Iterator[Text]:
-        differing = [clip for clip in self._comparison.clips if len(set(clip.captions.values())) > 1]
-        shown = differing[:most]
-        yield Text()
-        total = len(self._comparison.clips)
-        if not differing:
-            yield Text(f"All modes say the same of {'the clip' if total == 1 else f'all {total} clips'}.")
-            return
-        note = f" of the {len(differing)} of {count(total, 'clip')} where they differ"
-        yield from hanging(Text(), Text.assemble(("Captions", STRONG), (note, DIM)), 0, self._width)
-        if shown:
-            base = "cloud" if "cloud" in self._comparison.modes else self._comparison.modes[0]
-            legend = f"[...] other words than {base}, [{LEFT_OUT}] something that {base} says is left out"
-            yield from hanging(Text(), Text(legend, DIM), 0, self._width)
-        for clip in shown:
-            yield from clip_lines(clip, min(self._width, WIDEST), self._signs)
-        if len(shown) < len(differing):
-            left = len(differing) - len(shown)
-            more = f"{self._signs.ellipsis} and {left} more: --captions {len(differing)} shows all"
-            yield from hanging(Text(), Text(more, DIM), 0, self._width)
 
-    def _errors(self) -> Iterator[Text]:
-        errors = self._comparison.errors
-        if not errors:
-            return
-        yield Text()
-        yield Text(f"{count(len(errors), 'recording')} left out", BAD)
-        for error in errors:
-            message = clean(error.message)
-            said = message if clean(error.file) in message else f"{clean(error.file)}: {message}"
-            modes = "" if len(error.modes) == len(self._comparison.modes) else f" (in mode {', '.join(error.modes)})"
-            yield from self._prose(said + modes)
+def clip_lines(clip: ClipComparison, width: int, signs: Signs) -> Iterator[Text]:
+    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share a line.
+
+    Args:
+        clip: in two modes or more.
+        width: cells of a line.
+        signs: characters to draw with.
+    """
+    length = f" ({seconds(clip.duration_s)})" if clip.duration_s is not None else ""
+    start = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
+    name = fit_end(clean(clip.file), width - len(length + start), signs.ellipsis)
+    yield Text.assemble((name, STRONG), (f"{start}{length}", DIM))
+    base: Mode = "cloud" if "cloud" in clip.captions else next(iter(clip.captions))
+    for caption in dict.fromkeys(clip.captions.values()):
+        modes = [mode for mode, said in clip.captions.items() if said == caption]
+        text = Text(paragraph(caption)) if base in modes else marked(paragraph(caption), paragraph(clip.captions[base]))
+        lines = hanging(Text(), text, 0, width - _INDENT)
+        for index in range(max(len(lines), len(modes))):
+            head = padded(Text(f" {modes[index]}" if index < len(modes) else ""), _INDENT)
+            yield Text.assemble(head, lines[index] if index < len(lines) else "")
+    for caption in clip.reference_texts:
+        yield from hanging(Text(" reference", DIM), Text(paragraph(caption), DIM), _INDENT, width)
+    if classes := _classes(clip):
+        yield from hanging(Text(" classes", DIM), Text(classes), _INDENT, width)
+
+
+def marked(caption: str, base: str) -> Text:
+    """`caption` with what `base` lacks in brackets, and `[^]` where it leaves out something that `base` has."""
+    ours, theirs = _UNITS.findall(caption), _UNITS.findall(base)
+    text = Text()
+    for kind, start, end, at, until in SequenceMatcher(a=ours, b=theirs, autojunk=False).get_opcodes():
+        own = "".join(ours[start:end])
+        if kind == "equal":
+            text.append(own)
+        elif own.strip():
+            text.append(f"[{own.strip()}]" + (" " if own[-1:].isspace() else ""), f"{ASKED} underline")
+        elif "".join(theirs[at:until]).strip():
+            text.append(f"[{_LEFT_OUT}]", ASKED)
+            text.append(own)
+    return text
+
+
+def _classes(clip: ClipComparison) -> str:
+    """Attributes on which the modes, or the modes and the reference, do not agree: `emotion: edge sad, cloud happy`."""
+    parts = []
+    for attribute in dict.fromkeys(name for labels in clip.labels.values() for name in labels):
+        named = {mode: labels.get(attribute) for mode, labels in clip.labels.items()}
+        known = clip.reference_labels.get(attribute)
+        if len(set(named.values())) == 1 and known in (None, *named.values()):
+            continue
+        groups: dict[str | None, list[str]] = {}
+        for mode, name in named.items():
+            groups.setdefault(name, []).append(mode)
+        facts = [f"{' '.join(modes)} {name or 'none'}" for name, modes in groups.items()]
+        parts.append(f"{attribute}: {', '.join([*facts, f'reference {known}'] if known else facts)}")
+    return "; ".join(parts)

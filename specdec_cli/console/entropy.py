@@ -13,7 +13,6 @@ from specdec_cli.console.theme import ABOVE, BELOW, DIM, Signs
 FULL_SCALE_NATS = 3.0
 """Height of a full bar where no threshold gives the scale."""
 
-
 Figure = Literal["entropy", "learned"]
 """What the bars show: entropy, nats; or the learned gate's probability that the cloud would change the block."""
 
@@ -49,18 +48,18 @@ def bars(values: Sequence[float], threshold: float | None, signs: Signs) -> Text
     """One bar a token; those that make the gate escalate in another colour and underlined."""
     rendered = Text()
     for value in values:
-        if math.isnan(value):
-            rendered.append("?", style=ABOVE)
-            continue
-        above = threshold is not None and value >= threshold
-        rendered.append(signs.bars[level(value, threshold)], style=ABOVE if above else BELOW)
+        above = math.isnan(value) or (threshold is not None and value >= threshold)
+        sign = "?" if math.isnan(value) else signs.bars[level(value, threshold)]
+        rendered.append(sign, style=ABOVE if above else BELOW)
     return rendered
 
 
 def legend(threshold: float | None, signs: Signs, figure: Figure = "entropy") -> Text:
     """What the bars mean."""
     if threshold is None:
-        return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0-{FULL_SCALE_NATS:g} nats", DIM))
+        return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0 to {FULL_SCALE_NATS:g} nats", DIM))
+    unit = "" if figure == "learned" else " nat" if threshold == 1 else " nats"
+    what = "probability of a change by the cloud" if figure == "learned" else "entropy"
     low, high = signs.bars[:4], signs.bars[4:]
-    unit = f" from {threshold:g} nats" if figure == "entropy" else f" changed with {threshold:g}"
-    return Text.assemble(f"{figure} ", (low, BELOW), (high, ABOVE), (unit, DIM))
+    end = f" at or above {threshold:g}{unit} (escalated)"
+    return Text.assemble(f"{what} ", (low, BELOW), (" below, ", DIM), (high, ABOVE), (end, DIM))

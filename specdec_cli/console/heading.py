@@ -10,13 +10,14 @@ from rich.text import Text
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
-from specdec_cli.console.figures import milliseconds, seconds, setting
 from specdec_cli.console.theme import BAD, DIM, STRONG, Signs
+from specdec_cli.report.figures import count, milliseconds, seconds, setting
 from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.transcript.suggested import suggestions_in_words
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10
+_NEVER = ("gate_weights",)  # a digest tells a reader nothing
 _ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
 _DEFAULTS = {
     name: setting(field.default)
@@ -43,28 +44,24 @@ def file_line(event: Started, width: int, signs: Signs) -> Text:
 
 
 def model_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """The models in use, the settings that matter first, and the prompt."""
-    lines = []
-    for label, model in (("edge", event.edge), ("cloud", event.cloud)):
-        if model is not None:
-            lines.append(
-                _labelled(label, fit(clean(model).replace("·", signs.dot), width - INDENT - 1, signs.ellipsis))
-            )
-    lines += _settings(event, width, signs)
-    lines.append(_labelled("prompt", fit(clean(event.prompt), width - INDENT - 1, signs.ellipsis)))
+    """The models in use, the settings that matter first, the prompt, and warnings."""
+
+    def line(label: str, value: str) -> Text:
+        fitted = fit(clean(value).replace("·", signs.dot), width - INDENT - 1, signs.ellipsis)
+        return Text.assemble(" ", (f"{label:<{INDENT - 1}}", DIM), fitted)
+
+    models = [line(label, name) for label, name in (("edge", event.edge), ("cloud", event.cloud)) if name is not None]
+    lines = [*models, *_settings(event, width, signs), line("prompt", event.prompt)]
     for warning in event.warnings:
         lines += hanging(Text.assemble(" ", ("warning", BAD)), Text(clean(warning)), INDENT, width - 1)
     return lines
 
 
-def _labelled(label: str, value: str) -> Text:
-    return Text.assemble(" ", (f"{label:<{INDENT - 1}}", DIM), value)
-
-
 def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
     body = Text()
     for name, value in _worth_telling(event):
-        body.append_text(Text.assemble((f" {signs.dot} " if body else "", DIM), (f"{name}{_TIE}", DIM), value))
+        dot = f" {signs.dot} " if body else ""
+        body.append_text(Text.assemble((dot, DIM), (f"{clean(name)}{_TIE}", DIM), clean(value)))
     if not body:
         return []
     lines = hanging(Text.assemble(" ", ("settings", DIM)), body, INDENT, width - 1)
@@ -79,29 +76,33 @@ def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
 
 def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
     """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
-    own = {name: value for name, value in event.settings.items() if name != SUGGESTED and value is not None}
-    written = {name: setting(value) for name, value in own.items()}
-    changed = [name for name in written if name not in _ALWAYS and written[name] != _DEFAULTS.get(name)]
-    for name in _ALWAYS:
-        if name in written:
-            yield clean(name), clean(written[name])
-    for name, value in suggestions_in_words(event.settings.get(SUGGESTED)):
-        yield clean(name), clean(value)
-    for name in changed:
-        yield clean(name), clean(written[name])
+    hidden = (SUGGESTED, *_NEVER)
+    own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
+    yield from ((name, own[name]) for name in _ALWAYS if name in own)
+    yield from suggestions_in_words(event.settings.get(SUGGESTED))
+    yield from ((name, own[name]) for name in own if name not in _ALWAYS and own[name] != _DEFAULTS.get(name))
 
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """What the signs and the bars mean, in one line where there is room and in two where there is not."""
+    """What the signs and the bars mean."""
+    marks = tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
     bars = entropy.legend(entropy.threshold_of(event.settings), signs, entropy.figure_of(event.settings))
-    parts = [tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0), bars]
-    body = Text("   ").join([part for part in parts if part is not None])
-    return hanging(Text.assemble(" ", ("signs", DIM)), body, INDENT, width - 1)
+    lines = []
+    for label, body in (("signs", marks), ("bars", bars)):
+        lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width - 1)
+    return lines
 
 
-def prefill_line(event: Prefill, width: int, signs: Signs) -> Text:
-    """How long a model took to encode the recording and to prefill its prompt."""
-    facts = [f"{event.model} prefilled {event.tokens} tokens", f"encoder {milliseconds(event.encoder_ms)}"]
-    facts.append(f"prefill {milliseconds(event.prefill_ms)}")
-    text = f" {signs.dot} ".join(facts)
-    return Text(fit(" " * (7 if width >= 96 else 6) + text, width - 1, signs.ellipsis), style=DIM)
+def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
+    """How long a model took to encode the recording and to prefill its prompt.
+
+    Args:
+        event: of either model.
+        width: cells of the terminal.
+        signs: of the display.
+        verified: whether the same forward verified the first block that was escalated.
+    """
+    what = "prefill with first verification" if verified else "prefill"
+    facts = [f"{event.model} prefilled {count(event.tokens, 'token')}", f"encoder {milliseconds(event.encoder_ms)}"]
+    body = Text(f" {signs.dot} ".join([*facts, f"{what} {milliseconds(event.prefill_ms)}"]), style=DIM)
+    return hanging(Text(), body, 7 if width >= 96 else 6, width - 1)

@@ -1,30 +1,41 @@
 """The live display: finished rounds scroll up as ordinary lines above a small region that is redrawn.
 
 Only that region (the caption so far and one line of status) is ever redrawn, so the display fits any terminal,
-survives being resized and leaves the whole table in the scroll-back.
+survives being resized and leaves the whole table in the scroll-back. Where nothing can be redrawn, there is no region.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, fit, hanging
-from specdec_cli.console.figures import count
-from specdec_cli.console.heading import INDENT
-from specdec_cli.console.lines import PROSE_WIDTH, LinesView
-from specdec_cli.console.rounds import render_flight
-from specdec_cli.console.theme import ASKED, DIM, Signs
+from specdec_cli.console.entropy import figure_of, threshold_of
+from specdec_cli.console.errors import stderr_console
+from specdec_cli.console.heading import INDENT, file_line, legend_lines, model_lines, prefill_lines
+from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
+from specdec_cli.console.summary import classes, summary
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, Signs, signs_for
+from specdec_cli.console.tokens import CaptionTrail
+from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
-from specdec_cli.types import Event, EventText, Finished, Round, Sent, Started
+from specdec_cli.report.figures import count, seconds
+from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
+PROSE_WIDTH = 100
+LOG_WIDTH = 100
+"""Cells of a row where there is no terminal to ask."""
 
 
 class Region:
@@ -42,6 +53,7 @@ class Region:
         self._signs = signs
         self._clock = clock
         self._start = clock()
+        self._spinner = Spinner("dots" if signs is UNICODE else "line", style=ASKED)
         self.state = state
         self.facts: list[str] = []
         self.flight: list[Text] = []
@@ -52,7 +64,7 @@ class Region:
         width = min(options.max_width - 1, PROSE_WIDTH)
         lines = self._caption_lines(width, max(min(MAX_CAPTION_LINES, console.height // 3), 1)) if self.caption else []
         flight = self.flight[: max(console.height // 6, 1)]
-        yield Text("\n").join([*flight, *lines, self._status(options.max_width - 1)])
+        yield Text("\n").join([*flight, *lines, self._status(console, options.max_width - 1)])
 
     def _caption_lines(self, width: int, most: int) -> list[Text]:
         lines = hanging(Text.assemble(" ", ("caption", DIM)), self.caption, INDENT, width)
@@ -62,96 +74,250 @@ class Region:
             lines[0] = Text.assemble((f" caption{mark}", DIM), lines[0][INDENT:])
         return [Text(), *lines, Text()]
 
-    def _status(self, width: int) -> Text:
-        elapsed = self._clock() - self._start
-        frame = self._signs.spinner[int(elapsed * REFRESHES_PER_SECOND) % len(self._signs.spinner)]
+    def _status(self, console: Console, width: int) -> Text:
         text = clean(self.state)
-        for fact in [f"{elapsed:.1f} s", *self.facts]:
+        for fact in [f"{self._clock() - self._start:.1f} s", *self.facts]:
             longer = f"{text} {self._signs.dot} {fact}"
             if len(longer) + 3 > width:
                 break
             text = longer
-        return Text.assemble(" ", (frame, ASKED), " ", fit(text, width - 3, self._signs.ellipsis))
+        frame = self._spinner.render(console.get_time())
+        assert isinstance(frame, Text)
+        return Text.assemble(" ", frame, " ", fit(text, width - 3, self._signs.ellipsis))
 
 
-class LiveView(LinesView):
-    """`LinesView` above a region that shows the caption growing.
+class LiveView(View):
+    """Heading, one row a round and totals, each printed once, above a region that shows the caption growing.
 
     Args:
-        console: a terminal that can move its cursor.
+        console: where to print; its width is read again before every row.
+        redraw: whether there is a region, which needs a terminal that can move its cursor.
+        with_caption: whether the finished caption belongs to the display.
         debug: whether errors come with their traceback.
         clock: seconds from any start.
     """
 
-    def __init__(self, console: Console, *, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(console, with_caption=True, debug=debug, clock=clock)
+    def __init__(
+        self,
+        console: Console,
+        *,
+        redraw: bool = True,
+        with_caption: bool = True,
+        debug: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(console, debug=debug)
+        self.redraws = redraw
+        self.shows_caption = with_caption
+        self._signs = signs_for(console)
+        self._clock = clock
+        self._described: tuple[object, ...] | None = None
+        self._printed = False
         self._live: Live | None = None
         self._region: Region | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._caption = CaptionTrail()
+        self._layout: Layout | None = None
+        self._link = self._cloud_prefilled = False
 
     def _open(self, state: str) -> Region:
         self.close()
-        self._region = Region(self._signs, self._clock, state)
-        self._live = Live(
-            self._region,
-            console=self._console,
-            refresh_per_second=REFRESHES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            vertical_overflow="crop",
-        )
-        self._live.start(refresh=True)
-        return self._region
+        region = Region(self._signs, self._clock, state)
+        if self.redraws:
+            self._region = region
+            self._live = Live(
+                region,
+                console=self._console,
+                refresh_per_second=REFRESHES_PER_SECOND,
+                transient=True,
+                redirect_stdout=False,
+                vertical_overflow="crop",
+            )
+            self._live.start(refresh=True)
+        return region
 
     @contextmanager
     def loading(self, what: str) -> Iterator[None]:
-        """Show `what` with a spinner, then print it with the time it took."""
-        start = self._clock()
-        outer = self._region
-        region = outer or self._open(f"loading {what}")
-        before, region.state = region.state, f"loading {what}"
+        """Show `what`, then print it with the time it took."""
+        start, state, outer = self._clock(), f"loading {what}", self._region
+        if not self.redraws:
+            self._print(*hanging(Text(), Text(f" {self._signs.ellipsis} {clean(state)}"), 0, self._width))
+        region = outer or self._open(state)
+        before, region.state = region.state, state
         try:
             yield
         finally:
             region.state = before
             if outer is None:
                 self.close()
-        self._loaded(what, self._clock() - start)
+        took = (seconds(self._clock() - start), DIM)
+        self._print(*hanging(Text(), Text.assemble(" ", self._ok, f" loaded {clean(what)} ", took), 0, self._width))
 
     def started(self, event: Started) -> None:
-        """Print the heading and open the region."""
+        """Print the heading, models and settings only where they differ from the last clip's; open the region."""
         self.close()
         super().started(event)
+        self._begin()
+        self._space()
+        self._print(file_line(event, self._width, self._signs))
+        described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
+        if described != self._described:
+            self._described = described
+            self._print(*model_lines(event, self._width, self._signs), *legend_lines(event, self._width, self._signs))
+        self._print(Text())
         self._open("encoding the clip")
 
     def event(self, event: Event, text: EventText) -> None:
         """Print what happened and redraw the region; close it when the clip is done."""
-        if isinstance(event, Finished):
-            self.close()
+        clip = self._clip
+        if clip is None:
+            raise RuntimeError("an event came before any clip was started")
         super().event(event, text)
-        if self._region is None or self._clip is None or isinstance(event, Finished):
-            return
-        self._region.state = "drafting" if self._clip.mode in ("hybrid", "lossless") else "writing"
-        self._region.flight = []
+        match event:
+            case Prefill():
+                lazy = clip.mode != "cloud" and clip.settings.get("cloud_prefill", "lazy") == "lazy"
+                self._cloud_prefilled = event.model == "cloud" and lazy  # in one forward with the first verification
+                self._print(*prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
+            case Round():
+                self._caption.add(event, text)
+                self._print(*self._round(clip, event, text))
+                self._cloud_prefilled = False
+        if self._region is not None:
+            self._redraw(self._region, clip, event, text)
+
+    def _redraw(self, region: Region, clip: Started, event: Event, text: EventText) -> None:
+        region.state = "drafting" if clip.mode in ("hybrid", "lossless") else "writing"
+        region.flight = []
         if isinstance(event, Sent):
-            layout = self._layout_of(self._clip, len(event.draft_ids))
-            self._region.flight = render_flight(event, text, layout, signs=self._signs)
-            waits = self._clip.mode == "cloud" or self._clip.settings.get("draft_ahead") == "off"
-            self._region.state = "waiting for the cloud" if waits else "drafting ahead"
+            layout = self._layout_of(clip, len(event.draft_ids))
+            region.flight = render_flight(event, text, layout, signs=self._signs)
+            waits = clip.mode == "cloud" or clip.settings.get("draft_ahead") == "off"
+            region.state = "waiting for the cloud" if waits else "drafting ahead"
         elif isinstance(event, Round):
-            self._region.caption = self._caption.text()
-            rounds = count(self._tally.rounds, "round")
-            cloud = f"cloud in {self._tally.escalated} of {rounds}"
-            self._region.facts = [count(self._tally.tokens, "token"), cloud if self._clip.mode == "hybrid" else rounds]
+            region.caption = self._caption.text()
+            rounds = count(len(self._rounds), "round")
+            cloud = f"cloud in {sum(round_.escalated for round_ in self._rounds)} of {rounds}"
+            tokens = sum(len(round_.committed_ids) for round_ in self._rounds)
+            region.facts = [count(tokens, "token"), cloud if clip.mode == "hybrid" else rounds]
         if self._live is not None:
             self._live.refresh()
+
+    def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
+        self._link = self._link or event.network_ms is not None
+        layout = self._layout_of(clip, len(event.draft_ids))
+        heading = [] if layout == self._layout else layout.heading()
+        self._layout = layout
+        return heading + render_round(
+            event,
+            text,
+            layout,
+            mode=clip.mode,
+            threshold=threshold_of(clip.settings),
+            signs=self._signs,
+            figure=figure_of(clip.settings),
+            in_prefill=self._cloud_prefilled and event.verify_ms is not None,
+        )
+
+    def _layout_of(self, clip: Started, drafted: int) -> Layout:
+        """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
+        k = clip.settings.get("k")
+        k = k if isinstance(k, int) else drafted
+        return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
+
+    def _finished(self, event: Finished, text: EventText) -> None:
+        """Close the region; print the caption and the totals."""
+        self.close()
+        assert self._clip is not None
+        self._caption.caption = text.caption  # which a stop string may have shortened
+        totals = summary(self._rounds, event, self._clip.mode, self._signs)
+        if text.labels is not None:
+            totals.insert(0, ("labels", Text(classes(text.labels, f" {self._signs.dot} "))))
+        if self.shows_caption:
+            totals = [("caption", self._caption.text()), ("", Text()), *totals]
+        lines = []
+        for label, body in totals:
+            width = min(self._width - 1, PROSE_WIDTH)
+            lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
+        self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Close the region and print the error."""
         self.close()
+        self._space()
         super().failed(file, error)
+
+    def interrupted(self, output: Path | None) -> None:
+        """Say so, and what is kept."""
+        self.close()
+        self._space()
+        self._print(
+            *hanging(
+                Text.assemble(" ", (self._signs.warn, ASKED)), Text(clean(self._interruption(output))), 3, self._width
+            )
+        )
+
+    def finished_all(self, done: int, failed: int) -> None:
+        """Say how many there were, if there were several."""
+        if done + failed < 2:
+            return
+        self._space()
+        line = Text.assemble(" ", self._ok, f" {done} captioned")
+        if failed:
+            line.append_text(Text.assemble("  ", (self._signs.fail, BAD), f" {failed} failed"))
+        self._print(line)
 
     def close(self) -> None:
         """Erase the region and show the cursor again."""
         live, self._live, self._region = self._live, None, None
         if live is not None:
             live.stop()
+
+    @property
+    def _ok(self) -> tuple[str, str]:
+        return self._signs.ok, GOOD
+
+    @property
+    def _width(self) -> int:
+        return self._console.width
+
+    def _space(self) -> None:
+        """An empty line, unless it would be the first."""
+        if self._printed:
+            self._print(Text())
+
+    def _print(self, *lines: Text) -> None:
+        if lines:
+            self._printed = True
+            self._console.print(Text("\n").join(lines), no_wrap=True, overflow="crop", crop=True, highlight=False)
+
+
+def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False) -> View:
+    """The display for stderr.
+
+    Args:
+        quiet: errors only.
+        no_live: rows as ordinary lines, also into a file.
+        json: JSON goes to stdout; on the terminal that shows it there is nothing else but errors.
+        debug: errors with their traceback; nothing is redrawn, so that log lines and warnings stay where they are.
+
+    Returns:
+        On a terminal the live display, or its rows as ordinary lines with `no_live`, `debug`, under CI and where the
+        cursor cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows with `no_live`.
+    """
+    console, terminal = stderr_console(), sys.stderr.isatty()
+    if quiet or (json and terminal and sys.stdout.isatty()):
+        return View(console, debug=debug)
+    if not terminal and not no_live:
+        return PlainView(console, debug=debug)
+    if not terminal:
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False, width=LOG_WIDTH)
+    redraw = not no_live and can_redraw(debug=debug)
+    return LiveView(console, redraw=redraw, with_caption=redraw, debug=debug)
+
+
+def can_redraw(*, debug: bool = False) -> bool:
+    """Whether stderr is a terminal whose cursor can be moved, as far as its name tells, and may be moved."""
+    named = os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown") or sys.platform == "win32"
+    return sys.stderr.isatty() and named and not debug and not os.environ.get("CI")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+import unicodedata
 
 from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.view import View
@@ -31,23 +31,18 @@ def print_caption(caption: str, *, view: View | None = None, label: str | None =
     write_line(line if label is None else f"{clean(label)}\t{line}")
 
 
-def print_json(value: Mapping[str, object]) -> None:
-    """Write one JSON object to stdout as one line; Chinese stays readable.
-
-    Raises:
-        SystemExit: nobody reads stdout any more.
-        ValueError: a figure is NaN or infinite, which JSON cannot say.
-    """
-    write_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
-
-
 def write_line(line: str) -> None:
     """Write `line` and a newline to stdout at once: in UTF-8, but in the terminal's own encoding to a terminal.
 
+    What a terminal would act on (U+009B, U+202E) becomes an escape there, which JSON reads back as the character.
+
     Raises:
         SystemExit: nobody reads stdout any more.
     """
-    encoding = (sys.stdout.encoding or "utf-8") if sys.stdout.isatty() else "utf-8"
+    encoding = "utf-8"
+    if sys.stdout.isatty():
+        encoding = sys.stdout.encoding or encoding
+        line = "".join(map(_visible, line))
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(line.encode(encoding, "backslashreplace") + b"\n")
@@ -56,3 +51,9 @@ def write_line(line: str) -> None:
         # The interpreter flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(BROKEN_PIPE_STATUS) from None
+
+
+def _visible(character: str) -> str:
+    if character == "\t" or character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return json.dumps(character)[1:-1]

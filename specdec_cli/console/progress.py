@@ -1,170 +1,215 @@
-"""Work of a known number of steps: a bar with an estimate of what is left, or now and then a line of a log."""
+"""How far a long command is: a bar on a terminal, a line now and then in a log; totals and failures of a batch."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, Literal
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, fit, hanging
-from specdec_cli.console.choose import can_redraw
+from specdec_cli.console.cells import clean, fit, paragraph
 from specdec_cli.console.errors import print_error, stderr_console
-from specdec_cli.console.figures import seconds
-from specdec_cli.console.theme import ASKED, DIM, GOOD, signs_for
+from specdec_cli.console.live import LiveView, can_redraw
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, signs_for
+from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
+from specdec_cli.report.figures import count, percent, seconds
+
+if TYPE_CHECKING:
+    from specdec_cli.batch.progress import Progress as Counts
 
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log."""
-_BAR: Final = 24  # cells
-_REFRESHES: Final = 4  # a second: what is measured shall not notice
+STOPPING: Final = "finishing what has begun (Ctrl-C again stops at once)"
+_BAR: Final = 20  # cells, where there is room
 _FEWEST: Final = 4  # steps before an estimate is more than a guess
 
+Show = Literal["errors", "log", "bar"]
 
-class QuietSteps:
-    """Errors, and nothing else.
+
+class Steps:
+    """The progress of a command, on stderr.
 
     Args:
         console: where to print.
+        show: errors alone; a line every few seconds, for logs and pipes; or a bar that is redrawn.
         debug: whether errors come with their traceback.
         clock: seconds from any start.
     """
 
-    def __init__(self, console: Console, *, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, show: Show, *, debug: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console = console
+        self._show = show
         self._debug = debug
         self._clock = clock
-        self._begun = self._said = clock()
-        self._steps = self._done = 0
+        self._signs = signs_for(console)
+        self._view = {"errors": View, "log": PlainView, "bar": LiveView}[show](console, debug=debug)
+        self._bar: Progress | None = None
+        self._begun: float | None = None
+        self._said = 0.0
+        self._total: int | None = None
+        self._done = 0
+        self._what = ""
+        self._ending = False
 
-    @contextmanager
-    def loading(self, what: str) -> Iterator[None]:
-        """Say that `what` is being loaded."""
-        self.say(f"loading {what} ...")
-        yield
+    def loading(self, what: str) -> AbstractContextManager[None]:
+        """Say that `what` is being loaded until the block is left."""
+        return self._view.loading(what)
 
-    def begin(self, steps: int) -> None:
-        """There are so many steps to take."""
-        self._steps, self._done = steps, 0
+    def begin(self, steps: int | None) -> None:
+        """There are so many steps to take; None: not known yet."""
+        self.close()
+        self._total, self._done, self._what = steps, 0, ""
         self._begun = self._said = self._clock()
+        if self._show == "bar":
+            frames = "dots" if self._signs is UNICODE else "line"
+            self._bar = Progress(
+                SpinnerColumn(frames, style=ASKED),
+                BarColumn(self._width_of_bar),
+                TextColumn("{task.fields[facts]}", markup=False),
+                console=self._console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._bar.add_task("", total=steps, facts=STOPPING if self._ending else "")
+            self._bar.start()
 
     def step(self, what: str) -> None:
         """A step is about to be taken."""
+        self._what = clean(what)
+        self._draw(self._facts())
 
     def advance(self) -> None:
         """A step was taken."""
         self._done += 1
+        self._draw(self._facts())
+        self._log(self._facts())
+
+    def update(self, counts: Counts) -> None:
+        """A batch begins, or another of its recordings is done."""
+        if self._begun is None:
+            self.begin(counts.total)
+        self._total, self._done = counts.total, counts.done
+        place = f"{counts.done:,} of {counts.total:,}" if counts.total is not None else count(counts.done, "recording")
+        left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
+        numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
+        facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
+        self._draw(facts)
+        self._log(facts)
 
     def say(self, sentence: str) -> None:
         """Tell something that is no error."""
+        if self._show != "errors":
+            self._print(Text(clean(sentence)))
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Print the error and what to do about it."""
         print_error(error, file=file, debug=self._debug, console=self._console)
 
+    def stopping(self) -> None:
+        """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
+        self._ending = True
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], facts=STOPPING)
+        elif self._show != "bar":
+            os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
+
+    def finished(self, counts: Counts) -> None:
+        """A batch is over: its totals; of errors alone, how many captions lack the cloud."""
+        self.close()
+        if self._show == "errors":
+            if counts.degraded:
+                what = f" {count(counts.degraded, 'caption')} degraded: the cloud failed"
+                self._print(Text.assemble(("warning:", BAD), what))
+            return
+        signs = self._signs
+        line = Text.assemble((signs.ok, GOOD), f" {counts.captioned:,} captioned")
+        for number, what, sign, style in (
+            (counts.failed, "failed", signs.fail, BAD),
+            (counts.degraded, "degraded", signs.warn, ASKED),
+        ):
+            if number:
+                line.append_text(Text.assemble("  ", (sign, style), f" {number:,} {what}"))
+        if counts.skipped:
+            line.append(f"  {counts.skipped:,} done before")
+        if counts.captioned:
+            line.append(f"  {f' {signs.dot} '.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
+        self._print(line)
+
+    def failures(self, counts: Counts, output: str) -> None:
+        """The recordings without a caption, as many as were kept; the rest is in `output`."""
+        self.close()
+        for failed in counts.failures:
+            message = paragraph(failed.message)
+            place = "" if clean(failed.file) in message else f"{clean(failed.file)}: "
+            self._print(Text.assemble(("error:", BAD), f" {place}{message}"))
+        if (more := counts.failed - len({failed.file for failed in counts.failures})) > 0:
+            self._print(Text(f"... and {more:,} more; every one has a line with `error` in {clean(output)}"))
+
+    def hint(self, text: str) -> None:
+        """What to do next."""
+        self._print(Text.assemble(("hint:", DIM), f" {clean(text)}"))
+
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()
+        self._view.close()
 
-    def _state(self, *shares: str) -> str:
-        """`12 of 400, 4.10 s, about 2 min 11 s left`, with `shares` after the first of them."""
-        elapsed = self._clock() - self._begun
-        facts = [f"{self._done} of {self._steps}", *shares, seconds(elapsed)]
-        if _FEWEST <= self._done < self._steps:
-            facts.append(f"about {seconds(elapsed / self._done * (self._steps - self._done))} left")
-        return ", ".join(facts)
+    @property
+    def _width_of_bar(self) -> int:
+        return min(_BAR, self._console.width // 4)
 
+    def _facts(self) -> list[str]:
+        """`12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`, and what goes on."""
+        elapsed, total = self._clock() - (self._begun or 0.0), self._total or 0
+        facts = [f"{self._done:,} of {total:,}", f"{100 * self._done // max(total, 1)}%", seconds(elapsed)]
+        if _FEWEST <= self._done < total:
+            facts.insert(2, f"about {seconds(elapsed / self._done * (total - self._done))} left")
+        return facts
 
-class LogSteps(QuietSteps):
-    """A line every few seconds, for logs and pipes."""
+    def _draw(self, facts: list[str]) -> None:
+        """As many of the facts as fit beside the bar, and what goes on if there is room left."""
+        if self._bar is None or self._ending:
+            return
+        dot, room = f" {self._signs.dot} ", self._console.width - self._width_of_bar - 4
+        while len(facts) > 1 and len(dot.join(facts)) > room:
+            facts = facts[:-1]
+        text = fit(dot.join(facts), room, self._signs.ellipsis)
+        if self._what and room - len(text) > 12:
+            text += dot + fit(self._what, room - len(text) - len(dot), self._signs.ellipsis)
+        self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total, facts=text)
 
-    def advance(self) -> None:
-        """Print how far it is, if the last line is old enough or nothing is left to do."""
-        super().advance()
+    def _log(self, facts: list[str]) -> None:
         now = self._clock()
-        if self._done == self._steps or now - self._said >= LINE_EVERY_S:
+        if self._show == "log" and (self._done == self._total or now - self._said >= LINE_EVERY_S):
             self._said = now
-            self.say(self._state(f"{100 * self._done // max(self._steps, 1)}%"))
+            self.say(", ".join(facts))
 
-    def say(self, sentence: str) -> None:
-        """Print it as one line."""
-        self._console.print(Text(clean(sentence)), soft_wrap=True, highlight=False)
-
-
-class BarSteps(QuietSteps):
-    """One line that is redrawn: a bar, what goes on, and how long it will go on."""
-
-    def __init__(self, console: Console, *, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(console, debug=debug, clock=clock)
-        self._signs = signs_for(console)
-        self._what = ""
-        self._progress: Progress | None = None
-
-    def begin(self, steps: int) -> None:
-        """Open the line."""
-        super().begin(steps)
-        self.close()
-        line = _Line(self._text)
-        self._progress = Progress(
-            line,
-            console=self._console,
-            refresh_per_second=_REFRESHES,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._progress.add_task("", total=steps)
-        self._progress.start()
-
-    def step(self, what: str) -> None:
-        """Name the step."""
-        self._what = what
-
-    def say(self, sentence: str) -> None:
-        """Print it above the line."""
-        for line in hanging(Text(" "), Text(clean(sentence), DIM), 1, self._console.width):
-            self._console.print(line)
-
-    def close(self) -> None:
-        """Erase the line."""
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress.stop()
-
-    def _text(self) -> Text:
-        length = min(_BAR, self._console.width // 4)
-        filled = length * self._done // max(self._steps, 1)
-        full, empty = self._signs.bars[-1], self._signs.rule
-        bar = Text.assemble((full * filled, GOOD), (empty * (length - filled), DIM))
-        room = self._console.width - length - 4
-        state = fit(self._state(), room, self._signs.ellipsis)
-        what = fit(clean(self._what), room - len(state) - 3, self._signs.ellipsis) if room - len(state) > 12 else ""
-        return Text.assemble(" ", bar, " ", state, "  " if what else "", (what, ASKED))
+    def _print(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False)
 
 
-class _Line(ProgressColumn):
-    """The whole line, drawn by whoever knows the state."""
-
-    max_refresh = None
-
-    def __init__(self, text: Callable[[], Text]) -> None:
-        super().__init__()
-        self._text = text
-
-    def render(self, task: Task) -> Text:  # noqa: ARG002 - the library's name
-        return self._text()
+def choose_steps(*, quiet: bool = False, debug: bool = False) -> Steps:
+    """The display for stderr: a bar where lines can be redrawn, else a log; with `quiet` errors alone."""
+    show: Show = "errors" if quiet else "bar" if can_redraw(debug=debug) else "log"
+    return Steps(stderr_console(), show, debug=debug)
 
 
-def choose_steps(*, quiet: bool = False, debug: bool = False) -> QuietSteps:
-    """The display for stderr: a bar where lines can be redrawn, else a log."""
-    console = stderr_console()
-    if quiet:
-        return QuietSteps(console, debug=debug)
-    if sys.stderr.isatty() and can_redraw() and not debug and not os.environ.get("CI"):
-        return BarSteps(console, debug=debug)
-    return LogSteps(console, debug=debug)
+def _rates(counts: Counts) -> list[str]:
+    facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
+    if counts.tokens_per_s is not None:
+        facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
+    if counts.rounds:
+        facts.append(f"{percent(counts.escalations / counts.rounds)} of blocks escalated")
+    return facts

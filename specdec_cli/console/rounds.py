@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
+from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import fit, padded, wrap
+from specdec_cli.console.cells import fit, wrap
 from specdec_cli.console.entropy import Figure, bars
-from specdec_cli.console.figures import milliseconds
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs
+from specdec_cli.console.tables import lines_of
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, written
 from specdec_cli.console.tokens import render_tokens, shown
+from specdec_cli.report.figures import NONE, milliseconds
 from specdec_cli.types import EventText, Mode, Round, Sent
 
 BLOCK = "block"
@@ -50,29 +52,21 @@ class Layout:
     block_width: int
     stacked: bool
 
-    def heading(self) -> Text:
+    def heading(self) -> list[Text]:
         """The names of the columns."""
-        return self._line({column.name: Text(column.name) for column in self.columns}, style=DIM)
+        return self.rows({BLOCK: []} | {column.name: [Text(column.name, DIM)] for column in self.columns})
 
     def rows(self, cells: dict[str, list[Text]]) -> list[Text]:
         """Lines of one round; a cell may have several lines."""
-        block = (
-            []
-            if not self.stacked
-            else [Text.assemble(" " * (self.columns[0].width + GAP + 1), line) for line in cells[BLOCK]]
-        )
-        names = [column.name for column in self.columns]
-        blank = Text()
-        lines = zip_longest(*(cells[name] for name in names), fillvalue=blank)
-        return [self._line(dict(zip(names, line, strict=True))) for line in lines] + block
-
-    def _line(self, cells: dict[str, Text], style: str = "") -> Text:
-        line = Text(" ", style=style)
+        table = Table(box=None, padding=(0, GAP, 0, 0), show_header=False)
         for column in self.columns:
-            line.append_text(padded(cells[column.name], column.width, right=column.right))
-            line.append(" " * GAP)
-        line.rstrip()
-        return line
+            table.add_column(width=column.width, justify="right" if column.right else "left", no_wrap=True)
+        table.add_row(*(Text("\n").join(cells[column.name]) for column in self.columns))
+        indent = " " * (self.columns[0].width + GAP + 1)
+        lines = [Text.assemble(" ", line) for line in lines_of(table, _used(self.columns))]
+        for line in lines:
+            line.rstrip()
+        return lines + [Text.assemble(indent, line) for line in cells[BLOCK] if self.stacked]
 
 
 def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Figure = "entropy") -> Layout:
@@ -99,11 +93,11 @@ def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Fi
             figures.append(Column("draft+verify", 12, right=True))
     if stacked:
         return Layout((index, *figures), width - 7, stacked=True)
-    block = min(width - _used([index, *figures]) - GAP, max(CELLS_PER_TOKEN * k, MIN_BLOCK))
+    block = min(width - _used((index, *figures)) - GAP, max(CELLS_PER_TOKEN * k, MIN_BLOCK))
     return Layout((index, Column(BLOCK, block), *figures), block, stacked=False)
 
 
-def _used(columns: list[Column]) -> int:
+def _used(columns: Sequence[Column]) -> int:
     return 1 + sum(column.width + GAP for column in columns)
 
 
@@ -134,12 +128,12 @@ def gate_text(round_: Round, mode: Mode, *, full: bool) -> Text:
     return Text(f"cloud: {words}" if full else words, style=BAD if round_.reason == "loop" else ASKED)
 
 
-def accepted_text(round_: Round, signs: Signs) -> Text:
+def accepted_text(round_: Round) -> Text:
     """How much of the draft the cloud took: `3/5`."""
     if not round_.escalated:
-        return Text(signs.none, style=DIM)
-    whole = round_.accepted == len(round_.draft_ids)
-    return Text(f"{round_.accepted}/{len(round_.draft_ids)}", style=GOOD if whole else ASKED)
+        return Text(NONE, style=DIM)
+    accepted, drafted = round_.accepted, len(round_.draft_ids)
+    return Text(f"{accepted}/{drafted}", style=GOOD if accepted == drafted else ASKED)
 
 
 def render_round(
@@ -151,27 +145,37 @@ def render_round(
     threshold: float | None,
     signs: Signs,
     figure: Figure = "entropy",
+    in_prefill: bool = False,
 ) -> list[Text]:
-    """The lines of one round, none wider than the terminal that `layout` was made for."""
+    """The lines of one round, none wider than the terminal that `layout` was made for.
+
+    Args:
+        round_, text: what happened.
+        layout: of the columns.
+        mode: of the run.
+        threshold: of the bars.
+        signs: of the display.
+        figure: what the bars show.
+        in_prefill: whether the cloud verified in the forward of its prefill, which has a line of its own.
+    """
     widths = {column.name: column.width for column in layout.columns}
     values = round_.score if figure == "learned" else round_.entropy
-    bar_lines = [
-        bars(values[start : start + widths[figure]], threshold, signs)
-        for start in range(0, max(len(values), 1), widths[figure])
-    ]
-    verify = round_.draft_ms if mode == "cloud" and round_.verify_ms is None else round_.verify_ms
+    starts = range(0, max(len(values), 1), widths[figure])
+    alone = round_.verify_ms if mode == "cloud" and round_.verify_ms is not None else round_.draft_ms
+    verify = Text("prefill", DIM) if in_prefill else _time(round_.verify_ms)
+    both = f"{round_.draft_ms:.0f}+{verify.plain if in_prefill else f'{round_.verify_ms or 0:.0f} ms'}"
     cells = {
         "#": [Text(str(round_.index + 1), style=DIM)],
         BLOCK: wrap(render_tokens(round_, text, signs), layout.block_width, joint=signs.joint),
-        figure: bar_lines,
-        "time": [Text(milliseconds(verify if mode == "cloud" else round_.draft_ms, signs.none))],
+        figure: [bars(values[start : start + widths[figure]], threshold, signs) for start in starts],
+        "time": [_time(alone)],
         "gate": [gate_text(round_, mode, full=widths.get("gate") == FULL_GATE)],
-        "accepted": [accepted_text(round_, signs)],
-        "acc.": [accepted_text(round_, signs)],
-        "draft": [Text(milliseconds(round_.draft_ms, signs.none))],
-        "draft+verify": [Text(_times(round_, signs))],
-        "verify": [_time(round_.verify_ms, signs)],
-        "link": [_time(round_.network_ms, signs)],
+        "accepted": [accepted_text(round_)],
+        "acc.": [accepted_text(round_)],
+        "draft": [_time(round_.draft_ms)],
+        "draft+verify": [_time(round_.draft_ms) if round_.verify_ms is None else Text(both)],
+        "verify": [verify],
+        "link": [_time(round_.network_ms)],
     }
     for name, lines in cells.items():
         if name in widths and name != BLOCK:
@@ -180,16 +184,9 @@ def render_round(
     return layout.rows(cells)
 
 
-def _time(value: float | None, signs: Signs) -> Text:
-    return Text(milliseconds(value, signs.none), style=DIM if value is None else "")
-
-
-def _times(round_: Round, signs: Signs) -> str:
-    if round_.verify_ms is None:
-        return milliseconds(round_.draft_ms, signs.none)
-    return f"{round_.draft_ms:.0f}+{round_.verify_ms:.0f} ms"
+def _time(value: float | None) -> Text:
+    return Text(milliseconds(value), style=DIM if value is None else "")
 
 
 def _shorten(text: Text, width: int, signs: Signs) -> None:
-    if text.cell_len > width:
-        text.plain = fit(text.plain, width, signs.ellipsis)
+    text.plain = fit(written(text.plain, signs), width, signs.ellipsis)

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 
-from specdec_cli.console.lines import LinesView
+from specdec_cli.console.live import LiveView
 from specdec_cli.console.view import show
 from specdec_cli.targets import PICTURE, write
 from specdec_cli.types import Update
@@ -41,7 +41,7 @@ def record_svg(updates: Iterable[Update], path: Path, *, width: int = 100, title
         highlight=False,
         no_color=False,
     )
-    view = LinesView(console, with_caption=True)
+    view = LiveView(console, redraw=False)
     for update in updates:
         show(view, update)
     svg = console.export_svg(title=title, unique_id="specdec")

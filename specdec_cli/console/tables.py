@@ -1,26 +1,107 @@
-"""Tables that a user asked for, on stdout: the settings in force, and what a check-up found."""
+"""Tables on stdout: settings, check-ups, the parts of a start, and figures side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, hanging, padded
-from specdec_cli.console.figures import count, setting
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.bench.start import WITHIN
+from specdec_cli.console.cells import clean, hanging
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, Signs, signs_for, written
+from specdec_cli.report.figures import count, setting
+
+if TYPE_CHECKING:
+    from specdec_cli.report.tables import Cell, Row
 
 Status = Literal["ok", "warn", "fail"]
 
+PIPED_WIDTH: Final = 120
+"""Cells of a line where there is no terminal to ask."""
+PROSE_WIDTH: Final = 100
+WIDEST: Final = 160
+
 _STYLES: dict[Status, str] = {"ok": GOOD, "warn": ASKED, "fail": BAD}
-_UNLIMITED = 10_000
+_UNLIMITED: Final = 10_000
+_LABEL: Final = 18  # cells of a row's label in a grid, gap included
+_NARROWEST: Final = 10  # cells of a grid's column, gap included
+_WIDEST_COLUMN: Final = 34
 
 
 def stdout_console() -> Console:
     """A console on stdout that interprets neither markup nor emoji codes."""
     return Console(markup=False, emoji=False, highlight=False)
+
+
+def page_width(console: Console) -> int:
+    """Cells for a page of tables and prose."""
+    return min(console.width, WIDEST) if console.is_terminal else PIPED_WIDTH
+
+
+def print_lines(lines: Iterable[Text], console: Console) -> None:
+    """Print lines as they are, in the characters that `console` has."""
+    signs = signs_for(console)
+    for line in lines:
+        line.plain = written(line.plain, signs)
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def columns(*right: bool) -> Table:
+    """An empty table without lines; `right`: whether each column is aligned to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for aligned in right:
+        table.add_column(justify="right" if aligned else "left", overflow="fold")
+    return table
+
+
+def lines_of(table: Table, width: int) -> Iterator[Text]:
+    """The lines of a table of at most `width` cells."""
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    for line in console.render_lines(table, pad=False):
+        yield Text.assemble(*((segment.text, segment.style or "") for segment in line))
+
+
+def titled(title: str, note: str, width: int) -> Iterator[Text]:
+    """An empty line, and the title of what follows."""
+    yield Text()
+    yield from hanging(Text(), Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), 0, width)
+
+
+def grid(names: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """Rows under the names of their columns; what does not fit comes in further blocks below.
+
+    What a figure is compared with, its first note, stands beside it or below it.
+    """
+    room = max((width - _LABEL) // _NARROWEST, 1)
+    for start in range(0, len(names), room):
+        block = slice(start, start + room)
+        column = min((width - _LABEL) // len(names[block]), _WIDEST_COLUMN)
+        table = Table(box=None, padding=0, header_style=STRONG)
+        table.add_column(width=_LABEL)
+        for name in names[block]:
+            table.add_column(Text(name), justify="right", width=column)
+        for row in rows:
+            table.add_row(Text(f" {row.label}"), *_fitted(row.cells[block], column))
+        if start:
+            yield Text()
+        yield from lines_of(table, width)
+
+
+def _fitted(cells: Sequence[Cell], width: int) -> list[Text]:
+    """A row in as few lines as its cells fit into."""
+    for first, second in ((" ", " "), ("\n", " "), ("\n", "\n")):
+        made = []
+        for cell in cells:
+            more, ends = cell.notes[0] if cell.notes else ("", "")
+            note = second.join(filter(None, (more, ends)))
+            made.append(Text.assemble(cell.value, (first + note if note else "", DIM)))
+        if all(len(line) < width for text in made for line in text.plain.split("\n")):
+            break
+    return made
 
 
 def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
@@ -31,19 +112,10 @@ def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | 
         console: where to print, stdout if None; into a file or a pipe, lines are as long as they need to be.
     """
     console = console or stdout_console()
-    texts = [(Text(clean(name)), Text(clean(setting(value))), Text(clean(origin), DIM)) for name, value, origin in rows]
-    width = console.width if console.is_terminal else _UNLIMITED
-    first = _widest([name for name, _, _ in texts])
-    room = max(width - first - 2, 8)
-    second = min(_widest([value for _, value, _ in texts]), max(room * 3 // 5, 4))
-    for name, value, origin in texts:
-        values = hanging(Text(), value, 0, second)
-        tail = hanging(Text(), origin, 0, room - second - 2)
-        for index in range(max(len(values), len(tail))):
-            line = padded(name if index == 0 else Text(), first)
-            line.append("  ").append_text(padded(values[index] if index < len(values) else Text(), second))
-            line.append("  ").append_text(tail[index] if index < len(tail) else Text())
-            _print(console, line)
+    table = columns(False, False, False)
+    for name, value, origin in rows:
+        table.add_row(Text(clean(name)), Text(clean(setting(value))), Text(clean(origin), DIM))
+    print_lines(lines_of(table, console.width if console.is_terminal else _UNLIMITED), console)
 
 
 def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:
@@ -55,15 +127,12 @@ def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console 
     """
     console = console or stdout_console()
     signs = signs_for(console)
-    width = console.width if console.is_terminal else _UNLIMITED
-    heads = [(_outcome(status, signs), Text(clean(name))) for name, status, _ in checks]
-    first, second = _widest([head for head, _ in heads]), _widest([name for _, name in heads])
-    for (outcome, name), (_, _, detail) in zip(heads, checks, strict=True):
-        head = Text.assemble(padded(outcome, first), "  ", padded(name, second), "  ")
-        for line in hanging(head, Text(clean(detail)), head.cell_len, max(width, head.cell_len + 8)):
-            _print(console, line)
-    _print(console, Text())
-    _print(console, _verdict([status for _, status, _ in checks]))
+    table = columns(False, False, False)
+    for name, status, detail in checks:
+        table.add_row(_outcome(status, signs), Text(clean(name)), Text(clean(detail)))
+    statuses = [status for _, status, _ in checks]
+    lines = [*lines_of(table, console.width if console.is_terminal else _UNLIMITED), Text(), _verdict(statuses)]
+    print_lines(lines, console)
 
 
 def _outcome(status: Status, signs: Signs) -> Text:
@@ -74,16 +143,26 @@ def _outcome(status: Status, signs: Signs) -> Text:
 def _verdict(statuses: Sequence[Status]) -> Text:
     failed, warned = statuses.count("fail"), statuses.count("warn")
     if not failed and not warned:
-        return Text("All is well.", style=GOOD)
-    parts = [count(failed, "problem")] if failed else []
-    parts += [count(warned, "warning")] if warned else []
+        return Text("No problem found.", style=GOOD)
+    parts = [count(number, noun) for number, noun in ((failed, "problem"), (warned, "warning")) if number]
     return Text(", ".join(parts) + ".", style=BAD if failed else ASKED)
 
 
-def _widest(texts: Sequence[Text]) -> int:
-    return max((text.cell_len for text in texts), default=0)
+def print_start(parts: Sequence[tuple[str, float, float, str]], starts: int, *, console: Console | None = None) -> None:
+    """Print how long each part of a start took, and their sum.
 
-
-def _print(console: Console, line: Text) -> None:
-    line.rstrip()
-    console.print(line, no_wrap=True, overflow="ignore", crop=console.is_terminal)
+    Args:
+        parts: name, wall-clock ms, CPU ms and meaning of each.
+        starts: over how many fresh processes the medians are taken.
+        console: where to print, stdout if None.
+    """
+    console = console or stdout_console()
+    table = columns(False, True, True, False)
+    table.add_row("", "wall", "CPU", "")
+    for name, wall_ms, cpu_ms, meaning in parts:
+        table.add_row(Text(f" {name}"), f"{wall_ms:.0f} ms", f"{cpu_ms:.0f} ms", Text(meaning, DIM))
+    counted = [part for part in parts if part[0] not in WITHIN]
+    wall, cpu = sum(part[1] for part in counted), sum(part[2] for part in counted)
+    table.add_row(" together", f"{wall:.0f} ms", f"{cpu:.0f} ms", "")
+    title = Text(f"From the command to the first token, medians of {count(starts, 'start')}", STRONG)
+    print_lines([title, *lines_of(table, page_width(console))], console)

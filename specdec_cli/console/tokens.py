@@ -1,15 +1,15 @@
-"""The tokens of a round as text, told apart by sign and by colour."""
+"""The tokens of a round as text, told apart by sign and by colour, and the caption that they make up."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import groupby
 
 from rich.text import Text
 
-from specdec_cli.console.cells import clean
-from specdec_cli.console.theme import DIM, STYLES, Role, Signs
+from specdec_cli.console.cells import clean, paragraph
+from specdec_cli.console.theme import DIM, STYLES, Signs
+from specdec_cli.report.rounds import Fate, fates
 from specdec_cli.types import EventText, Mode, Round, Source
 
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
@@ -19,25 +19,6 @@ _SPECIAL = re.compile(r"<\|(\w+)\|>")
 def is_eos(piece: str) -> bool:
     """Whether `piece` is the token that ends a text, in the spelling of the usual tokenizers."""
     return _EOS.fullmatch(piece.strip()) is not None
-
-
-def roles(round_: Round, text: EventText) -> Iterator[tuple[str, Role]]:
-    """Each token of the round with what became of it, in the order of the text.
-
-    The rejected tail of the draft stands before the token that replaced it.
-    """
-    tail: Role = "rejected" if round_.corrected else "cut"
-    committed = [
-        (piece, _role(source, round_)) for piece, source in zip(text.committed_pieces, round_.source, strict=False)
-    ]
-    kept = len(committed) if "cloud" in round_.source and not round_.escalated else round_.accepted
-    yield from committed[:kept]
-    yield from ((piece, tail) for piece in text.draft_pieces[kept:])
-    yield from committed[kept:]
-
-
-def _role(source: Source, round_: Round) -> Role:
-    return "run_on" if source == "cloud" and round_.escalated else source
 
 
 def shown(piece: str, signs: Signs) -> str:
@@ -52,50 +33,63 @@ def shown(piece: str, signs: Signs) -> str:
 def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
     """The round's tokens in runs of one fate, each run behind its sign.
 
-    Tokens that a space divides are set apart by it, all others by a joint: `✓语速|较 ✗慢 →快`.
+    Tokens are separated by their own space or by a joint: `✓语速|较 ✗慢 →快`.
     """
     rendered = Text()
-    for role, run in groupby(roles(round_, text), key=lambda item: item[1]):
+    every = fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted)
+    for fate, run in groupby(every, key=lambda item: item[1]):
         if rendered:
             rendered.append(" ")
-        rendered.append(signs.roles[role], style=STYLES[role].replace(" strike", ""))
-        _append_run(rendered, [shown(piece, signs) for piece, _ in run], STYLES[role], signs)
+        rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
+        separated = True
+        for index, piece in enumerate(shown(piece, signs) for piece, _, _ in run):
+            if index and (separated or piece.startswith(" ")):
+                rendered.append(" ")
+            elif index:
+                rendered.append(signs.joint, style=DIM)
+            rendered.append(piece.strip(), style=STYLES[fate])
+            separated = piece.endswith(" ")
     return rendered
 
 
-def _append_run(rendered: Text, pieces: list[str], style: str, signs: Signs) -> None:
-    divided = True
-    for index, piece in enumerate(pieces):
-        if index and (divided or piece.startswith(" ")):
-            rendered.append(" ")
-        elif index:
-            rendered.append(signs.joint, style=DIM)
-        rendered.append(piece.strip(), style=style)
-        divided = piece.endswith(" ")
-
-
-def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text | None:
-    """One line that explains the signs; None in the modes that need none.
-
-    Args:
-        signs: of the display.
-        mode: of the run.
-        run_on: whether the cloud may write more than one token at a time.
-    """
-    if mode in ("edge", "cloud"):
-        return None
-    parts: list[tuple[Role, str]] = [
-        ("accepted", "accepted"),
-        ("rejected", "rejected"),
-        ("corrected", "corrected"),
-        ("bonus", "bonus"),
-    ]
-    if run_on:
-        parts.append(("run_on", "run on"))
+def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text:
+    """What the signs mean that `mode` needs; `run_on`: whether the cloud may write more than one token at a time."""
+    named: list[Fate] = ["accepted", "rejected", "corrected", "bonus"] if mode in ("hybrid", "lossless") else []
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
-    for role, word in parts:
-        rendered.append(signs.roles[role], style=STYLES[role].replace(" strike", ""))
-        rendered.append(word, style=STYLES[role])
-        rendered.append("  ")
-    rendered.rstrip()
-    return rendered
+    for fate in [*named, "run_on"] if named and run_on else named:
+        rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
+        rendered.append(fate.replace("_", " "), style=STYLES[fate]).append("  ")
+    return rendered.append(signs.joint, DIM).append(" between tokens")
+
+
+class CaptionTrail:
+    """The clean caption, and how far its characters can be traced back to tokens.
+
+    Bytes of one character may come in several tokens, and a tokenizer may change spaces: where the pieces do not
+    spell the caption, the rest of it is shown in no colour rather than in a wrong one.
+    """
+
+    def __init__(self) -> None:
+        self.caption = ""
+        self._mixed = False
+        self._parts: list[tuple[str, Source]] = []
+
+    def add(self, round_: Round, text: EventText) -> None:
+        """Take in what a round committed."""
+        self._mixed = self._mixed or round_.escalated
+        self._parts += [each for each in zip(text.committed_pieces, round_.source, strict=False) if not is_eos(each[0])]
+        self.caption = text.caption
+
+    def text(self) -> Text:
+        """The caption as one paragraph; what the cloud put in is coloured and underlined."""
+        rendered = Text(paragraph(self.caption))
+        position = 0
+        for piece, source in self._parts:
+            bare = paragraph(piece)
+            found = rendered.plain.find(bare, position, position + len(bare) + 1)
+            if found < 0:
+                break
+            position = found + len(bare)
+            if bare and (source in ("corrected", "bonus") or (source == "cloud" and self._mixed)):
+                rendered.stylize(f"{STYLES[source]} underline", found, position)
+        return rendered

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any
@@ -13,59 +12,45 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import ClipComparison, Comparison
 from specdec_cli.report.rounds import run_view
-from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
+from specdec_cli.report.sound import SoundReader, SoundUnavailable
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Mode
 
 _Key = tuple[str, str | None, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ClipView:
-    """One clip of the page.
-
-    Attributes:
-        values: what the script draws; made of what JSON can say.
-        audio: its MP3 in base64; None where there is nothing to play.
-    """
-
-    values: dict[str, Any]
-    audio: str | None
-
-
 def clip_views(
     comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], reader: SoundReader
-) -> Iterator[ClipView]:
-    """The clips of `comparison`, in its order.
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """The clips of `comparison`, in its order: what the script draws, and the MP3 in base64 if there is one to play.
 
     Of several transcripts of one clip in one mode, as repeats give, the first is shown.
     """
-    runs = {mode: _first_of_each(transcripts.get(mode, ())) for mode in comparison.modes}
+    runs: dict[tuple[Mode, _Key], Transcript] = {}
+    for mode in comparison.modes:
+        for transcript in transcripts.get(mode, ()):
+            if transcript.caption is not None:
+                runs.setdefault((mode, (transcript.file, transcript.sha256, transcript.start_s)), transcript)
     for clip in comparison.clips:
         key = (clip.file, clip.sha256, clip.start_s)
-        sound, missing = _sound(clip, reader)
-        found = {mode: runs[mode][key] for mode in comparison.modes if key in runs[mode]}
+        sound, missing = None, None
+        try:
+            sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
+        except SoundUnavailable as unavailable:
+            missing = str(unavailable)
         values = {
             **_words(clip, comparison),
-            "runs": {mode: run_view(transcript) for mode, transcript in found.items()},
-            "sound": _drawing(sound),
+            "runs": {mode: run_view(runs[mode, key]) for mode in comparison.modes if (mode, key) in runs},
+            "sound": sound.drawing if sound else None,
             "missing": missing,
         }
         audio = base64.b64encode(sound.mp3).decode("ascii") if sound and sound.mp3 is not None else None
-        yield ClipView(values, audio)
+        yield values, audio
 
 
 def disagreement(captions: Sequence[str]) -> float:
     """Largest edit distance between two of the captions in characters, as a share of the longer, 0 to 1."""
     return max((Levenshtein.normalized_distance(a, b) for a, b in combinations(captions, 2)), default=0.0)
-
-
-def _first_of_each(transcripts: Sequence[Transcript]) -> dict[_Key, Transcript]:
-    first: dict[_Key, Transcript] = {}
-    for transcript in transcripts:
-        if transcript.caption is not None:
-            first.setdefault((transcript.file, transcript.sha256, transcript.start_s), transcript)
-    return first
 
 
 def _words(clip: ClipComparison, comparison: Comparison) -> dict[str, Any]:
@@ -81,26 +66,6 @@ def _words(clip: ClipComparison, comparison: Comparison) -> dict[str, Any]:
         "total": {mode: clip.total_ms.get(mode) for mode in comparison.modes},
         "escalation": {mode: clip.escalation_rate.get(mode) for mode in comparison.modes},
         "disagreement": round(disagreement(captions), 4),
-        "reference": clip.reference,
         "texts": clip.reference_texts,
         "truth": clip.reference_labels,
-    }
-
-
-def _sound(clip: ClipComparison, reader: SoundReader) -> tuple[Sound | None, str | None]:
-    try:
-        return reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s), None
-    except SoundUnavailable as unavailable:
-        return None, str(unavailable)
-
-
-def _drawing(sound: Sound | None) -> dict[str, Any] | None:
-    if sound is None:
-        return None
-    return {
-        "envelope": sound.envelope,
-        "pitch": sound.pitch_hz,
-        "median": sound.median_hz,
-        "peak": sound.peak_dbfs,
-        "seconds": sound.seconds,
     }

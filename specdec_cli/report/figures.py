@@ -1,57 +1,103 @@
-"""Figures as the page words them: units, rounding, intervals, and a sign for what was not measured."""
+"""Figures as text, each with its unit: the same in the live view, in tables on the terminal and on the page."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Final
-
-from specdec_cli.compare.result import Spread
+from typing import Final, Protocol
 
 NONE: Final = "—"
 """In place of a figure that was not measured."""
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """With `digits` significant digits, thousands set apart and no exponent."""
-    if value is None:
-        return NONE
-    if value == 0:
-        return "0"
-    return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+class Interval(Protocol):
+    """A figure and its interval; without ends where there was too little to tell."""
 
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share as per cent."""
-    return NONE if share is None else f"{100 * share:.{digits}f}%"
-
-
-def spread(interval: Spread | None, show: Callable[[float], str] = percent) -> str:
-    """The interval in brackets; nothing without one."""
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    return f"[{show(interval.low)}, {show(interval.high)}]"
-
-
-def seconds(value: float | None) -> str:
-    """Seconds, in the unit that reads best."""
-    if value is None:
-        return NONE
-    return f"{number(value)} s" if value >= 1 else f"{number(1e3 * value)} ms"
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
 
 
 def milliseconds(value: float | None) -> str:
-    """Milliseconds."""
-    return NONE if value is None else f"{number(value)} ms"
+    """A short time, at most seven cells: `4.1 ms`, `123 ms`, `12.3 s`."""
+    if value is None:
+        return NONE
+    if value < 9.95:
+        return f"{value:.1f} ms"
+    return f"{value:.0f} ms" if value < 9999.5 else seconds(value / 1000)
 
 
-def length(value: float) -> str:
-    """A length of audio in seconds, minutes or hours."""
-    if value < 120:
-        return f"{number(value)} s"
-    return f"{number(value / 60)} min" if value < 7200 else f"{number(value / 3600)} h"
+def seconds(value: float | None) -> str:
+    """A time: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
+    if value is None:
+        return NONE
+    if value < 119.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    whole_s = round(value)
+    if whole_s < 7200:
+        return f"{whole_s // 60} min {whole_s % 60:02d} s"
+    return f"{whole_s // 3600} h {whole_s % 3600 // 60:02d} min"
 
 
-def count(value: float | None) -> str:
-    """A whole number."""
-    return NONE if value is None else f"{value:,.0f}"
+def short(value: float | None) -> str:
+    """Three figures or more: `0.98`, `2.61`, `12.3`, `208`, `1,234`."""
+    if value is None:
+        return NONE
+    digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:,.{digits}f}"
+
+
+def whole(value: float | None) -> str:
+    """A count; of repeats the median counts, so that a half may come up."""
+    return NONE if value is None else f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage: `84.2%`."""
+    return NONE if value is None else f"{100 * value:.1f}%"
+
+
+def percent(value: float | None) -> str:
+    """A share as a whole percentage: `84%`."""
+    return NONE if value is None else f"{100 * value:.0f}%"
+
+
+def points(value: float) -> str:
+    """A difference of two shares in percentage points: `+4.2`."""
+    return f"{100 * value:+.1f}"
+
+
+def interval(found: Interval | None, written: Callable[[float], str] = short) -> str:
+    """Both ends, the unit once: `2.40–2.87`; empty where there is none, or where it is the figure itself."""
+    if found is None or found.low is None or found.high is None or found.low == found.high:
+        return ""
+    low, high = written(found.low), written(found.high)
+    unit = high.lstrip("+-0123456789.,")
+    return f"{low.removesuffix(unit)}{' to ' if low[0] in '+-' else '–'}{high}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def volume(size: float | None) -> str:
+    """Bytes: `812 B`, `1.4 kB`, `2.0 MB`."""
+    if size is None:
+        return NONE
+    return f"{size:.0f} B" if size < 1000 else f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def setting(value: object) -> str:
+    """The value of a setting as a user would write it."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(setting, value)) or "none"
+    return str(value)

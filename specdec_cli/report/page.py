@@ -7,14 +7,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
-from specdec_cli.report import figures, frontier, summary
+from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.clips import clip_views
 from specdec_cli.report.sound import SoundReader
 from specdec_cli.targets import PAGE, write
@@ -60,13 +60,8 @@ def render(
 ) -> str:
     """The page itself; see `write_report`."""
     clips = list(clip_views(comparison, transcripts, SoundReader(embed_audio)))
-    data = {
-        "modes": comparison.modes,
-        "language": comparison.language,
-        "attributes": comparison.attributes,
-        "clips": [clip.values for clip in clips],
-    }
-    picture = summary.frontier_points(comparison)
+    data = {name: getattr(comparison, name) for name in ("modes", "language", "attributes")}
+    picture = tables.frontier_points(comparison)
     style, script = _asset("report.css"), "\n".join(map(_asset, _SCRIPTS))
     return (
         _environment()
@@ -78,28 +73,17 @@ def render(
             frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
             comparison=comparison,
             settings=_settings(comparison),
-            tables=_tables(comparison),
-            data=data,
-            audio=[(number, clip.audio) for number, clip in enumerate(clips, 1) if clip.audio is not None],
+            tables=tables,
+            data={**data, "clips": [values for values, _ in clips]},
+            audio=[(number, audio) for number, (_, audio) in enumerate(clips, 1) if audio is not None],
         )
     )
 
 
-def _settings(comparison: Comparison) -> list[tuple[str, object]]:
+def _settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Name and value of every setting, and of what checkpoints add to those that were left open."""
-    own = {name: value for name, value in comparison.settings.items() if name != SUGGESTED}
-    return [*own.items(), *suggestions_in_words(comparison.settings.get(SUGGESTED))]
-
-
-def _tables(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "costs": summary.costs_table(comparison),
-        "gaps": summary.gaps_table(comparison),
-        "labels": summary.labels_table(comparison),
-        "confusions": summary.confusions(comparison),
-        "text": summary.text_table(comparison),
-        "agreement": summary.agreement_table(comparison),
-    }
+    own = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
+    return [*own, *suggestions_in_words(comparison.settings.get(SUGGESTED))]
 
 
 def _environment() -> Environment:
@@ -111,27 +95,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    environment.filters |= {
-        "number": figures.number,
-        "percent": figures.percent,
-        "count": figures.count,
-        "length_of": figures.length,
-    }
+    environment.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
     return environment
 
 
 def _policy(*, styles: Iterable[str], scripts: Iterable[str]) -> str:
     """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_hashes(scripts)}",
-            f"style-src {_hashes(styles)}",
-            "media-src blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    own = f"script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
+    return f"default-src 'none'; {own}; media-src blob:; base-uri 'none'; form-action 'none'"
 
 
 def _hashes(sources: Iterable[str]) -> str:

@@ -35,19 +35,13 @@ class Sound:
     """A clip to see and hear.
 
     Attributes:
-        envelope: lowest and highest sample in turn, of each column; the clip's peak is 127.
-        peak_dbfs: level of the peak, dB relative to full scale.
-        pitch_hz: median F0 of each column, Hz; None where less than half of it is voiced.
-        median_hz: of all voiced frames; None without any.
-        seconds: length.
+        drawing: what the page's script draws: `envelope`, lowest and highest sample in turn of each column, the clip's
+            peak 127; `peak`, its level in dB relative to full scale; `pitch`, median F0 of each column, Hz, None where
+            less than half of it is voiced; `median`, of all voiced frames, None without any; `seconds`, its length.
         mp3: mono, 16 kHz; None if it was not wanted.
     """
 
-    envelope: tuple[int, ...]
-    peak_dbfs: float
-    pitch_hz: tuple[float | None, ...]
-    median_hz: float | None
-    seconds: float
+    drawing: dict[str, Any]
     mp3: bytes | None
 
 
@@ -80,14 +74,14 @@ class SoundReader:
             raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
         contour = f0_contour(samples)
         voiced = contour[~np.isnan(contour)]
-        return Sound(
-            envelope=envelope(samples),
-            peak_dbfs=round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
-            pitch_hz=pitch_columns(contour, len(samples)),
-            median_hz=round(float(np.median(voiced)), 1) if len(voiced) else None,
-            seconds=round(len(samples) / SAMPLE_RATE, 3),
-            mp3=mp3(samples) if self._encode else None,
-        )
+        drawing = {
+            "envelope": envelope(samples),
+            "peak": round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
+            "pitch": pitch_columns(contour, len(samples)),
+            "median": round(float(np.median(voiced)), 1) if len(voiced) else None,
+            "seconds": round(len(samples) / SAMPLE_RATE, 3),
+        }
+        return Sound(drawing, mp3(samples) if self._encode else None)
 
     def _samples(self, file: str, sha256: str) -> Samples:
         """The whole recording, float32 mono [n] at 16 kHz."""
@@ -129,10 +123,9 @@ def f0_contour(samples: Samples) -> npt.NDArray[np.float64]:
 def pitch_columns(contour: npt.NDArray[np.float64], length: int) -> tuple[float | None, ...]:
     """A contour of 10 ms frames, each centred where it begins, as at most `COLUMNS` columns over `length` samples."""
     columns = min(COLUMNS, max(1, length // HOP))
-    column = np.minimum(np.arange(len(contour)) * HOP * columns // length, columns - 1)
+    edges = np.arange(1, columns) * length / (columns * HOP)
     curve: list[float | None] = []
-    for index in range(columns):
-        frames = contour[column == index]
+    for frames in np.split(contour, np.ceil(edges).astype(np.intp)):
         voiced = frames[~np.isnan(frames)]
         curve.append(round(float(np.median(voiced)), 1) if len(voiced) and 2 * len(voiced) >= len(frames) else None)
     return tuple(curve)

@@ -1,32 +1,36 @@
-"""What was recorded and run already: kept in memory, and in a file from which a later run goes on."""
+"""What was recorded and run already: kept in memory, and in a store from which a later run goes on."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from pydantic import ValidationError
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.transcript.schema import Transcript, differing
-from specdec_cli.transcript.writer import TRANSCRIPT, append_line, mend
+from specdec_cli.store import Store, made_otherwise
+from specdec_cli.targets import RECORDINGS
+from specdec_cli.transcript.schema import Models, Transcript, differing
+from specdec_cli.transcript.terms import Change, loaded_changes
+from specdec_cli.transcript.writer import parse_transcript
 from specdec_cli.tune.trace import Trace
 
-_RECORDING: Final = '{"recording"'
-_BEGINNINGS: Final = (TRANSCRIPT, _RECORDING.encode())
+_RECORDING: Final = b'{"recording"'
 
 
 class Journal:
-    """Recordings, and transcripts of the runs that confirmed a setting, by clip.
-
-    Lines that were made with other models, prompts or settings are left alone: one file may serve several tunings.
+    """Recordings, and transcripts of the runs that confirmed a setting, by clip. Use it as a context manager.
 
     Args:
         setup: what recordings depend on; others do not count.
-        path: file that they are read from and appended to, or None.
+        path: file that they are read from and appended to, or None. It is held until the journal is closed.
 
     Raises:
+        ConfigError: all recordings in the file were made with other models, prompts or settings; names them.
         TranscriptError: the file cannot be read, or a line is neither. A last line without its end is what an
             interruption left, and is cut off.
     """
@@ -35,9 +39,21 @@ class Journal:
         self.recordings: dict[str, Trace] = {}
         self._setup = json.loads(json.dumps(setup))
         self._runs: dict[str, list[Transcript]] = {}
-        self._path = path
-        if path is not None and path.exists():
-            self._read(path)
+        self._store = None if path is None else Store(path, RECORDINGS)
+        if self._store is not None:
+            with ExitStack() as on_error:
+                on_error.push(self._store)
+                self._read(self._store)
+                on_error.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            self._store.__exit__(kind, error, trace)
 
     def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file.
@@ -45,8 +61,8 @@ class Journal:
         Raises:
             TranscriptError: the file cannot be written.
         """
-        if self._path is not None:
-            append_line(self._path, line.to_json())
+        if self._store is not None:
+            self._store.append([line.to_json()])
         self._take(line)
 
     def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
@@ -54,50 +70,43 @@ class Journal:
         runs = reversed(self._runs.get(sha256, []))
         return next((run for run in runs if not any(differing(run.settings, settings))), None)
 
+    def _read(self, store: Store) -> None:
+        store.mend()
+        others: list[tuple[int, list[Change]]] = []
+        for stored in store.lines():
+            line = _parsed(stored.raw, f"{store.path}:{stored.number}")
+            if isinstance(line, Trace) and (changed := list(self._changes(line))):
+                others.append((stored.number, changed))
+            else:
+                self._take(line)
+        if others and not self.recordings:  # one file may serve several tunings
+            raise made_otherwise(store.path, *others[0])
+
+    def _changes(self, recording: Trace) -> Iterator[Change]:
+        here, there = dict(self._setup), dict(recording.setup)
+        ours, theirs = here.pop("models", {}), there.pop("models", {})
+        if ours != theirs:
+            yield from loaded_changes({"models": theirs, "settings": {}}, Models.model_validate(ours), {})
+        yield from differing(there, here)
+
     def _take(self, line: Trace | Transcript) -> None:
         if isinstance(line, Trace):
-            if not any(differing(line.setup, self._setup)):
-                self.recordings[line.sha256] = line
+            self.recordings[line.sha256] = line
         elif line.sha256 is not None and line.error is None:
             made_with = line.models.model_dump(), line.language, line.prompt
             if made_with == (self._setup["models"], self._setup["language"], self._setup["prompt"]):
                 self._runs.setdefault(line.sha256, []).append(line)
 
-    def _read(self, path: Path) -> None:
-        mend(path, _is_whole, _BEGINNINGS)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise TranscriptError(f"{path} cannot be read: {reason}.", hint="Name another --recordings.") from error
-        for number, line in enumerate(text.split("\n"), 1):
-            if not line.strip():
-                continue
-            try:
-                self._take(_parsed(line))
-            except ValidationError as error:
-                detail = error.errors(include_url=False, include_input=False)[0]
-                where = ".".join(map(str, detail["loc"])) or "line"
-                raise TranscriptError(
-                    f"{path}:{number} is neither a recording nor a transcript: {where}: {detail['msg']}.",
-                    hint="Name another file in --recordings.",
-                ) from error
-            except TranscriptError as error:
-                raise TranscriptError(
-                    f"{path}:{number} is neither a recording nor a transcript: {error.message}",
-                    hint="Name another file in --recordings.",
-                ) from error
 
-
-def _parsed(line: str) -> Trace | Transcript:
-    if line.startswith(_RECORDING):
-        return Trace.model_validate_json(line)
-    return Transcript.from_json(line)
-
-
-def _is_whole(raw: bytes) -> bool:
+def _parsed(raw: bytes, place: str) -> Trace | Transcript:
+    if not raw.startswith(_RECORDING):
+        return parse_transcript(raw, place)
     try:
-        _parsed(raw.decode("utf-8"))
-    except (ValueError, TranscriptError):
-        return False
-    return True
+        return Trace.model_validate_json(raw)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, detail["loc"])) or "line"
+        raise TranscriptError(
+            f"{place} is neither a recording nor a transcript: {where}: {detail['msg']}.",
+            hint="Name another file in --recordings.",
+        ) from error

@@ -38,12 +38,10 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(clips: Path, output: Path, *more: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "batch", clips.name, "-o", str(output), *QUICK, "--ray", *more]
-    # Its own session, so that a test can find what it started; relative paths, so that actors must know the folder.
-    return subprocess.Popen(
-        command, cwd=clips.parent, env=environment(**EAGER), stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+def run(clips: Path, output: Path, address: str, *more: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "batch", clips.name, "-o", str(output), *QUICK, "--ray-address", address, *more]
+    # Relative paths, so that actors must know the folder.
+    return subprocess.Popen(command, cwd=clips.parent, env=environment(**EAGER), stderr=subprocess.PIPE, text=True)
 
 
 def finish(started: subprocess.Popen[str]) -> tuple[int, str]:
@@ -63,26 +61,25 @@ def require_complete(output: Path, clips: Path) -> None:
         assert line.caption == alone.caption(clips / name).caption
 
 
-def test_a_cluster_writes_what_one_process_writes_and_resumes(clips: Path, tmp_path: Path) -> None:
+def test_a_cluster_writes_what_one_process_writes_and_resumes(clips: Path, tmp_path: Path, two_nodes: str) -> None:
     output = tmp_path / "out.jsonl"
-    code, err = finish(run(clips, output, "--limit", "10"))
+    code, err = finish(run(clips, output, two_nodes, "--limit", "10"))
     assert code == 0, err
     assert len(list(read_transcripts(output))) == 10
-    code, err = finish(run(clips, output))
+    code, err = finish(run(clips, output, two_nodes))
     assert code == 3, err
     assert "10 done before" in err
     require_complete(output, clips)
 
 
-def test_an_actor_that_is_killed_costs_nothing(clips: Path, tmp_path: Path) -> None:
+def test_actors_that_are_all_killed_cost_nothing(clips: Path, tmp_path: Path, two_nodes: str) -> None:
     output = tmp_path / "out.jsonl"
-    started = run(clips, output)
+    started = run(clips, output, two_nodes)
     while started.poll() is None and not (output.exists() and output.stat().st_size):
         time.sleep(0.01)
-    children = psutil.Process(started.pid).children(recursive=True)
-    actors = [child.pid for child in children if _title(child).startswith(b"ray::Worker")]
-    for pid in actors:  # the first chunk is written, and the second is on its way
-        os.kill(pid, signal.SIGKILL)
+    actors = _actors()
+    for actor in actors:  # the first chunk is written, and the second is on its way
+        os.kill(actor.pid, signal.SIGKILL)
     code, err = finish(started)
     assert actors
     assert code == 3, err
@@ -95,7 +92,7 @@ def two_nodes() -> Iterator[str]:
     from ray.cluster_utils import Cluster
 
     monkeypatch = pytest.MonkeyPatch()
-    for name, value in EAGER.items():
+    for name, value in environment(**EAGER).items():  # the nodes take this code, as the command does
         monkeypatch.setenv(name, value)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     cluster.add_node(num_cpus=2)
@@ -141,7 +138,7 @@ def test_of_two_nodes_one_loses_its_actor_and_the_lines_are_those_of_an_uninterr
     )
     while started.poll() is None and not (output.exists() and output.stat().st_size):
         time.sleep(0.01)
-    actors = [child for child in psutil.Process().children(recursive=True) if _title(child).startswith(b"ray::Worker")]
+    actors = _actors()
     assert len(actors) == 2
     nodes = {actor.ppid() for actor in actors}
     assert len(nodes) == 2
@@ -153,6 +150,10 @@ def test_of_two_nodes_one_loses_its_actor_and_the_lines_are_those_of_an_uninterr
     assert all(line.labels for line in read_transcripts(output) if line.caption)
 
 
+def _actors() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if _title(child).startswith(b"ray::Worker")]
+
+
 def _title(child: psutil.Process) -> bytes:
     try:
         return Path(f"/proc/{child.pid}/cmdline").read_bytes()
@@ -161,7 +162,7 @@ def _title(child: psutil.Process) -> bytes:
 
 
 def test_an_address_where_no_cluster_is_is_refused(clips: Path, tmp_path: Path) -> None:
-    code, err = finish(run(clips, tmp_path / "out.jsonl", "--ray-address", "127.0.0.1:1"))
+    code, err = finish(run(clips, tmp_path / "out.jsonl", "127.0.0.1:1"))
     assert code == 2
     assert "127.0.0.1:1" in err
     assert "Traceback" not in err

@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
-from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.prepare import Preparer
+from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import SpecdecError
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.shared import Shared, SharedSession
 from specdec_cli.transcript.schema import Transcript
@@ -39,7 +40,7 @@ def prepared(captioner: Captioner, folder: Path, count: int, seconds: float = 0.
     prepare = Preparer(captioner)
     clips = []
     for index in range(count):
-        (ready,) = prepare(Task(Item(str(write_voice(folder / f"{index}.wav", index, seconds + 0.1 * index)))))
+        (ready,) = prepare(Task(InputFile(str(write_voice(folder / f"{index}.wav", index, seconds + 0.1 * index)))))
         assert isinstance(ready, Prepared)
         clips.append(ready)
     return clips
@@ -63,7 +64,7 @@ def test_of_five_thousand_files_the_first_is_captioned_before_the_batch_is_full(
         os.link(first, tmp_path / f"{index:05d}.wav")
     outcomes: list[Outcome] = []
     backend = LocalBackend(captioner(**QUICK), batch_size=None, workers=2)
-    tasks = (Task(Item(str(tmp_path / name))) for name in os.listdir(tmp_path))
+    tasks = (Task(InputFile(str(tmp_path / name))) for name in os.listdir(tmp_path))
     backend.run(tasks, outcomes.append, lambda: bool(outcomes))
     assert not outcomes[0].failed
     assert 1 <= len(outcomes) <= 5  # no more than few begin before the first is done

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.items import Item, Outcome, Task
 from specdec_cli.batch.loader import Loader
 from specdec_cli.batch.prepare import Preparer, Ready
+from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Clip
 from tests.mini_pair import captioner, write_voice
 
@@ -25,11 +26,11 @@ def never() -> bool:
 
 
 def tasks(count: int) -> Iterator[Task]:
-    return (Task(Item(f"{n}.wav")) for n in range(count))
+    return (Task(InputFile(f"{n}.wav")) for n in range(count))
 
 
 def clip(task: Task, duration_s: float = 1.0) -> Prepared:
-    return Prepared(None, Clip(task.item.file, "", duration_s), (None, None), 0.0, SETUP)  # type: ignore[arg-type]
+    return Prepared(None, Clip(task.item.path, "", duration_s), (None, None), 0.0, SETUP)  # type: ignore[arg-type]
 
 
 def one_second(task: Task) -> Iterator[Ready]:
@@ -70,7 +71,7 @@ def test_no_more_audio_is_in_memory_than_allowed(workers: int) -> None:
     begun: list[str] = []
 
     def prepare(task: Task) -> Iterator[Ready]:
-        begun.append(task.item.file)
+        begun.append(task.item.path)
         yield clip(task, 4.0)
 
     with Loader(tasks(100), prepare, workers=workers, in_flight_s=10) as loader:
@@ -166,7 +167,7 @@ def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
 
     def inputs(workers: int) -> dict[str, list[Prepared]]:
         found: dict[str, list[Prepared]] = {}
-        with Loader((Task(Item(file)) for file in files), prepare, workers=workers) as loader:
+        with Loader((Task(InputFile(file)) for file in files), prepare, workers=workers) as loader:
             while taken := loader.take(never):
                 for ready in taken:
                     assert isinstance(ready, Prepared)
@@ -188,19 +189,51 @@ def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
 def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: Path) -> None:
     file = str(write_voice(tmp_path / "a.wav", 1))
     prepare = Preparer(captioner(decoding__mode="edge"))
-    (ready,) = prepare(Task(Item(file)))
+    (ready,) = prepare(Task(InputFile(file)))
     assert isinstance(ready, Prepared)
     content = ready.clip.sha256
-    (outcome,) = prepare(Task(Item(file), known=content))
+    (outcome,) = prepare(Task(InputFile(file), known=content))
     assert isinstance(outcome, Outcome)
     assert outcome.skipped
     write_voice(tmp_path / "a.wav", 2)
-    (changed,) = prepare(Task(Item(file), known=content))
+    (changed,) = prepare(Task(InputFile(file), known=content))
     assert isinstance(changed, Prepared)
     assert changed.clip.sha256 != content
-    (gone,) = prepare(Task(Item(str(tmp_path / "none.wav")), known=content))
+    (gone,) = prepare(Task(InputFile(str(tmp_path / "none.wav")), known=content))
     assert isinstance(gone, Outcome)
     assert gone.skipped  # the caption that it has is not given up
-    (never_there,) = prepare(Task(Item(str(tmp_path / "none.wav"))))
+    (never_there,) = prepare(Task(InputFile(str(tmp_path / "none.wav"))))
     assert isinstance(never_there, Outcome)
     assert never_there.failed
+
+
+def test_all_threads_share_one_budget_of_audio() -> None:
+    """What they decode counts too: six threads of 30 s each never hold more than 100 s, however slow the models are."""
+    lock, held, most = threading.Lock(), 0.0, 0.0
+
+    def change(seconds: float) -> None:
+        nonlocal held, most
+        with lock:
+            held += seconds
+            most = max(most, held)
+
+    def decoded(task: Task) -> Iterator[Ready]:
+        change(30.0)
+        time.sleep(0.002)
+        yield clip(task, 30.0)
+
+    with Loader(tasks(40), decoded, workers=6, in_flight_s=100.0, most_s=30.0) as loader:
+        taken = 0
+        while ready := loader.take(never):
+            for one in ready:
+                assert isinstance(one, Prepared)
+                change(-30.0)
+                loader.release(one)
+                taken += 1
+    assert taken == 40
+    assert 60.0 <= most <= 100.0
+
+
+def test_a_recording_longer_than_the_budget_is_loaded_by_itself() -> None:
+    with Loader(tasks(5), one_second, workers=3, in_flight_s=10.0, most_s=30.0) as loader:
+        assert len(drain(loader)) == 5

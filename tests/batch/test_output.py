@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.items import Key
-from specdec_cli.batch.lines import Line
-from specdec_cli.batch.output import Output
+from specdec_cli.batch.output import Line, Output
 from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.inputs.recording import Key
+from specdec_cli.store import beside
 from specdec_cli.transcript import Transcript, append_transcript, read_transcripts
 from tests.batch.lines import failed_line, good_line, write
 
@@ -33,7 +34,7 @@ def test_it_knows_who_is_done_and_who_failed(tmp_path: Path) -> None:
         again = output.find(Key("/b.wav", None))
         assert again is not None
         assert again.retry is not None
-        assert (again.retry.file, again.retry.language, again.retry.prompt) == ("/b.wav", "en", "Describe.")
+        assert (again.retry.path, again.retry.language, again.retry.prompt) == ("/b.wav", "en", "Describe.")
         assert output.find(Key("/c.wav", None)) is None
         assert output.find(Key("/c.wav", "7")) is not None
 
@@ -181,7 +182,7 @@ def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 def test_two_runs_never_write_one_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "o.jsonl"
-    monkeypatch.setattr("specdec_cli.transcript.writer.PATIENCE_S", 0.05)
+    monkeypatch.setattr("specdec_cli.store.PATIENCE_S", 0.05)
     with Output(path, accept) as output:
         with pytest.raises(TranscriptError, match="being written by another run"):
             Output(path, accept)
@@ -221,7 +222,49 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
 
 def test_what_a_killed_compaction_left_is_cleared_away(tmp_path: Path) -> None:
     path = write(tmp_path / "o.jsonl", good_line("/a.wav"))
-    (tmp_path / ".o.jsonl.new").write_text("half")
+    mine = tmp_path / ".o.jsonl.new"
+    mine.write_text("a person's")
+    write(path, failed_line("/a.wav"), good_line("/a.wav"))
+    beside(path, "new").write_text("half")
     with Output(path, accept):
         pass
-    assert os.listdir(tmp_path) == ["o.jsonl"]
+    assert sorted(os.listdir(tmp_path)) == [mine.name, "o.jsonl"]
+    assert mine.read_text() == "a person's"
+
+
+BROKEN: dict[str, object] = {
+    "models": [1], "settings": "k", "id": 5, "sha256": 1.5, "error": "broken", "file": "a\0b", "language": None
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", BROKEN)
+def test_a_line_with_wrong_types_is_named(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path / "o.jsonl", good_line("/a.wav"))
+    values = json.loads(path.read_text())
+    path.write_text(path.read_text() + json.dumps(values | {field: BROKEN[field]}) + "\n")
+    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is no transcript"):
+        Output(path, accept)
+
+
+def test_deep_nesting_and_names_that_no_file_has_are_named(tmp_path: Path) -> None:
+    for line in ('{"schema":1,"file":' + "[" * 100_000 + "}", '{"schema":1,"file":"\\ud800"}'):
+        path = tmp_path / "o.jsonl"
+        path.write_text(line + "\n")
+        with pytest.raises(TranscriptError, match=r"o\.jsonl:1 is no transcript"):
+            Output(path, accept)
+
+
+def test_a_name_that_is_no_utf_8_is_found_again_however_it_was_written(tmp_path: Path) -> None:
+    """As bytes in escapes now, and as text in 0.1: the same recording, to be opened by its own bytes."""
+    name = os.fsencode(tmp_path) + "/说话人.wav".encode("gbk")
+    now = failed_line(os.fsdecode(name))
+    assert os.fsencode(json.loads(now.to_json())["file"]) == name
+    former = now.model_copy(update={"file": os.fsdecode(name).encode("utf-8", "backslashreplace").decode()})
+    Path(os.fsdecode(name)).write_bytes(b"-")
+    for line in (now, former):
+        path = write(tmp_path / "o.jsonl", line)
+        with Output(path, accept) as output:
+            entry = output.find(Key.of(os.fsdecode(name)))
+            assert entry is not None
+            assert entry.retry is not None
+            assert os.fsencode(entry.retry.path) == name

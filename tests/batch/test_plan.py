@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch.identity import Identity
-from specdec_cli.batch.inputs import Paths
-from specdec_cli.batch.items import Task
 from specdec_cli.batch.output import Output
 from specdec_cli.batch.plan import Plan
+from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs import Paths
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.schema import ModelInfo, Models
+from specdec_cli.transcript.terms import Terms
 from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
 
 
@@ -31,7 +32,7 @@ def planned(clips: Path, *lines: Transcript, limit: int | None = None, only_fail
     path = write(clips.parent / "o.jsonl", *lines)
     with Output(path, lambda _: None) as output:
         plan = Plan(Paths([str(clips)]), output, limit=limit, only_failed=only_failed)
-        tasks = {Path(task.item.file).name: task for task in plan}
+        tasks = {Path(task.item.path).name: task for task in plan}
         assert plan.count() == len(tasks)
     return tasks
 
@@ -69,19 +70,15 @@ def test_failed_ones_alone(clips: Path) -> None:
     assert set(planned(clips, *lines, only_failed=True)) == {"b.wav"}
     path = write(clips.parent / "o.jsonl", *lines)
     with Output(path, lambda _: None) as output:
-        files = [task.item.file for task in Plan(None, output, limit=None, only_failed=True)]
+        files = [task.item.path for task in Plan(None, output, limit=None, only_failed=True)]
     assert files == [str(clips / "b.wav"), "/elsewhere/x.wav"]
 
 
 def identity(**changes: object) -> Identity:
-    values: dict[str, object] = {
-        "output": Path("o.jsonl"),
-        "mode": "edge",
-        "settings": {**SETTINGS, "stop_strings": ()},
-        "names": {"edge": "edge", "cloud": None},
-        "asked": lambda _: ("en", "Describe."),
-    }
-    return Identity(**(values | changes))  # type: ignore[arg-type]
+    asked = changes.pop("asked", lambda _: ("en", "Describe."))
+    made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
+    terms = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})  # type: ignore[arg-type]
+    return Identity(Path("o.jsonl"), terms, asked)  # type: ignore[arg-type]
 
 
 def check(tmp_path: Path, ours: Identity, *lines: Transcript) -> None:
@@ -102,8 +99,8 @@ def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
         ({"settings": {**SETTINGS, "k": 3, "threshold": 2.0}}, "k was 5 and is 3; threshold was 1.1 and is 2.0"),
         ({"settings": {**SETTINGS, "new": 1}}, "new was null and is 1"),
         ({"settings": {key: SETTINGS[key] for key in SETTINGS if key != "k"}}, "k was 5 and is null"),
-        ({"names": {"edge": "other", "cloud": None}}, "edge.model was 'edge' and is 'other'"),
-        ({"names": {"edge": "edge", "cloud": "cloud"}}, "cloud.model was null and is 'cloud'"),
+        ({"edge": "other"}, "edge.model was 'edge' and is 'other'"),
+        ({"cloud": "cloud"}, "cloud.model was null and is 'cloud'"),
         ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
     ],
 )
@@ -119,7 +116,7 @@ def test_another_number_format_is_refused_once_it_is_known(tmp_path: Path) -> No
     check(tmp_path, ours, good_line("/a.wav"))
     ours.check_models(MODELS, {})
     loaded = Models(edge=ModelInfo(name="edge", dtype="bfloat16", device="cuda:0"), cloud=None)
-    with pytest.raises(ConfigError, match=r"edge\.dtype was float32 and is bfloat16"):
+    with pytest.raises(ConfigError, match=r"edge\.dtype was .float32. and is .bfloat16."):
         ours.check_models(loaded, {})
 
 
@@ -148,5 +145,5 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
     ours = identity()
     check(tmp_path, ours, _line_of("sha256:1"))
     retrained = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights="sha256:2"), cloud=None)
-    with pytest.raises(ConfigError, match=r"o\.jsonl:1 .*edge\.weights was sha256:1 and is sha256:2"):
+    with pytest.raises(ConfigError, match=r"o\.jsonl:1 .*edge\.weights was .sha256:1. and is .sha256:2."):
         ours.check_models(retrained, {})

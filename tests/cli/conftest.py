@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from tests.cli.harness import Outcome, load_mini
+from tests.cli.harness import CHINESE, Outcome, load_mini
 from tests.cli.status import exit_code
 from tests.mini_pair import mini_pair, write_voice
 
@@ -29,6 +29,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("SPECDEC_") or name in ("CI", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("LC_ALL", CHINESE)  # the language of captions where a test names none
 
 
 @pytest.fixture

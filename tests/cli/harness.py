@@ -24,6 +24,7 @@ from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
 
 COMMAND = (sys.executable, "-m", "specdec_cli")
+CHINESE = "zh_CN.UTF-8"
 _ROOT = Path(__file__).parents[2]
 _SETS_THE_SCENE = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
@@ -31,7 +32,7 @@ _SETS_THE_SCENE = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COM
 def environment(**more: str) -> dict[str, str]:
     """The variables of this process without those that change displays or settings, plus `more`."""
     kept = {k: v for k, v in os.environ.items() if k not in _SETS_THE_SCENE and not k.startswith("SPECDEC_")}
-    return kept | {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PYTHONPATH": str(_ROOT)} | more
+    return kept | {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PYTHONPATH": str(_ROOT), "LC_ALL": CHINESE} | more
 
 
 @dataclass(frozen=True, slots=True)

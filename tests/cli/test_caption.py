@@ -85,7 +85,10 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
-    for names in (["missing.wav"], ["missing.wav", str(tmp_path)], ["n" * 300], ["missing.wav"] * 2, [""]):
+    empty = specdec("caption", "missing.wav", tmp_path)
+    assert (empty.code, empty.err.count("error: ")) == (2, 1)
+    assert "There are no recordings in" in empty.err
+    for names in (["missing.wav"], ["missing.wav", "gone.wav"], ["n" * 300], ["missing.wav"] * 2, [""]):
         outcome = specdec("caption", *names)
         assert outcome.code == 1
         assert outcome.err.count("error: ") == len(set(names))
@@ -114,7 +117,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_loading(
     monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
     before = Path(recordings[1]).read_bytes()
     cases = {
-        tmp_path / "no" / "out.jsonl": (1, "mkdir -p"),
+        tmp_path / "no" / "out.jsonl": (2, "mkdir -p"),
         tmp_path: (1, "cannot be written"),
         Path(recordings[1]): (1, "something else than transcripts"),
         Path(recordings[0]): (2, "is one of the recordings"),
@@ -285,3 +288,49 @@ def test_an_svg_that_would_overwrite_something_is_refused(
         outcome = specdec("caption", recordings[0], "--svg", picture)
         assert outcome.code == 2
         assert outcome.err.count("error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "language", "because"),
+    [
+        ({}, [], "en", "no locale is set"),
+        ({"LANG": "en_US.UTF-8"}, [], "en", "LANG is en_US.UTF-8"),
+        ({"LANG": "zh_CN.UTF-8"}, [], "zh", "LANG is zh_CN.UTF-8"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, ["-l", "auto"], "en", "LC_MESSAGES is C"),
+        ({"LANG": "de_DE.UTF-8", "LC_ALL": "zh_TW"}, [], "zh", "LC_ALL is zh_TW"),
+        ({"LANG": "zh_CN.UTF-8"}, ["--language", "en"], "en", None),
+        ({"LANG": "en_US.UTF-8"}, ["--set", "prompt.language=zh"], "zh", None),
+        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, [], "zh", None),
+        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, ["-l", "auto"], "en", "LANG is en_US.UTF-8"),
+    ],
+)
+def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
+    specdec: Specdec,
+    recordings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    flags: list[str],
+    language: str,
+    because: str | None,
+) -> None:
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    outcome = specdec("caption", *flags, recordings[0])
+    said = [line for line in outcome.err.splitlines() if "--language" in line]
+    assert outcome.code == 0
+    assert outcome.out.isascii() == (language == "en")
+    assert len(said) == (because is not None)
+    assert because is None or because in said[0]
+    assert specdec("caption", *flags, "-q", recordings[0]).err == ""
+
+
+def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(specdec("config", "show", "--yaml").out, "utf-8")
+    monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
+    assert not specdec("caption", "-c", own, recordings[0]).out.isascii()
+    assert specdec("caption", recordings[0]).out.isascii()

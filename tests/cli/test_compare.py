@@ -150,7 +150,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     held = output.read_bytes()
     for changed, named in (
         (["-k", "4"], f"k was {k} and is 4"),
-        (["-l", "en"], 'language was "zh" and is "en"'),
+        (["-l", "en"], "language was 'zh' and is 'en'"),
     ):
         outcome = specdec("compare", *arguments, recordings[0], *changed)
         assert outcome.code == 2

@@ -18,8 +18,8 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
-QUICK = ("--ks", "2", "--gate", "entropy", "--budget", "0.5", "-l", "en")
-GATE = "--output"
+QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en")
+GATE = "--save-gate"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def test_a_second_run_does_nothing_again(
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gate", "learned", "--budget", "0.9", "-l", "en", "--recordings", recorded)
+    quick = ("--ks", "2", "--gates", "learned", "--budget", "0.9", "-l", "en", "--recordings", recorded)
     outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
@@ -182,7 +182,7 @@ def test_without_scikit_learn_the_learned_gate_is_missed_aloud(
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert "The learned gate was not tried: it needs scikit-learn. Install it with: pip install" in said
-    refused = specdec("tune", voices, "--gate", "learned")
+    refused = specdec("tune", voices, "--gates", "learned")
     assert refused.code == 2
     assert "specdec-cli[tune]" in refused.err
     assert "loading" not in refused.err
@@ -200,15 +200,15 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gate", "always"], "'always' cannot be tuned"),
-        (["--gate", ","], "nothing cannot be tuned"),
+        (["--gates", "always"], "'always' cannot be tuned"),
+        (["--gates", ","], "nothing cannot be tuned"),
         (["--ks", "0"], "'0' is no whole number from 1 to 64"),
         (["--ks", "2,x"], "'x' is no whole number"),
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
-        (["--output", "gate.yaml"], "does not end in .json"),
+        (["--save-gate", "gate.yaml"], "does not end in .json"),
         (["--plot", "frontier.png"], "does not end in .svg"),
         (["--limit", "3"], "tuning needs at least 8 clips, and 3 can be recorded"),
-        (["--label", "emotion=mood"], "there are none"),
+        (["--label-column", "emotion=mood"], "there are no references"),
         (["--budget", "2"], "--budget"),
         (["--set", "cloud.url=http://127.0.0.1:9", "--set", "cloud.model="], "returns verdicts only"),
     ],

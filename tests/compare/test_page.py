@@ -9,10 +9,8 @@ from rich.cells import cell_len
 
 from specdec_cli.compare.build import comparison
 from specdec_cli.compare.result import Comparison
-from specdec_cli.console.compare import PIPED_WIDTH, print_comparison
-from specdec_cli.console.compare_captions import marked
-from specdec_cli.console.progress import BarSteps, LogSteps, QuietSteps
-from specdec_cli.errors import AudioDecodeError
+from specdec_cli.console.compare import marked, print_comparison
+from specdec_cli.console.tables import PIPED_WIDTH
 from specdec_cli.lexicon import Lexicon
 from tests.compare.fabricate import failed, made
 from tests.console.screens import COLOUR, Screen
@@ -122,49 +120,3 @@ def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:
 )
 def test_differences_are_marked(caption: str, base: str, expected: str) -> None:
     assert marked(caption, base).plain == expected
-
-
-def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
-    now = [0.0]
-    screen = Screen(60)
-    steps = LogSteps(screen, clock=lambda: now[0])
-    steps.begin(100)
-    for _ in range(50):
-        now[0] += 1
-        steps.step("edge a.wav")
-        steps.advance()
-    assert screen.lines[:2] == [
-        "10 of 100, 10%, 10.0 s, about 90.0 s left",
-        "20 of 100, 20%, 20.0 s, about 80.0 s left",
-    ]
-    assert len(screen.lines) == 6
-
-
-def test_errors_appear_in_every_display_and_progress_only_in_two() -> None:
-    for kind in (QuietSteps, LogSteps, BarSteps):
-        screen = Screen(60, terminal=kind is BarSteps)
-        steps = kind(screen)
-        with steps.loading("models"):
-            steps.begin(2)
-        steps.step("edge a.wav")
-        steps.failed("a.wav", AudioDecodeError("a.wav is no recording."))
-        steps.advance()
-        steps.close()
-        steps.close()
-        assert "a.wav is no recording." in " ".join(screen.lines)
-        assert ("models" in screen.output) == (kind is not QuietSteps)
-
-
-def test_the_bar_fits_its_terminal_and_leaves_nothing_behind() -> None:
-    for width in (30, 60, 200):
-        screen = Screen(width, terminal=True)
-        steps = BarSteps(screen)
-        steps.begin(8)
-        for index in range(8):
-            steps.step(f"lossless /a/rather/long/path/录音 {index}.wav")
-            steps.advance()
-        steps.close()
-        assert "8 of 8" in screen.output
-        assert screen.output.count("\x1b[?25l") == screen.output.count("\x1b[?25h") == 1
-        assert screen.lines[-1] == ""
-        assert max(map(cell_len, screen.lines)) <= width

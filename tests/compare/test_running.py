@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.compare.journal import Journal, Terms, read_journal
+from specdec_cli.compare.journal import Journal
 from specdec_cli.compare.pairing import MODES
 from specdec_cli.compare.plan import in_mode, parse_modes, richest
-from specdec_cli.compare.recordings import Recording, find_recordings, identify
 from specdec_cli.compare.schedule import turns
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.transcript import append_transcript, read_transcripts
+from specdec_cli.inputs.find import find_recordings, identify
+from specdec_cli.inputs.recording import InputFile
+from specdec_cli.transcript import Transcript, append_transcript, read_transcripts
+from specdec_cli.transcript.terms import Terms
 from tests.compare.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
 
 
@@ -30,6 +32,19 @@ def terms(**settings: object) -> dict[str, Terms]:
     return {mode: Terms("en", "Describe the voice.", SETTINGS | settings, *pair) for mode, pair in names.items()}
 
 
+def kept_of(path: Path, **settings: object) -> list[Transcript]:
+    with Journal(path, terms(**settings)) as journal:  # type: ignore[arg-type]
+        return journal.transcripts
+
+
+def reopened(path: Path, *added: Transcript) -> Journal:
+    """A journal that has read these from its file, which is closed."""
+    for transcript in added:
+        append_transcript(path, transcript)
+    with Journal(path, terms()) as journal:  # type: ignore[arg-type]
+        return journal
+
+
 def test_folders_give_their_recordings_sorted_and_files_are_taken_as_named(tmp_path: Path) -> None:
     touch(tmp_path, "b.WAV", "a.flac", "notes.txt", "deep/c.mp3", "strange.name")
     found = find_recordings([str(tmp_path / "strange.name"), str(tmp_path), str(tmp_path / "a.flac")])
@@ -38,7 +53,7 @@ def test_folders_give_their_recordings_sorted_and_files_are_taken_as_named(tmp_p
     assert [Path(path).name for path in deep] == ["a.flac", "b.WAV", "c.mp3"]
     assert find_recordings([str(tmp_path)], recursive=True, limit=2) == deep[:2]
     touch(tmp_path, "empty/readme.txt")
-    with pytest.raises(ConfigError, match="holds no recording") as refused:
+    with pytest.raises(ConfigError, match="no recordings in") as refused:
         find_recordings([str(tmp_path / "empty")])
     assert "--recursive" in str(refused.value.hint)
 
@@ -55,7 +70,7 @@ def test_the_same_bytes_are_compared_once_and_an_unreadable_file_is_kept_as_an_e
 
 
 def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
-    recordings = [Recording(f"{index}.wav", digest(str(index))) for index in range(8)]
+    recordings = [InputFile(f"{index}.wav", digest(str(index))) for index in range(8)]
     order = list(turns(recordings, MODES, 2))
     assert [turn.recording for turn in order] == recordings * 2
     assert all(sorted(turn.modes) == sorted(MODES) for turn in order)
@@ -94,26 +109,31 @@ def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise() -> None:
 
 def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    journal = Journal(path)
+    journal = Journal()
+    stored = Journal(path)
     for run in (made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")):
         journal.add(run)
-    kept = read_journal(path, terms())  # type: ignore[arg-type]
+        stored.add(run)
+    stored.__exit__(None, None, None)
+    kept = kept_of(path)
     assert [run.file for run in kept] == ["b", "a", "b", "c"]  # the same failure stands there once
-    again = Journal(path, kept)
+    again = reopened(path)
     for known in (journal, again):
         assert known.repeats((digest("b"), None), "edge") == 2
         assert known.repeats((digest("b"), None), "cloud") == 0
         assert known.refused((digest("c"), None), "edge")
         assert not known.refused((digest("b"), None), "edge")
-    order = [Recording(name, digest(name)) for name in "ab"]
+    order = [InputFile(name, digest(name)) for name in "ab"]
     assert [run.file for run in again.of(order)] == ["a", "b", "b"]
 
 
 def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
-    journal = Journal(None, [made("a", "edge", start_s=2.0), made("a", "edge", start_s=0.0)])
+    journal = Journal()
+    for start_s in (2.0, 0.0):
+        journal.add(made("a", "edge", start_s=start_s))
     assert journal.repeats((digest("a"), 2.0), "edge") == 1
     assert journal.repeats((digest("a"), None), "edge") == 0
-    assert [run.start_s for run in journal.of([Recording("a", digest("a"))])] == [0.0, 2.0]
+    assert [run.start_s for run in journal.of([InputFile("a", digest("a"))])] == [0.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +141,10 @@ def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
     [
         ({"settings": SETTINGS | {"threshold": 0.6}}, "threshold was 0.6 and is 1.0"),
         ({"settings": SETTINGS | {"k": 3}}, "k was 3 and is 5"),
-        ({"prompt": "Describe it."}, 'prompt was "Describe it." and is "Describe the voice."'),
-        ({"language": "zh"}, 'language was "zh" and is "en"'),
+        ({"prompt": "Describe it."}, "prompt was 'Describe it.' and is 'Describe the voice.'"),
+        ({"language": "zh"}, "language was 'zh' and is 'en'"),
         ({"settings": {"k": 5}}, "gate was null and is"),
-        ({"models": {"edge": EDGE | {"name": "other"}, "cloud": CLOUD}}, 'edge.model was "other"'),
+        ({"models": {"edge": EDGE | {"name": "other"}, "cloud": CLOUD}}, "edge.model was 'other'"),
     ],
 )
 def test_changed_settings_are_named_and_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
@@ -132,8 +152,8 @@ def test_changed_settings_are_named_and_refused(tmp_path: Path, changed: dict[st
     run = made("a", "hybrid")
     append_transcript(path, type(run).model_validate(run.model_dump(by_alias=True) | changed))
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="made otherwise") as refused:
-        read_journal(path, terms())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="made with other settings") as refused:
+        kept_of(path)
     assert message in refused.value.message
     assert "--overwrite" in str(refused.value.hint)
     assert path.read_bytes() == before
@@ -143,27 +163,27 @@ def test_other_modes_and_failures_under_other_settings_do_not_count(tmp_path: Pa
     path = tmp_path / "t.jsonl"
     append_transcript(path, made("a", "lossless", settings={"k": 9}))
     append_transcript(path, failed("a", "edge"))
-    assert [run.file for run in read_journal(path, terms())] == ["a"]  # type: ignore[arg-type]
-    assert read_journal(path, terms(k=3)) == []  # type: ignore[arg-type]
-    assert read_journal(tmp_path / "none.jsonl", terms()) == []  # type: ignore[arg-type]
+    assert [run.file for run in kept_of(path)] == ["a"]
+    assert kept_of(path, k=3) == []
+    assert kept_of(tmp_path / "none.jsonl") == []
 
 
 def test_captions_of_another_device_are_not_mixed_in(tmp_path: Path) -> None:
     run = made("a", "edge")
-    journal = Journal(tmp_path / "t.jsonl", [run])
+    journal = reopened(tmp_path / "t.jsonl", run)
     journal.require_models({"edge": run})
     here = type(run.models).model_validate({"edge": EDGE | {"device": "cuda:0"}, "cloud": None})
-    with pytest.raises(ConfigError, match=r'edge\.device was "cpu" and is "cuda:0"'):
+    with pytest.raises(ConfigError, match=r"edge\.device was .cpu. and is .cuda:0."):
         journal.require_models({"edge": run.model_copy(update={"models": here})})
 
 
 def test_captions_of_a_checkpoint_that_suggests_otherwise_are_not_mixed_in(tmp_path: Path) -> None:
     run = made("a", "edge")
-    journal = Journal(tmp_path / "t.jsonl", [run])
+    journal = reopened(tmp_path / "t.jsonl", run)
     penalised = made("a", "edge", settings={"suggested": {"edge": {"repetition_penalty": 1.1}}})
     with pytest.raises(ConfigError, match=r"suggested was null and is \{.edge.: \{.repetition_penalty.: 1.1\}\}"):
         journal.require_models({"edge": penalised})
-    Journal(tmp_path / "t.jsonl", [penalised]).require_models({"edge": penalised})
+    reopened(tmp_path / "p.jsonl", penalised).require_models({"edge": penalised})
 
 
 def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path: Path) -> None:
@@ -171,10 +191,10 @@ def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path
     trained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:1"}, "cloud": None})
     retrained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:2"}, "cloud": None})
     first, again = (run.model_copy(update={"models": models}) for models in (trained, retrained))
-    journal = Journal(tmp_path / "t.jsonl", [first])
+    journal = reopened(tmp_path / "t.jsonl", first)
     journal.require_models({"edge": first})
     journal.require_models({"edge": run})  # of unknown weights
-    with pytest.raises(ConfigError, match=r'made otherwise: edge\.weights was "sha256:1" and is "sha256:2"'):
+    with pytest.raises(ConfigError, match=r"made with other settings: edge\.weights was .sha256:1. and is .sha256:2."):
         journal.require_models({"edge": again})
 
 
@@ -186,11 +206,12 @@ def test_half_a_last_line_is_cut_off_and_nothing_else(tmp_path: Path, share: flo
     whole = path.read_bytes()
     line = whole.split(b"\n")[1]
     path.write_bytes(whole + line[: int(len(line) * share)])
-    assert [run.file for run in read_journal(path, terms())] == ["a", "b"]  # type: ignore[arg-type]
+    assert [run.file for run in kept_of(path)] == ["a", "b"]
     assert path.read_bytes() == whole
     path.write_bytes(whole.rstrip(b"\n"))  # whole, only not ended: it stays
-    assert len(read_journal(path, terms())) == 2  # type: ignore[arg-type]
-    Journal(path).add(made("c", "edge"))
+    assert len(kept_of(path)) == 2
+    with Journal(path) as journal:
+        journal.add(made("c", "edge"))
     assert [run.file for run in read_transcripts(path)] == ["a", "b", "c"]
 
 
@@ -200,4 +221,4 @@ def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -
     path.write_bytes(path.read_bytes() + b'{"schema":1\n')
     append_transcript(path, made("b", "edge"))
     with pytest.raises(TranscriptError, match=":2 is no transcript"):
-        read_journal(path, terms())  # type: ignore[arg-type]
+        kept_of(path)

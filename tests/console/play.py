@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from specdec_cli.console import choose_view, print_caption, print_json, show
+from specdec_cli.console import choose_view, print_caption, show, write_line
 from specdec_cli.errors import AudioNotFoundError
 from tests.console.script import CLIPS
 
@@ -25,7 +26,7 @@ def main() -> None:
             for update in clip.updates:
                 show(view, update)
             if options.json:
-                print_json({"file": clip.started.file, "caption": clip.caption})
+                write_line(json.dumps({"file": clip.started.file, "caption": clip.caption}, ensure_ascii=False))
             else:
                 print_caption(clip.caption, view=view)
         if options.fail:

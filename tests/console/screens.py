@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from specdec_cli.console import LinesView, LiveView, show
+from specdec_cli.console import LiveView, View, show
 from tests.console.script import Clip
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")
@@ -48,12 +48,12 @@ class Screen(Console):
 def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
     """The clip on a screen of `width` cells, as ordinary lines with the caption."""
     screen = Screen(width, **options)  # type: ignore[arg-type]
-    view = LinesView(screen, with_caption=True)
+    view = LiveView(screen, redraw=False)
     play(view, clip)
     return screen
 
 
-def play(view: LinesView | LiveView, clip: Clip) -> None:
+def play(view: View, clip: Clip) -> None:
     """Play a clip on a view."""
     for update in clip.updates:
         show(view, update)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console import LinesView, LiveView
+from specdec_cli.console import LiveView, PlainView, View
 from specdec_cli.console.rounds import layout_for
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Mode, Round, Started
@@ -76,7 +77,7 @@ def test_why_the_cloud_was_asked() -> None:
 def test_a_margin_gate_reports_its_smallest_margin() -> None:
     round_ = Round(0, (1, 2), (0.1, 2.0), (0.9, 0.07), True, "margin", 2, (1, 2), ("accepted", "accepted"), 1.0, 9.0)
     screen = Screen(100)
-    view = LinesView(screen)
+    view = LiveView(screen, redraw=False, with_caption=False)
     view.started(started("a.wav", "en", gate="margin", threshold=0.1))
     view.event(round_, EventText(("a", "b"), ("a", "b"), "ab"))
     assert "cloud: margin 0.07" in screen.output
@@ -133,7 +134,7 @@ def test_what_a_checkpoint_suggests_is_shown_and_nothing_that_is_null() -> None:
 
 def test_models_and_settings_are_told_once() -> None:
     screen = Screen(100)
-    view = LinesView(screen)
+    view = LiveView(screen, redraw=False, with_caption=False)
     for file in ("a.wav", "b.wav"):
         play(view, dataclasses.replace(EN, started=dataclasses.replace(EN.started, file=file)))
     play(view, ZH)
@@ -169,7 +170,7 @@ HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 @pytest.mark.parametrize("live", [False, True])
 def test_names_and_captions_are_never_obeyed(live: bool) -> None:
     screen = Screen(160, terminal=live)
-    view = LiveView(screen) if live else LinesView(screen, with_caption=True)
+    view = LiveView(screen, redraw=live)
     head = started(HOSTILE, "en", note="[blink]")
     head = dataclasses.replace(head, edge=HOSTILE, prompt=HOSTILE)
     clip = build(head, [step(f" {HOSTILE}/[/]", "0.1 0.1")])
@@ -186,7 +187,7 @@ def test_names_and_captions_are_never_obeyed(live: bool) -> None:
 
 def test_events_before_a_clip_are_a_mistake() -> None:
     with pytest.raises(RuntimeError, match="before any clip"):
-        LinesView(Screen(80)).event(EN.events[0][0], EN.events[0][1])
+        LiveView(Screen(80), redraw=False).event(EN.events[0][0], EN.events[0][1])
 
 
 def test_settings_take_two_lines_at_most() -> None:
@@ -196,3 +197,73 @@ def test_settings_take_two_lines_at_most() -> None:
     lines = [line for line in screen.lines if "rather_long" in line]
     assert len(lines) <= 2
     assert lines[-1].endswith("…")
+
+
+def heading(screen: Screen) -> str:
+    return " ".join(screen.output.split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "legend"),
+    [
+        ({"gate": "entropy", "threshold": 1.0}, "entropy ▁▂▃▄ below, ▅▆▇█ at or above 1 nat (escalated)"),
+        ({"gate": "entropy", "threshold": 1.2}, "entropy ▁▂▃▄ below, ▅▆▇█ at or above 1.2 nats (escalated)"),
+        (
+            {"gate": "learned", "threshold": 0.113},
+            "probability of a change by the cloud ▁▂▃▄ below, ▅▆▇█ at or above 0.113 (escalated)",
+        ),
+        ({"gate": "margin", "threshold": 0.3}, "entropy ▁▂▃▄▅▆▇█ 0 to 3 nats"),
+    ],
+)
+def test_the_legend_explains_the_bars_and_every_sign(settings: dict[str, object], legend: str) -> None:
+    screen = shown(dataclasses.replace(EN, started=started("a.wav", "en", **settings)), 100)
+    assert legend in heading(screen)
+    assert "+bonus | between tokens" in heading(screen)
+
+
+def test_the_digest_of_a_gate_is_no_setting_to_read() -> None:
+    head = started("a.wav", "en", gate="learned", threshold=0.1, gate_weights="cc809e5a4d563628")
+    assert "cc809e5a" not in shown(dataclasses.replace(EN, started=head), 160).output
+
+
+@pytest.mark.parametrize(("width", "cell"), [(60, "23+prefill"), (120, "prefill")])
+def test_a_verification_within_the_prefill_is_not_given_the_time_of_what_was_left(width: int, cell: str) -> None:
+    screen = shown(ZH, width)
+    rows = [line for line in screen.lines if re.match(r"\s+[23]  ", line)]
+    assert rows[0].rstrip().endswith(cell)
+    assert "112 ms" in rows[1] or "+112 ms" in rows[1]
+    assert "prefill with first verification 48 ms" in heading(screen)
+    early = shown(dataclasses.replace(ZH, started=started("a.wav", "zh", cloud_prefill="early")), width)
+    assert "first verification" not in heading(early)
+    assert "prefill " not in next(line for line in early.lines if re.match(r"\s+2  ", line))
+
+
+@pytest.mark.parametrize("redraw", [True, False])
+def test_an_interruption_is_said_with_what_is_kept(redraw: bool) -> None:
+    screen = Screen(100, terminal=redraw)
+    view = LiveView(screen, redraw=redraw)
+    view.interrupted(None)
+    assert "interrupted: nothing was captioned yet" in heading(screen)
+    play(view, EN)
+    view.started(ZH.started)
+    view.interrupted(None)
+    assert "interrupted: 1 caption finished, no transcript kept (--output keeps them)" in heading(screen)
+    play(view, ZH)
+    view.interrupted(Path("out.jsonl"))
+    assert "interrupted: 2 captions finished and kept in out.jsonl" in heading(screen)
+
+
+def test_a_log_says_that_it_was_interrupted_and_quiet_does_not() -> None:
+    for kind in (PlainView, View):
+        screen = Screen(100)
+        view = kind(screen)
+        view.interrupted(Path("out.jsonl"))
+        assert ("interrupted: nothing was captioned yet" in screen.output) == (kind is PlainView)
+
+
+def test_quiet_does_not_hide_that_a_caption_lacks_the_cloud() -> None:
+    finished, text = EN.events[-1]
+    degraded = dataclasses.replace(finished, degraded="the cloud does not answer")  # type: ignore[type-var]
+    screen = Screen(100)
+    play(View(screen), Clip(EN.started, (*EN.events[:-1], (degraded, text))))  # type: ignore[arg-type]
+    assert screen.output == "warning: samples/angry_en.wav: degraded: the cloud does not answer\n"

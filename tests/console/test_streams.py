@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from specdec_cli.console import LinesView, LiveView, PlainView, QuietView, choose_view
+from specdec_cli.console import LiveView, PlainView, View, choose_view
 from tests.console.screens import COLOUR, ESCAPE
 from tests.console.script import EN, ZH
 
@@ -140,18 +140,18 @@ class Stream:
 @pytest.mark.parametrize(
     ("terminal", "environment", "options", "kind"),
     [
-        (True, {}, {}, LiveView),
-        (True, {}, {"no_live": True}, LinesView),
-        (True, {}, {"debug": True}, LinesView),
-        (True, {"CI": "true"}, {}, LinesView),
-        (True, {"TERM": "dumb"}, {}, LinesView),
-        (True, {"TERM": ""}, {}, LinesView),
-        (True, {}, {"quiet": True}, QuietView),
-        (True, {}, {"json": True}, QuietView),
-        (False, {}, {}, PlainView),
-        (False, {}, {"json": True}, PlainView),
-        (False, {}, {"no_live": True}, LinesView),
-        (False, {}, {"quiet": True, "no_live": True}, QuietView),
+        (True, {}, {}, "live"),
+        (True, {}, {"no_live": True}, "rows"),
+        (True, {}, {"debug": True}, "rows"),
+        (True, {"CI": "true"}, {}, "rows"),
+        (True, {"TERM": "dumb"}, {}, "rows"),
+        (True, {"TERM": ""}, {}, "rows"),
+        (True, {}, {"quiet": True}, "errors"),
+        (True, {}, {"json": True}, "errors"),
+        (False, {}, {}, "plain"),
+        (False, {}, {"json": True}, "plain"),
+        (False, {}, {"no_live": True}, "rows"),
+        (False, {}, {"quiet": True, "no_live": True}, "errors"),
     ],
 )
 def test_the_display_fits_the_place(
@@ -159,7 +159,7 @@ def test_the_display_fits_the_place(
     terminal: bool,
     environment: dict[str, str],
     options: dict[str, bool],
-    kind: type,
+    kind: str,
 ) -> None:
     for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -167,4 +167,9 @@ def test_the_display_fits_the_place(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stderr", Stream(terminal))
     monkeypatch.setattr(sys, "stdout", Stream(terminal))
-    assert type(choose_view(**options)) is kind
+    view = choose_view(**options)
+    if isinstance(view, LiveView):
+        assert (view.redraws, view.shows_caption) == (kind == "live",) * 2
+        assert kind in ("live", "rows")
+    else:
+        assert type(view) is {"errors": View, "plain": PlainView}[kind]

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from specdec_cli.console.caption import CaptionTrail
 from specdec_cli.console.theme import ASCII, STYLES, UNICODE
-from specdec_cli.console.tokens import render_tokens
+from specdec_cli.console.tokens import CaptionTrail, render_tokens
 from specdec_cli.types import EventText, Round
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
 
@@ -68,6 +67,6 @@ def test_a_caption_that_its_pieces_do_not_spell_is_shown_plain() -> None:
     trail = CaptionTrail()
     for event, text in rounds(PARTIAL):
         trail.add(event, text)
-    trail.finish("她的嗓")
+    trail.caption = "她的嗓"
     assert trail.text().plain == "她的嗓"
     assert not trail.text().spans

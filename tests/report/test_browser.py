@@ -72,6 +72,15 @@ class Visit:
         wide, window = self.tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         assert wide <= window
 
+    def require_every_figure_in_sight(self) -> None:
+        """No figure of a table lies beyond the window, nor beyond its scrolling box."""
+        out = self.tab.evaluate(
+            """() => [...document.querySelectorAll("section:not([hidden]) td")]
+              .filter((cell) => cell.offsetParent && cell.getBoundingClientRect().right > window.innerWidth)
+              .map((cell) => cell.textContent)"""
+        )
+        assert out == []
+
     def require_quiet(self) -> None:
         assert self.complaints == []
         assert {address.partition(":")[0] for address in self.requests} <= {"file", "blob"}
@@ -111,12 +120,16 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
     tab.locator("details summary").first.click()
     assert tab.locator(".grid table").first.is_visible()
     opened.require_no_overflow()
+    opened.require_every_figure_in_sight()
+    assert "cloud" in tab.locator("#view-summary tr").nth(2).locator("td").last.get_attribute("data-column")
     opened.shoot(f"{size}-{scheme}-summary")
 
     tab.locator("header nav a", has_text="Clips").click()
     tab.wait_for_selector("#list li:visible")
     assert not tab.locator("#view-summary").is_visible()
     opened.require_no_overflow()
+    cut = "(texts) => texts.filter((text) => text.scrollWidth > text.clientWidth + 1).length"
+    assert tab.locator("#list .first").evaluate_all(cut) == 0  # to the emotion, which comes last
     opened.shoot(f"{size}-{scheme}-clips")
 
     tab.locator("#list li a").nth(1).click()
@@ -128,6 +141,10 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
         assert card.locator(".caption").is_visible()
         assert card.locator(".token .bar").first.is_visible()
         assert card.locator(".block.draft").first.is_visible()
+    bar = tab.locator("#view-clip section[aria-label=hybrid] .token .bar:not(.none)").first
+    assert bar.bounding_box()["height"] >= 24
+    line = "(bar) => { const look = getComputedStyle(bar, '::after'); return [look.borderTopStyle, look.top]; }"
+    assert bar.evaluate(line) == ["dashed", f"{bar.bounding_box()['height'] / 2 - 1:g}px"]
     for path in (".wave", ".pitch"):
         box = tab.locator(path).bounding_box()
         assert box["width"] > 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -36,13 +37,16 @@ def texts(picture: ElementTree.Element) -> list[str]:
     return ["".join(text.itertext()) for text in picture.iter(f"{SVG}text")]
 
 
-def circles(picture: ElementTree.Element) -> list[tuple[float, float]]:
-    return [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in picture.findall(f"{SVG}g[{SVG}title]/{SVG}circle")]
+def signs(picture: ElementTree.Element) -> list[tuple[float, float]]:
+    """Where the points are drawn."""
+    paths = picture.findall(f"{SVG}g[{SVG}title]/{SVG}path")
+    places = [re.findall(r"[-.\d]+", path.attrib["transform"]) for path in paths]
+    return [(float(x), float(y)) for x, y in places]
 
 
 def test_more_escalation_is_further_right_and_more_gap_higher() -> None:
     picture = drawn(Point("a", "entropy", 0.1, Share(0.2)), Point("b", "entropy", 0.5, Share(0.9)))
-    (x1, y1), (x2, y2) = circles(picture)
+    (x1, y1), (x2, y2) = signs(picture)
     assert x1 < x2
     assert y1 > y2
 
@@ -51,7 +55,7 @@ def test_points_at_the_ends_of_the_gap_lie_on_the_diagonal() -> None:
     picture = drawn(
         Point("edge", "g", 0.0, Share(0.0)), Point("half", "g", 0.5, Share(0.5)), Point("all", "g", 1.0, Share(1.0))
     )
-    (x1, y1), (x2, y2), (x3, y3) = circles(picture)
+    (x1, y1), (x2, y2), (x3, y3) = signs(picture)
     assert (x2, y2) == pytest.approx(((x1 + x3) / 2, (y1 + y3) / 2), abs=0.1)
     dashed = next(path for path in picture.iter(f"{SVG}path") if "stroke-dasharray" in path.attrib)
     assert dashed.attrib["d"] == f"M{x1:.1f} {y1:.1f}L{x3:.1f} {y3:.1f}"
@@ -73,14 +77,14 @@ def test_what_was_not_measured_is_left_out_and_what_was_estimated_is_hollow() ->
         Point("guess", "g", 0.2, Share(0.6), confirmed=False),
     )
     assert "gone" not in texts(picture)
-    fills = [circle.attrib["class"].split()[0] for circle in picture.iter(f"{SVG}circle")]
-    assert fills[:2] == ["f-c0", "f-hollow"]
+    fills = [path.attrib["class"].split()[0] for path in picture.findall(f"{SVG}g[{SVG}title]/{SVG}path")]
+    assert fills == ["f-c", "f-hollow"]
     assert any("not yet confirmed" in text for text in texts(picture))
 
 
 def test_values_far_outside_stay_inside_the_picture() -> None:
     picture = drawn(Point("wild", "g", 1.0, Share(9.0, -7.0, 30.0)))
-    (x, y), width, height = circles(picture)[0], *map(float, picture.attrib["viewBox"].split()[2:])
+    (x, y), width, height = signs(picture)[0], *map(float, picture.attrib["viewBox"].split()[2:])
     assert 0 < x < width
     assert 0 < y < height
 
@@ -115,7 +119,7 @@ def test_markup_in_names_is_text() -> None:
 
 def test_nothing_measured_still_makes_a_picture() -> None:
     picture = drawn()
-    assert not circles(picture)
+    assert not signs(picture)
     assert "".join(next(picture.iter(f"{SVG}desc")).itertext()) == "No setting was measured."
 
 

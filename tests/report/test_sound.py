@@ -90,10 +90,10 @@ def test_a_segment_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
     soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
     reader = SoundReader(encode=False)
     second = reader.read(str(path), digest(path), 1.0, 3.0)
-    assert second.seconds == 2.0
-    assert second.median_hz == pytest.approx(250, rel=0.02)
+    assert second.drawing["seconds"] == 2.0
+    assert second.drawing["median"] == pytest.approx(250, rel=0.02)
     assert second.mp3 is None
-    assert reader.read(str(path), digest(path), 0.0, 1.0).median_hz == pytest.approx(150, rel=0.02)
+    assert reader.read(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
 
 
 def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:

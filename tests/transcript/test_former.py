@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from specdec_cli.captioner import recorded_settings
-from specdec_cli.compare.journal import read_journal
+from specdec_cli.compare.journal import Journal
 from specdec_cli.compare.plan import in_mode, terms
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
@@ -42,19 +43,20 @@ def test_everything_that_0_1_required_is_still_there() -> None:
     assert written["rounds"][0].keys() <= now["rounds"][0].keys()
 
 
-def test_a_comparison_goes_on_from_what_0_1_wrote() -> None:
+def test_a_comparison_goes_on_from_what_0_1_wrote(tmp_path: Path) -> None:
     config = load_config("mini", environ={}).config
-    kept = read_journal(FORMER, terms({mode: in_mode(config, mode) for mode in MODES}))
-    assert [transcript.mode for transcript in kept] == list(MODES)
+    path = Path(shutil.copy(FORMER, tmp_path))
+    with Journal(path, terms({mode: in_mode(config, mode) for mode in MODES})) as journal:
+        assert [transcript.mode for transcript in journal.transcripts] == list(MODES)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "then"), [("repetition_penalty", 1.1, "1.0"), ("no_repeat_ngram", 3, "0"), ("k", 3, "2")]
 )
-def test_a_setting_that_0_1_had_otherwise_is_refused(name: str, value: object, then: str) -> None:
+def test_a_setting_that_0_1_had_otherwise_is_refused(tmp_path: Path, name: str, value: object, then: str) -> None:
     config = load_config("mini", flags={f"decoding.{name}": value}, environ={}).config
     with pytest.raises(ConfigError, match=f"{name} was") as refused:
-        read_journal(FORMER, terms({"hybrid": config}))
+        Journal(Path(shutil.copy(FORMER, tmp_path)), terms({"hybrid": config}))
     assert f"{name} was {then} and is {value}" in refused.value.message
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -70,23 +69,6 @@ for number in range(25):
     assert len(names) == 100
     for writer in range(4):  # nothing lost, and each in its own order
         assert [name for name in names if name.startswith(f"{writer}-")] == [f"{writer}-{n}" for n in range(25)]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no flock")
-def test_a_writer_waits_for_another_that_holds_the_file(tmp_path: Path) -> None:
-    import fcntl
-
-    path = tmp_path / "out.jsonl"
-    append_transcript(path, failed("first"))
-    writer = threading.Thread(target=append_transcript, args=(path, failed("second")))
-    with path.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        writer.start()
-        writer.join(0.2)
-        assert writer.is_alive()
-        assert len(list(read_transcripts(path))) == 1
-    writer.join(10)
-    assert len(list(read_transcripts(path))) == 2
 
 
 def test_a_file_without_a_last_newline_keeps_its_last_line(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ function labelsTable(data, clip) {
   const cell = (attribute, mode) => {
     const value = clip.labels[mode][attribute] ?? null;
     const truth = clip.truth[attribute];
-    if (truth === undefined) return html("td", {}, value ?? NONE);
+    if (truth === undefined) return html("td", { "data-column": mode }, value ?? NONE);
     const right = value === truth;
-    return html("td", { class: right ? "right" : "wrong" }, html("span", { class: "sign", "aria-label": right ? "right" : "wrong" }, right ? "✓" : "✗"), ` ${value ?? "none"}`);
+    return html("td", { class: right ? "right" : "wrong", "data-column": mode }, html("span", { class: "sign", "aria-label": right ? "right" : "wrong" }, right ? "✓" : "✗"), ` ${value ?? "none"}`);
   };
   const rows = named.map((attribute) =>
     html(
       "tr",
       {},
       html("th", { scope: "row" }, attribute),
-      ...(against ? [html("td", {}, clip.truth[attribute] ?? NONE)] : []),
+      ...(against ? [html("td", { "data-column": "reference" }, clip.truth[attribute] ?? NONE)] : []),
       ...data.modes.map((mode) => cell(attribute, mode)),
     ),
   );
@@ -44,7 +44,7 @@ function modeCard(data, clip, mode, span) {
   const caption = html("p", { class: "caption", lang: data.language }, clip.captions[mode]);
   const card = html("section", { class: "card", "aria-label": mode }, head, caption);
   if (!run) {
-    card.append(html("p", { class: "small" }, "The transcript of this run was not given to the report."));
+    card.append(html("p", { class: "small" }, "There is no transcript of this run."));
     return card;
   }
   const words = html("p", { class: "detail" }, roundsSentence(run, mode));
@@ -57,7 +57,7 @@ function modeCard(data, clip, mode, span) {
   const lanes = timeline(run, mode, span, choose);
   parts = [text.groups, lanes.buttons];
   const names = html("div", { class: "lane-names", "aria-hidden": "true" }, html("span", {}, "edge"), html("span", {}, "cloud"));
-  card.append(text.element, html("div", { class: "timeline" }, names, lanes.element), words, legend(run, mode));
+  card.append(text.element, html("div", { class: "timeline" }, names, lanes.element), words, legend(run));
   return card;
 }
 
@@ -90,6 +90,6 @@ function showClip(view, data, number, neighbours) {
     ...(texts ? [texts] : []),
     ...[labelsTable(data, clip)].filter(Boolean),
     ...data.modes.map((mode) => modeCard(data, clip, mode, span)),
-    html("p", { class: "small" }, `Timelines of all modes share one scale, 0 to ${milliseconds(span)}: drafting in the edge's lane, the cloud's passes in its own, hatched while a model reads clip and prompt. Point at a round for its figures, or move between rounds with the arrow keys.`),
+    html("p", { class: "small" }, `Timelines of all modes share one scale, 0 to ${milliseconds(span)}: drafting in the edge's lane, verification in the cloud's, hatched while a model encodes the clip and prefills. Point at a round for its figures, or move between rounds with the arrow keys.`),
   );
 }

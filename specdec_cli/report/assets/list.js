@@ -8,7 +8,7 @@ const ORDERS = {
   name: (a, b) => a.clip.name.localeCompare(b.clip.name, undefined, { numeric: true }),
 };
 
-// Of the hybrid where it took part, else of whatever mode asks at all.
+// Of the hybrid where it took part, else of whatever mode escalates at all.
 function escalated(clip) {
   return clip.escalation.hybrid ?? Math.max(-1, ...Object.values(clip.escalation).filter((rate) => rate !== null));
 }
@@ -35,7 +35,7 @@ function listItem(data, { clip, number }) {
   if (escalated(clip) >= 0) facts.push(`${percent(escalated(clip))} escalated`);
   const apart = differing(data, clip);
   if (apart.length) facts.push(`modes differ in ${apart.join(", ")}`);
-  else facts.push(clip.disagreement === 0 ? "all modes say the same" : "same classes, other words");
+  else facts.push(clip.disagreement === 0 ? "same caption in all modes" : "same classes, other words");
   const level = html("span", { class: "level" });
   level.style.width = percent(clip.disagreement);
   const shownMode = data.modes.includes("hybrid") ? "hybrid" : data.modes[0];

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import nearest, show_name
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.tables import Table
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.tables import Table
 
-_FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
+FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
+"""Names that a column of paths may have, of references as of a manifest."""
 _CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk", "spk_id")
 _TEXTS: Final = (
@@ -43,7 +43,6 @@ class Columns:
 
 def find_columns(
     table: Table,
-    path: Path,
     file_column: str | None,
     text_columns: Sequence[str],
     label_columns: Mapping[str, str],
@@ -62,23 +61,23 @@ def find_columns(
             )
     for column in [file_column, *text_columns, *label_columns.values()]:
         if column is not None and column not in table.columns:
-            raise _missing(f"{path} has no column {show_name(column)}.", column, table.columns, "Its columns")
-    file = file_column or _first(table.columns, _FILES + _CLIPS)
+            raise _missing(f"{table.path} has no column {show_name(column)}.", column, table.columns, "Its columns")
+    file = file_column or table.first(FILES + _CLIPS)
     if file is None:
         raise ReferencesError(
-            f"{path} has no column that names the clip.",
+            f"{table.path} has no column that names the clip.",
             hint=f"Name it with --file-column. Its columns: {', '.join(map(show_name, table.columns))}.",
         )
     found = Columns(
         file=file,
         texts=tuple(text_columns) or _text_columns(table.columns),
         labels=_label_columns(table, label_columns, lexicon),
-        speaker=_first(table.columns, _SPEAKERS),
+        speaker=table.first(_SPEAKERS),
     )
     if not found.texts and not found.labels:
         raise ReferencesError(
-            f"{path} has neither reference texts nor labels.",
-            hint="Name their columns with --text-column and --label ATTRIBUTE=COLUMN. "
+            f"{table.path} has neither reference texts nor labels.",
+            hint="Name their columns with --text-column and --label-column ATTRIBUTE=COLUMN. "
             f"Its columns: {', '.join(map(show_name, table.columns))}.",
         )
     return found
@@ -91,12 +90,6 @@ def _missing(message: str, name: str, known: Iterable[str], what: str) -> Refere
     return ReferencesError(message, hint=f"{hint}{what}: {', '.join(map(show_name, names))}.")
 
 
-def _first(columns: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """The first of the `wanted` names that is a column, case not counting."""
-    folded = {column.casefold(): column for column in reversed(columns)}
-    return next((folded[name] for name in wanted if name in folded), None)
-
-
 def _text_columns(columns: Sequence[str]) -> tuple[str, ...]:
     for group in _TEXTS:
         if found := tuple(column for column in columns if _NUMBER.sub("", column.casefold()) in group):
@@ -107,8 +100,8 @@ def _text_columns(columns: Sequence[str]) -> tuple[str, ...]:
 def _label_columns(table: Table, named: Mapping[str, str], lexicon: Lexicon) -> dict[str, str]:
     found = dict(named)
     for attribute in lexicon.attributes:
-        marked = _first(table.columns, (f"c_{attribute}", f"label_{attribute}", f"{attribute}_label"))
-        bare = _first(table.columns, (attribute,))
+        marked = table.first((f"c_{attribute}", f"label_{attribute}", f"{attribute}_label"))
+        bare = table.first((attribute,))
         if bare is not None and not _holds_classes(table, bare, attribute, lexicon):
             bare = None
         if column := marked or bare:

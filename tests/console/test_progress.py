@@ -1,12 +1,13 @@
-"""What a batch shows: a bar that fits, a log that stays short, totals and failures."""
+"""How far a command is: a bar that fits, a log that stays short, totals and failures of a batch."""
 
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from specdec_cli.batch.progress import LISTED, Failed, Progress
-from specdec_cli.console import QuietView
-from specdec_cli.console.batch import STOPPING, BarView, BatchView, LogView
+from specdec_cli.console.progress import STOPPING, Show, Steps
+from specdec_cli.errors import AudioDecodeError
 from tests.console.screens import ESCAPE, Screen
 
 
@@ -28,7 +29,7 @@ def counts(clock: Clock, **values: object) -> Progress:
 
 
 def busy(clock: Clock) -> Progress:
-    known = {"total": 5000, "captioned": 90, "failed": 3, "skipped": 7, "audio_s": 360.0}
+    known = {"total": 5000, "captioned": 90, "failed": 3, "skipped": 7, "audio_s": 144.0}
     return counts(clock, **known, tokens=2500, rounds=500, escalations=60)
 
 
@@ -53,18 +54,18 @@ def test_nothing_is_said_that_nobody_knows() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_the_bar_fits_and_is_erased(width: int, encoding: str) -> None:
+def test_the_bar_of_a_batch_fits_and_is_erased(width: int, encoding: str) -> None:
     clock = Clock()
     screen = Screen(width, terminal=True, encoding=encoding)
-    view = BarView(screen, QuietView(screen))
+    steps = Steps(screen, "bar")
     progress = busy(clock)
     clock.now += 50
-    view.update(progress)
-    view.update(progress)
-    view.finished(progress)
+    steps.update(progress)
+    steps.update(progress)
+    steps.finished(progress)
     drawn = ESCAPE.sub("", screen.output)
     bar = drawn[: drawn.index("captioned")]
-    assert "100/5000" in bar
+    assert "100 of 5,000" in bar
     assert max(len(row) for row in bar.replace("\r", "\n").split("\n")) <= width
     assert ("tokens/s" in bar) == (width > 80)
     assert "\\u" not in screen.output
@@ -76,38 +77,85 @@ def test_the_bar_fits_and_is_erased(width: int, encoding: str) -> None:
 
 def test_the_bar_says_that_it_is_ending() -> None:
     screen = Screen(100, terminal=True)
-    view = BarView(screen, QuietView(screen))
-    view.stopping()  # before anything is drawn
-    view.update(busy(Clock()))
-    view.stopping()
-    view.update(busy(Clock()))
-    view.close()
-    view.close()
+    steps = Steps(screen, "bar")
+    steps.stopping()  # before anything is drawn
+    steps.update(busy(Clock()))
+    steps.stopping()
+    steps.update(busy(Clock()))
+    steps.close()
+    steps.close()
     assert STOPPING in ESCAPE.sub("", screen.output)
 
 
-def test_a_log_has_a_line_every_ten_seconds() -> None:
+def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes() -> None:
     clock = Clock()
     screen = Screen(60)
-    view = LogView(screen, QuietView(screen), clock)
+    steps = Steps(screen, "log", clock=clock)
     progress = busy(clock)
     for _ in range(300):
         clock.now += 0.1
-        view.update(progress)
+        steps.update(progress)
     lines = [line for line in screen.lines if line]
     assert len(lines) == 2
-    assert lines[0].startswith("100/5000, 0.10 h audio, ")
-    assert "12% escalated, 3 failed, " in lines[0]
-    assert lines[0].endswith(" left")
+    assert lines[0].startswith("100 of 5,000, ")
+    assert " left, 3 failed, 2 min 24 s of audio, " in lines[0]
+    assert lines[0].endswith("12% of blocks escalated")
+
+
+def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
+    clock = Clock()
+    screen = Screen(60)
+    steps = Steps(screen, "log", clock=clock)
+    steps.begin(100)
+    for _ in range(50):
+        clock.now += 1
+        steps.step("edge a.wav")
+        steps.advance()
+    assert screen.lines[:2] == [
+        "10 of 100, 10%, about 90.0 s left, 10.0 s",
+        "20 of 100, 20%, about 80.0 s left, 20.0 s",
+    ]
+    assert len(screen.lines) == 6
+
+
+@pytest.mark.parametrize("show", ["errors", "log", "bar"])
+def test_errors_appear_in_every_display_and_progress_in_two(show: Show) -> None:
+    screen = Screen(60, terminal=show == "bar")
+    steps = Steps(screen, show)
+    with steps.loading("models"):
+        pass
+    steps.begin(2)
+    steps.step("edge a.wav")
+    steps.failed("a.wav", AudioDecodeError("a.wav is no recording."))
+    steps.advance()
+    steps.close()
+    steps.close()
+    assert "a.wav is no recording." in " ".join(screen.lines)
+    assert ("models" in screen.output) == (show != "errors")
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_the_bar_fits_its_terminal_and_leaves_nothing_behind(width: int) -> None:
+    screen = Screen(width, terminal=True)
+    steps = Steps(screen, "bar")
+    steps.begin(8)
+    for index in range(8):
+        steps.step(f"lossless /a/rather/long/path/录音 {index}.wav")
+        steps.advance()
+    steps.close()
+    assert "8 of 8" in screen.output
+    assert screen.output.count("\x1b[?25l") == screen.output.count("\x1b[?25h") == 1
+    assert screen.lines[-1] == ""
+    assert max(map(cell_len, screen.lines)) <= width
 
 
 def test_failures_are_listed_as_far_as_they_were_kept() -> None:
     screen = Screen(60)
-    view = BatchView(screen, QuietView(screen))
+    steps = Steps(screen, "errors")
     progress = counts(Clock(), failed=LISTED + 5)
     progress.failures = [Failed(f"a{n}.wav", "AudioDecodeError", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
     progress.failures.append(Failed("\x1b[2J.wav", "AudioDecodeError", "odd"))
-    view.failures(progress, "out.jsonl")
+    steps.failures(progress, "out.jsonl")
     lines = [line for line in screen.lines if line]
     assert lines[0] == "error: a0.wav is broken."
     assert lines[LISTED - 1] == "error: \\x1b[2J.wav: odd"
@@ -116,13 +164,13 @@ def test_failures_are_listed_as_far_as_they_were_kept() -> None:
 
 def test_quiet_has_no_totals() -> None:
     screen = Screen(60)
-    view = BatchView(screen, QuietView(screen))
-    view.update(busy(Clock()))
-    view.finished(busy(Clock()))
+    steps = Steps(screen, "errors")
+    steps.update(busy(Clock()))
+    steps.finished(busy(Clock()))
     assert screen.output == ""
 
 
 def test_quiet_does_not_hide_that_the_cloud_failed() -> None:
     screen = Screen(60)
-    BatchView(screen, QuietView(screen)).finished(counts(Clock(), captioned=9, degraded=2))
+    Steps(screen, "errors").finished(counts(Clock(), captioned=9, degraded=2))
     assert screen.output == "warning: 2 captions degraded: the cloud failed\n"

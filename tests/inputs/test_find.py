@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.batch.export import text_name
-from specdec_cli.batch.inputs import Paths, read_list, relative_name
-from specdec_cli.batch.items import Key
+from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import Paths, find_recordings, read_list, relative_name
+from specdec_cli.inputs.recording import Key
 
 TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
 
@@ -25,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
 
 def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
     inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
-    return sorted(os.path.relpath(item.file, tree) for item in inputs)
+    return sorted(os.path.relpath(item.path, tree) for item in inputs)
 
 
 def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
@@ -78,7 +81,7 @@ def test_folders_are_scanned_while_they_are_read(tree: Path, monkeypatch: pytest
         return scan(folder)
 
     items = iter(Paths([str(tree)], recursive=True))
-    monkeypatch.setattr("specdec_cli.batch.inputs.os.scandir", watched)
+    monkeypatch.setattr("specdec_cli.inputs.find.os.scandir", watched)
     next(items)
     assert scanned == ["."]
 
@@ -111,3 +114,46 @@ def test_an_id_makes_a_file_name_that_stays_in_its_folder() -> None:
     assert len(set(names)) == len(ids)
     assert all("/" not in name and not name.startswith(".") for name in names)
     assert "说话人 1.txt" in names
+
+
+def test_folders_that_are_not_searched_are_counted(tree: Path) -> None:
+    (tree / ".git").mkdir()
+    assert Paths([str(tree), str(tree / "b"), str(tree / "top.ogg")]).unsearched == 3
+    assert Paths([str(tree)], recursive=True).unsearched == 0
+
+
+def test_paths_and_patterns_that_lead_nowhere_are_named(tree: Path) -> None:
+    given = [str(tree / name) for name in ("a", "a/x.wav", "a/*.wav", "none.wav", "none*.wav")]
+    assert Paths(given).missing == given[3:]
+
+
+def test_folders_fifteen_hundred_deep_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    Path("x.wav").write_bytes(b"-")
+    os.chdir(tmp_path)
+    (found,) = Paths(["d"], recursive=True)
+    assert found.path == "d/" * 1500 + "x.wav"
+    try:
+        with pytest.raises(ConfigError, match="too deep"):
+            list(Paths(["**/*.wav"]))
+    finally:
+        subprocess.run(["rm", "-rf", "d"], check=True, cwd=tmp_path)  # shutil and pytest would recurse
+
+
+def test_recordings_come_in_the_order_of_their_names(tree: Path) -> None:
+    inputs = Paths([str(tree / "b"), str(tree / "a")], recursive=True)
+    names = [os.path.relpath(item.path, tree) for item in inputs]
+    assert names == ["b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "a/x.wav", "a/y.FLAC"]
+
+
+def test_every_command_takes_patterns_folders_and_a_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"top.ogg\nb/x.wav\n")))
+    assert find_recordings(["a/*.wav", "-", "b"]) == ["a/x.wav", "top.ogg", "b/x.wav"]
+    assert find_recordings(["none.wav", "**/z.*"], limit=1) == ["none.wav"]  # whoever opens it says that it is gone
+    (tree / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no recordings in"):
+        find_recordings(["a", "empty"])

@@ -18,61 +18,81 @@ Cell = tuple[str, ...]
 
 _KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
+_OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: `place` is "line 7" or "item 3", `cells` the text in each column."""
+    """One row: `place` is "clips.tsv, line 7" or "clips.json, item 3", `cells` the text in each column."""
 
     place: str
     cells: dict[str, Cell]
+
+    def single(self, column: str) -> str | None:
+        """The one text in a cell, None if it is empty.
+
+        Raises:
+            ReferencesError: there are several.
+        """
+        cell = self.cells.get(column, ())
+        if len(cell) > 1:
+            message = f"{self.place}, column {show_name(column)}: one value was expected, not {show(list(cell))}."
+            raise ReferencesError(message, hint="Only reference texts may come as a list.")
+        return cell[0] if cell else None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """All rows; `columns` in the order of the file."""
 
+    path: Path
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
+    def first(self, wanted: Sequence[str]) -> str | None:
+        """The first of the `wanted` names that is a column, case not counting."""
+        folded = {column.casefold(): column for column in reversed(self.columns)}
+        return next((folded[name] for name in wanted if name in folded), None)
 
-def read_table(path: Path) -> Table:
+
+def read_table(path: Path, *, any_bytes: bool = False) -> Table:
     """Reads a table by what its name's ending says it is.
 
     TSV is read as it stands, quotes being ordinary characters; where that gives rows of different length, or quoted
     column names, it is read with quotes. CSV may have semicolons or tabs for commas. JSON is a list of objects, or one
     object of objects by key, which becomes the column "key". JSONL is an object a line.
 
+    Args:
+        path: the table.
+        any_bytes: whether bytes that are no UTF-8 may stand in it, as in names of files; see `os.fsdecode`.
+
     Raises:
         ReferencesError: it cannot be read or is malformed; names the line and the column.
     """
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
-        raise ReferencesError(
-            f"{path} is no table that can be read: its ending is {show(path.suffix)}.", hint=_SUFFIXES
-        )
-    text = _read_text(path)
+        message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
+        raise ReferencesError(message, hint=_SUFFIXES)
+    text = _read_text(path, any_bytes=any_bytes)
     if not text.strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a row of column names and a row per clip.")
-    rows = list({"tsv": _tsv, "csv": _csv, "json": _json, "jsonl": _jsonl}[kind](path, text))
+    rows = tuple({"tsv": _tsv, "csv": _csv, "json": _json, "jsonl": _jsonl}[kind](path, text))
     if not rows:
         raise ReferencesError(f"{path} has no rows.", hint="It needs a row per clip.")
-    return Table(tuple(dict.fromkeys(name for row in rows for name in row.cells)), tuple(rows))
+    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, *, any_bytes: bool) -> str:
     try:
         data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReferencesError(
-            f"{path} cannot be read: {reason}.", hint="Check the path and its permissions."
-        ) from error
-    try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"{path} cannot be read: {reason}."
+        raise ReferencesError(message, hint="Check the path and its permissions.") from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ReferencesError(f"{path}, line {line}: a NUL character.", hint="Is it really a text file?")
@@ -82,18 +102,15 @@ def _read_text(path: Path) -> str:
 def _tsv(path: Path, text: str) -> Iterator[Row]:
     plain = _records(path, text, "\t", csv.QUOTE_NONE)
     (_, header), *body = plain
-    quoted = any(name.startswith('"') for name in header)
-    if not quoted and all(len(cells) == len(header) for _, cells in body):
+    as_it_stands = not any(name.startswith('"') for name in header)
+    if as_it_stands and ('"' not in text or all(len(cells) == len(header) for _, cells in body)):
         return _rows(path, plain)
-    if not quoted and '"' not in text:
-        return _rows(path, plain)  # which names the row that is too short or too long
     return _rows(path, _records(path, text, "\t", csv.QUOTE_MINIMAL))
 
 
 def _csv(path: Path, text: str) -> Iterator[Row]:
     first = text.lstrip("\r\n").splitlines()[0]
-    delimiter = max(",;\t", key=first.count)
-    return _rows(path, _records(path, text, delimiter, csv.QUOTE_MINIMAL))
+    return _rows(path, _records(path, text, max(",;\t", key=first.count), csv.QUOTE_MINIMAL))
 
 
 def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[int, list[str]]]:
@@ -108,10 +125,8 @@ def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[
                 found.append((start, record))
             start = reader.line_num + 1
     except csv.Error as error:
-        raise ReferencesError(
-            f"{path}, line {start}: {error}.",
-            hint="Check the quotes of that line, and that each row ends where it should.",
-        ) from error
+        hint = "Check the quotes of that line, and that each row ends where it should."
+        raise ReferencesError(f"{path}, line {start}: {error}.", hint=hint) from error
     return found
 
 
@@ -122,62 +137,50 @@ def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]
         if not name:
             raise ReferencesError(f"{path}, line {line}: column {index + 1} has no name.", hint="Name every column.")
         if name in columns[:index]:
-            raise ReferencesError(
-                f"{path}, line {line}: two columns are called {show_name(name)}.", hint="Give each its own name."
-            )
+            message = f"{path}, line {line}: two columns are called {show_name(name)}."
+            raise ReferencesError(message, hint="Give each its own name.")
     for line, cells in body:
         if len(cells) != len(columns):
             raise ReferencesError(
                 f"{path}, line {line}: {len(cells)} cells, but there are {len(columns)} columns.",
                 hint="Check for separators inside a cell, and for a row that was cut off.",
             )
-        texts = (cell.strip() for cell in cells)
-        yield Row(f"line {line}", {name: (text,) if text else () for name, text in zip(columns, texts, strict=True)})
+        texts = ((text,) if (text := cell.strip()) else () for cell in cells)
+        yield Row(f"{path}, line {line}", dict(zip(columns, texts, strict=True)))
 
 
 def _json(path: Path, text: str) -> Iterator[Row]:
     tree = _parsed(path, text, 1)
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if not isinstance(value, dict):
-                raise ReferencesError(
-                    f"{path}, item {show(key)}: an object was expected, not {_kind(value)}.",
-                    hint='Write a list of objects, or {"clip.wav": {"caption": ...}, ...}.',
-                )
-            if "key" in value:
-                raise ReferencesError(
-                    f"{path}, item {show(key)}: it has a member called key, and its own key besides.",
-                    hint="Write a list of objects instead.",
-                )
-            yield _object_row(path, f"item {show(key)}", {"key": key, **value})
+            place = f"{path}, item {show(key)}"
+            if "key" in _object(place, value):
+                message = f"{place}: it has a member called key, and its own key besides."
+                raise ReferencesError(message, hint="Write a list of objects instead.")
+            yield _object_row(place, {"key": key, **value})
     elif isinstance(tree, list):
         for number, value in enumerate(tree, 1):
-            yield _object_row(path, f"item {number}", value)
+            yield _object_row(f"{path}, item {number}", value)
     else:
-        raise ReferencesError(
-            f"{path} holds {_kind(tree)}, not rows.", hint='Write a list of objects: [{"file": ..., "caption": ...}].'
-        )
+        raise ReferencesError(f"{path} holds {_kind(tree)}, not rows.", hint=_OBJECTS)
 
 
 def _jsonl(path: Path, text: str) -> Iterator[Row]:
     # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _object_row(path, f"line {number}", _parsed(path, line, number))
+            yield _object_row(f"{path}, line {number}", _parsed(path, line, number))
 
 
-def _parsed(path: Path, text: str, line: int) -> object:
+def _parsed(path: Path, text: str, line: int) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        place = f"line {line + error.lineno - 1}, column {error.colno}"
-        raise ReferencesError(
-            f"{path}, {place}: not valid JSON: {error.msg}.", hint="Check it around there."
-        ) from error
+        place = f"{path}, line {line + error.lineno - 1}, column {error.colno}"
+        raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
     except _TwiceError as error:
-        raise ReferencesError(
-            f"{path}: {error.args[0]} is given twice in one object.", hint="Keep one of them."
-        ) from error
+        message = f"{path}: {error.args[0]} is given twice in one object."
+        raise ReferencesError(message, hint="Keep one of them.") from error
     except (RecursionError, ValueError) as error:
         raise ReferencesError(f"{path}, line {line}: nested too deep, or a number too long.", hint=_SUFFIXES) from error
 
@@ -195,27 +198,22 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _object_row(path: Path, place: str, value: object) -> Row:
+def _object(place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ReferencesError(
-            f"{path}, {place}: an object was expected, not {_kind(value)}.",
-            hint='Each row is an object: {"file": ..., "caption": ...}.',
-        )
-    return Row(place, {name: _cell(path, place, name, content) for name, content in value.items()})
+        raise ReferencesError(f"{place}: an object was expected, not {_kind(value)}.", hint=_OBJECTS)
+    return value
 
 
-def _cell(path: Path, place: str, name: str, value: object) -> Cell:
+def _object_row(place: str, value: Any) -> Row:
+    return Row(place, {name: _cell(place, name, content) for name, content in _object(place, value).items()})
+
+
+def _cell(place: str, name: str, value: object) -> Cell:
     items = value if isinstance(value, list) else [value]
-    texts = []
-    for item in items:
-        if isinstance(item, (dict, list)):
-            raise ReferencesError(
-                f"{path}, {place}, column {show_name(name)}: text was expected, not {_kind(item)}.",
-                hint="A cell holds a text, a number, or a list of texts.",
-            )
-        if item is not None and (text := str(item).strip()):
-            texts.append(text)
-    return tuple(texts)
+    if inner := next((item for item in items if isinstance(item, (dict, list))), None):
+        message = f"{place}, column {show_name(name)}: text was expected, not {_kind(inner)}."
+        raise ReferencesError(message, hint="A cell holds a text, a number, or a list of texts.")
+    return tuple(text for item in items if item is not None and (text := str(item).strip()))
 
 
 def _kind(value: object) -> str:

@@ -14,7 +14,7 @@ import pytest
 from specdec_cli.errors import ReferencesError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Reference, References
-from tests.metrics.malformed import MALFORMED, Malformed
+from tests.inputs.malformed import MALFORMED, Malformed
 
 LEXICON = Lexicon.load()
 ROOT = Path(__file__).parents[2]

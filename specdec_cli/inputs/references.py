@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 
 from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.columns import Columns, find_columns
+from specdec_cli.inputs.tables import Table, read_table
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.columns import Columns, find_columns
-from specdec_cli.metrics.tables import Row, Table, read_table
 
 _LISTED = 8
 
@@ -82,9 +82,9 @@ class References:
                 rows; a word for a class is not known. Names row and column.
         """
         table = read_table(path)
-        columns = find_columns(table, path, file_column, text_columns, label_columns or {}, lexicon)
-        _require_known_words(table, columns, path, lexicon)
-        return cls(list(_entries(table, columns, path, lexicon)), columns)
+        columns = find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        _require_known_words(table, columns, lexicon)
+        return cls(list(_entries(table, columns, lexicon)), columns)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -122,48 +122,37 @@ def _trailing(one: Sequence[str], other: Sequence[str]) -> int:
     return count
 
 
-def _entries(table: Table, columns: Columns, path: Path, lexicon: Lexicon) -> Iterator[Reference]:
+def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Reference]:
     first: dict[tuple[str, ...], str] = {}
     for row in table.rows:
-        key = _single(row, columns.file, path)
+        key = row.single(columns.file)
         if key is None:
             raise ReferencesError(
-                f"{path}, {row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
+                f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
                 hint="Name the clip, or delete the row.",
             )
         if (known := first.setdefault(_parts(key), row.place)) != row.place:
             raise ReferencesError(
-                f"{path}, {row.place}: {show(key)} has a row already, {known}.",
+                f"{row.place}: {show(key)} has a row already, {known}.",
                 hint="Keep one row per clip; several reference texts go into several columns.",
             )
         labels = {
             attribute: class_
             for attribute, column in columns.labels.items()
-            if (word := _single(row, column, path)) and (class_ := lexicon.canonical(attribute, word))
+            if (word := row.single(column)) and (class_ := lexicon.canonical(attribute, word))
         }
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
-        speaker = _single(row, columns.speaker, path) if columns.speaker else None
+        speaker = row.single(columns.speaker) if columns.speaker else None
         yield Reference(key, texts, labels, speaker)
 
 
-def _single(row: Row, column: str, path: Path) -> str | None:
-    """The one text in a cell, None if it is empty."""
-    cell = row.cells.get(column, ())
-    if len(cell) > 1:
-        raise ReferencesError(
-            f"{path}, {row.place}, column {show_name(column)}: one value was expected, not {show(list(cell))}.",
-            hint="Only reference texts may come as a list.",
-        )
-    return cell[0] if cell else None
-
-
-def _require_known_words(table: Table, columns: Columns, path: Path, lexicon: Lexicon) -> None:
+def _require_known_words(table: Table, columns: Columns, lexicon: Lexicon) -> None:
     """Refuses words for classes that the lexicon does not know, all of them at once."""
     unknown: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     for row in table.rows:
         for attribute, column in columns.labels.items():
-            word = _single(row, column, path)
+            word = row.single(column)
             if word and not lexicon.canonical(attribute, word) and not lexicon.ignores(attribute, word):
                 unknown[attribute, word] += 1
                 first.setdefault((attribute, word), f"{row.place}, column {show_name(column)}")
@@ -174,7 +163,7 @@ def _require_known_words(table: Table, columns: Columns, path: Path, lexicon: Le
     listed = [f"{show(word)} ({attribute}, {count} times)" for (attribute, word), count in unknown.most_common(_LISTED)]
     more = f" and {len(unknown) - _LISTED} more" if len(unknown) > _LISTED else ""
     raise ReferencesError(
-        f"{path}, {first[attribute, word]}: {attribute} has no class or word {show(word)}.",
+        f"{first[attribute, word]}: {attribute} has no class or word {show(word)}.",
         hint=(f"Did you mean {close}? " if close else "")
         + f"Words that are not known: {', '.join(listed)}{more}. Add them to a lexicon file that extends the default "
         "one, under aliases or, to leave such rows out, under ignored; or name another column.",

@@ -1,0 +1,92 @@
+"""What commands over many recordings share: a display, Ctrl-C, what failed, the result as JSON or as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.cli.startup import still_collector
+from specdec_cli.console.output import write_line
+from specdec_cli.console.progress import choose_steps
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from specdec_cli.errors import SpecdecError
+    from specdec_cli.inputs.recording import InputFile
+
+ALL_FAILED: Final = 1
+SOME_FAILED: Final = 3
+INTERRUPTED: Final = 130
+
+
+def exit_code(*, interrupted: bool, failed: bool, done: bool) -> int:
+    """How a command over many recordings ends: 0 all done, 1 none, 3 some, 130 interrupted."""
+    if interrupted:
+        return INTERRUPTED
+    if not failed:
+        return 0
+    return SOME_FAILED if done else ALL_FAILED
+
+
+class Work:
+    """One command at work: `with Work(...) as work`, then `return work.code(...)`.
+
+    Ctrl-C ends the block without an error, and `interrupted` tells; the terminal is given back in any case.
+
+    Args:
+        quiet: show no progress.
+        debug: show tracebacks.
+        interruption: what to say on Ctrl-C.
+    """
+
+    def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:
+        self.view = choose_steps(quiet=quiet, debug=debug)
+        self.interrupted = False
+        self._interruption = interruption
+        self._failed: set[str] = set()
+
+    def __enter__(self) -> Work:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> bool:
+        self.view.close()
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return False
+        self.interrupted = True
+        self.view.say(self._interruption)
+        return True
+
+    @contextmanager
+    def libraries(self) -> Iterator[None]:
+        """Imports that take seconds."""
+        with still_collector(), self.view.loading("PyTorch"):
+            yield
+
+    def failed(self, file: str, error: SpecdecError) -> None:
+        """A recording cannot be used."""
+        self._failed.add(file)
+        self.view.failed(file, error)
+
+    def code(self, *, done: bool) -> int:
+        """The exit code; `done` tells whether anything succeeded."""
+        return exit_code(interrupted=self.interrupted, failed=bool(self._failed), done=done)
+
+    def identified(self, files: Sequence[str]) -> list[InputFile]:
+        """The recordings by their bytes; a copy of another one is left out, and named."""
+        from specdec_cli.inputs.find import identify
+
+        recordings, copies = identify(files)
+        for copy, original in copies.items():
+            self.view.say(f"{copy} holds the same bytes as {original} and is left out")
+        return recordings
+
+
+def emit(found: BaseModel, page: Callable[..., Any], *, json: bool, **shown: Any) -> None:
+    """Prints a result: one JSON object, or its page."""
+    if json:
+        write_line(found.model_dump_json(by_alias=True))
+    else:
+        page(found, **shown)

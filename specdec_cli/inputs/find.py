@@ -1,0 +1,225 @@
+"""Recordings by path: files, folders, patterns and lists, alike in all commands."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from specdec_cli.audio.decode import open_sound
+from specdec_cli.audio.files import opened, sha256
+from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.inputs.recording import InputFile, Key
+
+SUFFIXES: Final = frozenset(
+    {".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".au", ".avi", ".bwf", ".caf", ".flac", ".m4a", ".m4b"}
+    | {".mka", ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpga", ".oga", ".ogg", ".opus", ".rf64", ".snd", ".sph"}
+    | {".w64", ".wav", ".wave", ".webm", ".wma"}
+)
+"""Endings of what a folder is searched for; a file that is named, or matched by a pattern, may have any."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name.
+
+    Attributes:
+        paths: files, folders and patterns (`*`, `?`, `[...]`, `**`), as given.
+        recursive: whether folders are searched at every depth.
+        pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
+        without: absolute paths that are never recordings, as the run's own output.
+    """
+
+    paths: Sequence[str]
+    recursive: bool = False
+    pattern: str | None = None
+    without: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def base(self) -> str:
+        """The folder itself if there is one; else the deepest that holds everything that was named."""
+        return common_folder([_root(path) for path in self.paths])
+
+    def __iter__(self) -> Iterator[InputFile]:
+        """The recordings; one that is named twice, or found again in a folder, comes once.
+
+        A path that leads nowhere is a recording too: the run says that it is not there.
+        """
+        seen: set[Key] = set()
+        for path in self.paths:
+            for file in self._expand(path):
+                found = InputFile(file)
+                if len(self.paths) > 1:  # a folder alone names nothing twice, and may hold millions
+                    if found.key in seen:
+                        continue
+                    seen.add(found.key)
+                yield found
+
+    @property
+    def missing(self) -> list[str]:
+        """Paths as given that lead nowhere, and patterns that nothing matches."""
+        gone = (path for path in self.paths if not os.path.lexists(path))
+        return [path for path in gone if not glob.has_magic(path) or next(self._match(path)) == path]
+
+    @property
+    def unsearched(self) -> int:
+        """Folders inside the given ones that are not searched."""
+        count = 0
+        for folder in self.paths if not self.recursive else ():
+            with suppress(OSError), os.scandir(folder) as entries:
+                count += sum(e.is_dir(follow_symlinks=False) and not e.name.startswith(".") for e in entries)
+        return count
+
+    def require_one(self) -> None:
+        """Refuses folders and patterns that hold no recording; looks no further than the first.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if next(iter(self), None) is None:
+            hint = "Choose by name with a pattern, e.g. 'clips/*.dat'; a folder gives what ends like a recording."
+            deeper = "" if self.recursive else " Search deeper with --recursive."
+            raise ConfigError(f"There are no recordings in {self.base}.", hint=hint + deeper)
+
+    def _expand(self, path: str) -> Iterator[str]:
+        if os.path.isdir(path):
+            yield from self._search(path)
+        elif os.path.lexists(path) or not glob.has_magic(path):
+            yield path
+        else:
+            yield from self._match(path)
+
+    def _search(self, folder: str) -> Iterator[str]:
+        """Recordings inside a folder, and then those of the folders inside it, if those are to be searched.
+
+        A link to a folder is not followed, for it could lead in a circle. A folder that may not be listed comes itself,
+        so that it is reported when it is opened.
+        """
+        waiting = [folder]
+        while waiting:
+            at, inner = waiting.pop(), []
+            try:
+                with os.scandir(at) as entries:
+                    found = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                yield at
+                continue
+            for entry in found:
+                if os.path.abspath(entry.path) in self.without:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(entry.path)
+                elif self._wanted(entry.name):
+                    yield entry.path
+            if self.recursive:
+                waiting += reversed(inner)
+
+    def _wanted(self, name: str) -> bool:
+        if name.startswith(".specdec-"):  # files that specdec itself keeps beside outputs
+            return False
+        if self.pattern is not None:
+            return fnmatch.fnmatch(name, self.pattern)
+        return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+    def _match(self, pattern: str) -> Iterator[str]:
+        try:
+            found = sorted(glob.iglob(pattern, recursive=True))
+        except RecursionError as error:
+            hint = "Name the folder, with --recursive; batch chooses by name in it with --glob."
+            raise ConfigError(f"The folders below {_root(pattern)} are too deep for a **.", hint=hint) from error
+        found = [path for path in found if not os.path.isdir(path) and os.path.abspath(path) not in self.without]
+        yield from found or [pattern]
+
+
+def read_list(text: bytes) -> list[str]:
+    """The paths of a list, one a line; or each ended by a NUL, as from `find -print0`."""
+    separator = b"\0" if b"\0" in text else b"\n"
+    names = (name.rstrip(b"\r") if separator == b"\n" else name for name in text.split(separator))
+    return [os.fsdecode(name) for name in names if name.strip()]
+
+
+def with_list(paths: Sequence[str]) -> list[str]:
+    """The paths, with the list on stdin in the place of the first "-"."""
+    if "-" not in paths:
+        return list(paths)
+    at = paths.index("-")
+    return [*paths[:at], *read_list(sys.stdin.buffer.read()), *paths[at + 1 :]]
+
+
+def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
+    """Paths of the recordings that a command line names; see `Paths`.
+
+    Args:
+        paths: files, folders, patterns; "-" for a list on stdin.
+        recursive: folders inside folders too.
+        limit: the first so many; None for all.
+
+    Raises:
+        ConfigError: a folder holds no recording.
+    """
+    given = with_list(paths)
+    for path in given:
+        Paths([path], recursive).require_one()
+    return [found.path for found in Paths(given, recursive)][:limit]
+
+
+def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
+    """Every recording with its hash, and those left out because another one holds the same bytes.
+
+    Returns:
+        The recordings in order, unreadable ones with their error; and path -> path of its equal before it.
+    """
+    recordings: list[InputFile] = []
+    first: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    for path in paths:
+        try:
+            with opened(path) as (file, _):
+                digest = sha256(file)
+        except AudioError as error:
+            recordings.append(InputFile(path, error=error))
+            continue
+        if first.setdefault(digest, path) != path:
+            copies[path] = first[digest]
+        else:
+            recordings.append(InputFile(path, digest))
+    return recordings, copies
+
+
+def unreadable(recording: InputFile) -> AudioError | None:
+    """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
+    try:
+        with opened(recording.path) as (file, _), open_sound(recording.path, file):
+            return None
+    except AudioError as error:
+        return recording.explained(error)
+
+
+def relative_name(path: str, base: str) -> str:
+    """What to call an absolute path in exports: its place below `base`, or all of it below `outside`."""
+    inside = os.path.relpath(path, base) if common_folder([path, base]) == base else ""
+    if inside and not inside.startswith(os.pardir):
+        return inside
+    drive, tail = os.path.splitdrive(path)
+    return os.path.join("outside", drive.rstrip(":"), tail.lstrip("/\\"))
+
+
+def common_folder(paths: Sequence[str]) -> str:
+    """The deepest folder that holds all of `paths`, which are absolute; the root if there is none."""
+    try:
+        return os.path.commonpath(paths)
+    except ValueError:  # no paths, or several drives
+        return os.path.abspath(os.sep)
+
+
+def _root(path: str) -> str:
+    if not os.path.lexists(path) and glob.has_magic(path):
+        parts = path.split(os.sep)
+        fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        return os.path.abspath(os.sep.join(parts[:fixed]) or (os.sep if path.startswith(os.sep) else os.curdir))
+    return os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))

@@ -1,0 +1,95 @@
+"""A list of recordings with ids, prompts and languages of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.config.problems import Problem, raise_if_any, show
+from specdec_cli.config.settings import check_value
+from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.columns import FILES
+from specdec_cli.inputs.find import common_folder
+from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.inputs.tables import Row, read_table
+
+_HINT: Final = "A row has file, and may have id, language and prompt; other columns are ignored."
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The recordings of a manifest.
+
+    Attributes:
+        path: the manifest.
+        rows: the recordings by key, in order.
+    """
+
+    path: Path
+    rows: Mapping[Key, InputFile]
+
+    @property
+    def base(self) -> str:
+        """The deepest folder that holds all of its recordings."""
+        return common_folder([os.path.dirname(key.path) for key in self.rows])
+
+    def __iter__(self) -> Iterator[InputFile]:
+        """The recordings in order."""
+        return iter(self.rows.values())
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Reads and checks a manifest (.tsv, .csv, .json, .jsonl). Relative paths are relative to its own folder.
+
+        Raises:
+            ConfigError: it cannot be read, is malformed, or has wrong rows; names each line.
+        """
+        table = read_table(path, any_bytes=True)
+        column = table.first(FILES)
+        if column is None:
+            names = f"{', '.join(FILES[:-1])} or {FILES[-1]}"
+            message = f"{path} has no column {names}; there are {show(', '.join(table.columns))}."
+            raise ConfigError(message, hint="The first line has the names of the columns.")
+        rows: dict[Key, InputFile] = {}
+        places: dict[object, str] = {}  # of ids, and of recordings without one
+        problems: list[Problem] = []
+        for row in table.rows:
+            item = _input(row, column, path, problems)
+            if item is None:
+                continue
+            before = places.setdefault(item.key if item.id is None else item.id, row.place)
+            if before == row.place:
+                rows[item.key] = item
+            elif item.id is not None:
+                problems.append(Problem(f"{row.place}: the id {show(item.id)} is that of {before} too.", _HINT))
+            else:
+                hint = "Give the rows of one recording an id each, to tell them apart."
+                problems.append(Problem(f"{row.place}: {show(item.path)} is in {before} already.", hint))
+        raise_if_any(problems)
+        return cls(path, rows)
+
+
+def _input(row: Row, column: str, manifest: Path, problems: list[Problem]) -> InputFile | None:
+    """The recording of a row; None where something is wrong with it, which `problems` gets."""
+    before = len(problems)
+    given = {name: row.single(name) for name in (column, "id", "language", "prompt")}
+    for name, text in given.items():
+        # A name may hold bytes that are no UTF-8, for which these surrogates stand.
+        rest = "".join(c for c in text or "" if name != column or not "\udc80" <= c <= "\udcff")
+        if any("\ud800" <= c <= "\udfff" for c in rest):
+            problems.append(Problem(f"{row.place}: {name} is not valid Unicode text.", "Save it as UTF-8."))
+        elif text is not None and name in ("language", "prompt"):
+            _, problem = check_value("prompt.language" if name == "language" else "prompt.text", text, row.place)
+            problems += [problem] if problem else []
+    file = given[column]
+    if file is None:
+        problems.append(Problem(f"{row.place}: no recording is named.", _HINT))
+    if file is None or len(problems) > before:
+        return None
+    own = {"id": given["id"], "language": given["language"], "prompt": given["prompt"]}
+    if os.path.isabs(file):
+        return InputFile(file, **own)  # type: ignore[arg-type]
+    return InputFile(str(manifest.parent / file), listed_in=str(manifest), **own)  # type: ignore[arg-type]

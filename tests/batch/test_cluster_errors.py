@@ -1,0 +1,117 @@
+"""What may go wrong on a cluster, without one: nodes with other models, and every kind of Ray's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from specdec_cli.batch.cluster import RayBackend
+from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.errors import CheckpointError, SpecdecError, UnexpectedError
+from specdec_cli.inputs import InputFile
+from specdec_cli.transcript.schema import ModelInfo, Models
+from tests.batch.lines import SETTINGS, good_line
+
+
+class RayError(Exception):
+    """As Ray's own: the base of all."""
+
+
+class RayTaskError(RayError):
+    """What an actor raised."""
+
+
+class ActorDiedError(RayError):
+    """The actor is gone."""
+
+
+class OutOfMemoryError(RayError):
+    """Its node ran out of memory."""
+
+
+def models(weights: str) -> Models:
+    return Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=weights), cloud=None)
+
+
+def answer(value: Any) -> SimpleNamespace:
+    """A method of an actor that gives `value`, or raises it."""
+    return SimpleNamespace(remote=lambda *given: (value, given))
+
+
+def actor(weights: str, caption: Exception | None = None) -> SimpleNamespace:
+    setup = SimpleNamespace(models=models(weights), settings=SETTINGS)
+
+    def captioned(tasks: list[Task]) -> list[Outcome]:
+        return [Outcome(task.item, (good_line(task.item.path, models=models(weights)),)) for task in tasks]
+
+    return SimpleNamespace(setup=answer(setup), caption=answer(caption or captioned), stop=answer(None))
+
+
+def backend(start: Callable[[], SimpleNamespace], *actors: SimpleNamespace) -> RayBackend:
+    def get(reference: Any) -> Any:
+        if isinstance(reference, list):
+            return [get(one) for one in reference]
+        value, given = reference
+        if isinstance(value, Exception):
+            raise value
+        return value(*given) if callable(value) else value
+
+    class Handle(tuple):  # type: ignore[type-arg]  # one answer of an actor: hashable whatever it holds
+        __hash__ = object.__hash__
+        __eq__ = object.__eq__
+
+    for one in actors:
+        ask = one.caption.remote
+        one.caption = SimpleNamespace(remote=lambda *given, ask=ask: Handle(ask(*given)))
+    made = RayBackend.__new__(RayBackend)
+    made._ray = SimpleNamespace(
+        get=get,
+        wait=lambda running, timeout: (running[:1], running[1:]),
+        kill=lambda _: None,
+        exceptions=SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError),
+    )
+    made._actors, made._chunk, made._start = list(actors), 4, start  # type: ignore[method-assign]
+    made._config = None  # type: ignore[assignment]
+    return made
+
+
+def nothing_more() -> SimpleNamespace:
+    raise AssertionError("an actor was started")
+
+
+def captioned(made: RayBackend) -> list[Outcome]:
+    made._first_setup()
+    outcomes: list[Outcome] = []
+    made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], outcomes.append, lambda: False)
+    return outcomes
+
+
+def test_every_actor_s_models_are_compared() -> None:
+    assert len(captioned(backend(nothing_more, actor("1"), actor("1")))) == 10
+    with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
+        captioned(backend(nothing_more, actor("1"), actor("1"), actor("2")))
+
+
+@pytest.mark.parametrize("error", [ActorDiedError("gone"), OutOfMemoryError("full")])
+def test_whatever_takes_an_actor_away_costs_no_recording(error: RayError) -> None:
+    replacement = actor("1")
+    whole = backend(nothing_more, replacement)  # gives its answers a hash
+    made = backend(lambda: replacement, actor("1", error), actor("1"))
+    assert whole._actors == [replacement]
+    assert sorted(outcome.item.path for outcome in captioned(made)) == [f"{n}.wav" for n in range(10)]
+
+
+def test_an_actor_that_comes_later_with_other_models_is_found_out() -> None:
+    replacement = actor("2")
+    backend(nothing_more, replacement)
+    with pytest.raises(CheckpointError, match="different models"):
+        captioned(backend(lambda: replacement, actor("1", ActorDiedError("gone"))))
+
+
+def test_a_fault_of_the_program_is_an_error_of_ours() -> None:
+    with pytest.raises(UnexpectedError, match="ValueError: no") as raised:
+        captioned(backend(nothing_more, actor("1", RayTaskError("Traceback\nValueError: no"))))
+    assert isinstance(raised.value, SpecdecError)

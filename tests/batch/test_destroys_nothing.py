@@ -1,0 +1,152 @@
+"""Any options of `batch` among any files: what was there before is there afterwards, but for specdec's own."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.batch.backend import Deliver, Stopped
+from specdec_cli.batch.export import INDEX
+from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.captioner import recorded_settings
+from specdec_cli.cli.batching import Batching, Place, find_inputs, refuse
+from specdec_cli.config import load_config
+from specdec_cli.errors import SpecdecError
+from specdec_cli.targets import TABLE, TRANSCRIPTS
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from tests.batch.lines import good_line
+from tests.mini_pair import write_voice
+
+CASES = 1000
+CONFIG = load_config("mini", flags={"decoding.mode": "edge"}, environ={}).config
+MADE = {
+    "mode": "edge",
+    "language": CONFIG.prompt.language,
+    "prompt": CONFIG.prompt.instruction,
+    "settings": recorded_settings(CONFIG),
+    "models": Models(edge=ModelInfo(name=CONFIG.edge.model, dtype="float32", device="cpu"), cloud=None),
+}
+HEADER = "name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,error\n"
+
+
+class View:
+    """Shows nothing."""
+
+    def loading(self, _: str) -> nullcontext[None]:
+        return nullcontext()
+
+    def update(self, _: object) -> None:
+        pass
+
+
+class Stub:
+    """Captions everything in no time."""
+
+    def run(self, tasks: Iterable[Task], deliver: Deliver, _: Stopped) -> None:
+        for task in tasks:
+            deliver(Outcome(task.item, () if task.done else (line(task.item.path, task.item.id),)))
+
+
+def line(path: str | Path, id_: str | None = None) -> Transcript:
+    return good_line(path, **{**MADE, "id": id_})
+
+
+@pytest.fixture
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def backend(*_: object) -> Iterator[Stub]:
+        yield Stub()
+
+    monkeypatch.setattr(Batching, "_backend", backend)
+
+
+def sandbox(folder: Path, voices: list[Path]) -> None:
+    """Recordings, lists, notes, and files that specdec wrote, of this batch and of others."""
+    for name, voice in zip(("d/a.flac", "d/b.wav", "d/deep/c.wav", "x.wav"), voices, strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(voice, folder / name)
+    texts = {
+        "m.csv": "file;id\nx.wav;1\nd/b.wav;2\n",
+        "m.jsonl": '{"file": "x.wav", "id": "1"}\n',
+        "o.jsonl": line(folder / "x.wav").to_json() + "\n",
+        "other.jsonl": line("/data/1.wav").to_json() + "\n" + line("/data/2.wav").to_json() + "\n",
+        "changed.jsonl": good_line(folder / "x.wav").to_json() + "\n",
+        "t.csv": HEADER + "1.wav,,/data/1.wav,,,,en,A voice.,eos,\n2.wav,,/data/2.wav,,,,en,A voice.,eos,\n",
+        "empty": "",
+        "gate.json": '{\n "format": "specdec gate"}\n',
+        "lexicon.yaml": "attributes: {}\n",
+        "texts/a.flac.txt": "笔记",
+        "d/a.flac.txt": "mine",
+        ".o.jsonl.new": "mine",
+        ".o.jsonl.lock": "mine",
+        ".t.csv.1": "mine",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(text.encode("gbk" if name.endswith(".txt") else "utf-8"))
+    (folder / "link.jsonl").symlink_to("m.jsonl")
+    os.link(folder / "x.wav", folder / "hard.csv")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(rng: random.Random) -> None:
+    """One command line, in the working directory."""
+    files = [*contents(Path()), "new.jsonl", "new.csv", "-", "d", "no/where"]
+    likely = ("o.jsonl", "new.jsonl", "other.jsonl")
+    output = Path(rng.choice([*files, *likely * 8]))
+    csv = Path(rng.choice([*files, *("t.csv", "new.csv") * 4])) if rng.random() < 0.7 else None
+    txt_dir = Path(rng.choice(["texts", "d", "new", ".", "x.wav"])) if rng.random() < 0.5 else None
+    given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["x.wav", "d"], ["m.csv"], []])
+    manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
+    resume, retry = rng.random() < 0.6, rng.random() < 0.1
+    recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
+    own = [path for path in (output, csv, txt_dir) if path is not None]
+    inputs = find_inputs(given, manifest, recursive, pattern, own, retry_failed=retry)
+    refuse([*given, manifest, "lexicon.yaml"], output, csv, txt_dir, resume=resume, retry_failed=retry)
+    view: object = View()
+    job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
+    job.run(Place(None, 1, False, None), rng.choice([None, 1]), fail_fast=False)
+    job.export(csv, txt_dir)
+
+
+def test_nothing_is_destroyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    voices = [write_voice(tmp_path / f"{seed}.wav", seed, 0.2) for seed in range(4)]
+    written = refused = 0
+    for case in range(CASES):
+        folder = tmp_path / "box"
+        folder.mkdir()
+        sandbox(folder, voices)
+        monkeypatch.chdir(folder)
+        rng, before = random.Random(case), contents(folder)
+        try:
+            run(rng)
+            written += 1
+        except SpecdecError:
+            refused += 1
+        after = contents(folder)
+        for name, content in before.items():
+            if after.get(name) == content or not content:
+                continue
+            own = TRANSCRIPTS.ours(content) or TABLE.ours(content)
+            assert own, f"case {case}: {name} was destroyed"
+            assert name in after, f"case {case}: {name} is gone"
+            if name == "t.csv":  # which holds rows that only other.jsonl has
+                assert b"/data/2.wav" in after[name] or after["other.jsonl"] != before["other.jsonl"]
+            else:
+                assert TRANSCRIPTS.ours(after[name]), f"case {case}: {name} holds something else"
+        assert "-" not in after
+        assert not [name for name in after if name.startswith(".specdec-") and name != INDEX and "/" not in name]
+        shutil.rmtree(folder)
+    assert written > CASES // 8
+    assert refused > CASES // 8

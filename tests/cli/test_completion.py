@@ -1,0 +1,78 @@
+"""Completion in the shell, by the protocol that the installed scripts speak."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.cli import main
+from specdec_cli.config import shipped_configs
+
+WORDS = [
+    ("specdec ca", {"caption"}),
+    ("specdec help c", {"caption", "compare", "config"}),
+    ("specdec config ", {"show", "validate"}),
+    ("specdec caption --mode ", {"hybrid", "lossless", "edge", "cloud"}),
+    ("specdec caption --mode l", {"lossless"}),
+    ("specdec caption --gate lea", {"learned"}),
+    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical"}),
+    ("specdec compare --modes edge,h", {"edge,hybrid"}),
+    ("specdec tune --gates entropy,", {"entropy,margin", "entropy,logprob", "entropy,learned"}),
+    ("specdec doctor --config ", set(shipped_configs())),
+    ("specdec config show vox", {"voxtral"}),
+    ("specdec caption --set decoding.lo", {f"decoding.loop_{name}=" for name in ("period", "repeats", "top_k")}),
+    ("specdec caption --set prompt.style=d", {"prompt.style=default", "prompt.style=detailed"}),
+    ("specdec tune --sav", {"--save-gate"}),
+]
+
+
+def completed(line: str, shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    words = line.split(" ")
+    monkeypatch.setattr(sys, "argv", ["specdec"])
+    monkeypatch.setenv("_SPECDEC_COMPLETE", f"complete_{shell}")
+    if shell == "bash":
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    else:
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+    with pytest.raises(SystemExit):
+        main()
+    return capfd.readouterr().out.split()
+
+
+@pytest.mark.parametrize(("line", "expected"), WORDS, ids=[line for line, _ in WORDS])
+def test_bash_completes_commands_options_and_values(
+    line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert set(completed(line, "bash", monkeypatch, capfd)) == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_complete_too(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    assert "lossless" in " ".join(completed("specdec caption --mode l", shell, monkeypatch, capfd))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_gets_a_script(shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["specdec"])
+    monkeypatch.setenv("_SPECDEC_COMPLETE", f"source_{shell}")
+    with pytest.raises(SystemExit):
+        main()
+    assert "_SPECDEC_COMPLETE=complete_" + shell in capfd.readouterr().out
+
+
+def test_completion_installs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setattr(sys, "argv", ["specdec", "--install-completion", "bash"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert "specdec" in (tmp_path / ".bashrc").read_text()

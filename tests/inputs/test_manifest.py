@@ -1,0 +1,101 @@
+"""Lists with ids, prompts and languages, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.inputs import InputFile, Manifest, unreadable
+
+
+def read(path: Path, text: str) -> list[InputFile]:
+    path.write_text(text, "utf-8")
+    return list(Manifest.read(path))
+
+
+def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
+    rows = [
+        ("a.wav", "1", "zh", "怎么说话的？"),
+        ("/b c.wav", "2", "en", 'with a "quote", and a comma'),
+        ("d.wav", "3", "", ""),
+    ]
+    names = ("file", "id", "language", "prompt")
+    quoted = ["\t".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in (names, *rows)]
+    tsv = read(tmp_path / "list.tsv", "\n".join(quoted) + "\n")
+    csv = read(tmp_path / "list.csv", "\n".join(line.replace("\t", ",") for line in quoted))
+    jsonl = read(tmp_path / "list.jsonl", "\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    semicolons = read(tmp_path / "semi.csv", "\n".join(line.replace("\t", ";") for line in quoted))
+    objects = read(tmp_path / "list.json", json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    assert tsv == csv == jsonl == semicolons == objects
+    assert tsv == [
+        InputFile(str(tmp_path / "a.wav"), id="1", language="zh", prompt="怎么说话的？"),
+        InputFile("/b c.wav", id="2", language="en", prompt='with a "quote", and a comma'),
+        InputFile(str(tmp_path / "d.wav"), id="3"),
+    ]
+
+
+def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+    assert read(tmp_path / "l.tsv", "\ufeffspeaker\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
+    assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [1]}\n\n') == [
+        InputFile(str(tmp_path / "a.wav"), id="7")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("l.tsv", "name\tid\na.wav\t1\n", "l.tsv has no column file, path, "),
+        ("l.tsv", "", "l.tsv is empty"),
+        ("l.tsv", "file\n", "l.tsv has no rows"),
+        ("l.tsv", "file\tlanguage\na.wav\tfr\n", "l.tsv, line 2: prompt.language must be"),
+        ("l.tsv", "file\tprompt\na.wav\t<|AUDIO|>\n", "l.tsv, line 2: prompt.text"),
+        ("l.tsv", "file\tid\n\t1\n", "l.tsv, line 2: no recording is named"),
+        ("l.tsv", "file\tid\na.wav\t1\nb.wav\t1\n", "l.tsv, line 3: the id '1' is that of "),
+        ("l.tsv", "file\na.wav\n./a.wav\n", "l.tsv, line 3: "),
+        ("l.csv", 'file\n"a.wav\n', "l.csv, line 2: "),
+        ("l.jsonl", "{\n", "l.jsonl, line 1"),
+        ("l.jsonl", "[]\n", "l.jsonl, line 1: an object was expected"),
+        ("l.jsonl", '{"file": ["a.wav", "b.wav"]}\n', "l.jsonl, line 1, column file: one value was expected"),
+        ("l.jsonl", '{"file": "\\ud800"}\n', "not valid Unicode"),
+        ("l.txt", "a.wav\n", "its ending is '.txt'"),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path / name, text)
+    assert said in raised.value.message
+    assert raised.value.hint
+
+
+def test_all_wrong_rows_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"l\.tsv, line 2: .*2 more problems") as raised:
+        read(tmp_path / "l.tsv", "file\tlanguage\na.wav\tfr\nb.wav\tde\nc.wav\tzh\nd.wav\txx\n")
+    assert "l.tsv, line 3: " in (raised.value.hint or "")
+
+
+def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Manifest.read(tmp_path / "none.tsv")
+
+
+def test_a_name_in_gbk_keeps_its_bytes_and_a_prompt_in_gbk_is_refused(tmp_path: Path) -> None:
+    name = "说话人.wav".encode("gbk")
+    (tmp_path / "l.tsv").write_bytes(b"file\tid\n" + name + b"\t1\n")
+    (item,) = Manifest.read(tmp_path / "l.tsv")
+    assert os.fsencode(item.path) == os.fsencode(tmp_path) + b"/" + name
+    (tmp_path / "p.tsv").write_bytes(b"file\tprompt\na.wav\t" + "描述".encode("gbk") + b"\n")
+    with pytest.raises(ConfigError, match=r"p\.tsv, line 2: prompt is not valid Unicode"):
+        Manifest.read(tmp_path / "p.tsv")
+
+
+def test_what_a_path_is_relative_to_is_said_of_one_that_is_missing(tmp_path: Path) -> None:
+    (item, absolute) = read(tmp_path / "l.csv", "file\nclips/none.wav\n/none.wav\n")
+    error = unreadable(item)
+    assert error is not None
+    assert "none.wav does not exist. Paths in" in error.message
+    assert f"relative to its own folder, {tmp_path}." in error.message
+    assert "relative" not in str(unreadable(absolute))
