@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from specdec_cli.types import Mode
 
 
-@command(
-    *(name for name in SETTING_OPTIONS if name not in ("mode", "refuse_no_speech")),
-    example="recordings/ --limit 20 --html page.html",
-)
+_OTHERS = ("mode", "refuse_no_speech")  # settings that a comparison chooses itself, or that would empty it
+
+
+@command(*(name for name in SETTING_OPTIONS if name not in _OTHERS), example="recordings/ --limit 20 --html page.html")
 def compare(
     paths: list[str],
     modes: str = "edge,hybrid,lossless,cloud",
