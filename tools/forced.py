@@ -19,9 +19,7 @@ from pydantic import Field
 
 from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.result import Part
-from specdec_cli.bench.steps import block_of
-from specdec_cli.bench.timing import Timing, drive
+from specdec_cli.bench.timing import Timing, block_of, drive
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig
 from specdec_cli.decoding.draft import Draft, Drafter, Enough
@@ -30,7 +28,7 @@ from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier, Verifier
-from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -42,7 +40,7 @@ LONGEST: Final = 48
 _MODES: tuple[ForcedMode, ...] = ("cloud", "lossless", "hybrid")
 
 
-class Forced(Part):
+class Forced(Figures):
     """Speed of one mode at one acceptance."""
 
     acceptance: float = Field(description="probability that a drafted token is the target's own")

@@ -24,12 +24,12 @@ from specdec_cli.bench.build import describe_machine
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
-from specdec_cli.bench.result import Machine, Part
+from specdec_cli.bench.result import Machine
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
 from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_device
 from specdec_cli.models.session import Session
@@ -49,7 +49,7 @@ _COPIED = 1 << 27  # bytes
 _COPIES = 5
 
 
-class ShapeTime(Part):
+class ShapeTime(Figures):
     """A model of a published size, made-up weights."""
 
     name: str
@@ -66,7 +66,7 @@ class ShapeTime(Part):
     cache_mb: float = Field(description="keys and values of the clip, MiB")
 
 
-class FullSize(Part):
+class FullSize(Figures):
     """What was found."""
 
     date: str = Field(description="UTC, ISO 8601")

@@ -13,8 +13,7 @@ import torch
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import expected_speedup, median
 from specdec_cli.bench.result import Expected, Suggestion, Trial
-from specdec_cli.bench.steps import measure_steps
-from specdec_cli.bench.timing import wait_for
+from specdec_cli.bench.timing import measure_steps, wait_for
 
 WORTH: Final = 1.1
 """Smaller speed-ups are not suggested: on most machines the figures vary as much from run to run."""

@@ -29,8 +29,7 @@ from specdec_cli.bench.result import (
     Trial,
 )
 from specdec_cli.bench.run import Measurements
-from specdec_cli.bench.steps import Measured, block_of
-from specdec_cli.bench.timing import Timing
+from specdec_cli.bench.timing import Measured, Timing, block_of
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.decoding.build import gate_of
@@ -53,17 +52,7 @@ def build_result(
     trials: Sequence[Trial],
     memory: Memory,
 ) -> Bench:
-    """The object that `--json` prints.
-
-    Args:
-        command: as it was typed.
-        config: as it was given.
-        captioner: of mode hybrid.
-        clips: what was captioned.
-        found: what was measured on them.
-        trials: of settings.
-        memory: of the process.
-    """
+    """The object that `--json` prints, of a captioner in mode hybrid and what was measured on `clips`."""
     decoding = captioner.config.decoding
     steps = [time for name in get_args(StepName) if (time := _step(name, found.steps))]
     expected = _expected(found, steps, block_of(decoding.k))

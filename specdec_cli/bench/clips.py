@@ -24,13 +24,7 @@ _TEST_S: Final = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """A recording, ready for both models.
-
-    Attributes:
-        file: as given, or found in a folder that was.
-        duration_s: seconds.
-        edge, cloud: the prompt of each model, audio tensors included.
-    """
+    """A recording, ready for both models: the prompt of each, audio tensors included."""
 
     file: str
     duration_s: float
@@ -40,12 +34,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """Both models of a pair, loaded in this process.
-
-    Attributes:
-        edge, cloud: the models.
-        vocab_size: leading token ids that both may use.
-    """
+    """Both models of a pair, loaded in this process; the first `vocab_size` token ids are those that both may use."""
 
     edge: AudioLM
     cloud: AudioLM
@@ -81,11 +70,7 @@ def files_of(clips: str | None) -> list[str]:
 
 
 def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
-    """Reads recordings; test sound where there are none.
-
-    Args:
-        captioner: with both models loaded.
-        files: the recordings.
+    """Reads recordings for a captioner with both models; test sound where there are none.
 
     Raises:
         AudioError: a recording cannot be captioned.

@@ -9,8 +9,6 @@ import torch
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import Memory
-from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
 
@@ -36,17 +34,13 @@ def stored_bytes(tensor: torch.Tensor) -> int:
 
 
 def account(models: Models, clip: Clip, capacity: int, libraries_mb: float) -> Memory:
-    """What the process held.
+    """What the process held, for a clip that both models captioned and `capacity` tokens after its prompts at most.
 
-    Args:
-        models: both.
-        clip: one of those that they captioned.
-        capacity: most tokens after a prompt.
-        libraries_mb: resident before the models were loaded.
+    `libraries_mb` was resident before the models were loaded.
     """
     loaded, prompts = (models.edge, models.cloud), (clip.edge, clip.cloud)
     edge, cloud = (weight_bytes(model.module) / MIB for model in loaded)
-    caches = sum(_cache_mb(model, prompt, capacity) for model, prompt in zip(loaded, prompts, strict=True))
+    caches = sum(_cache_mb(Session(*pair, capacity), capacity) for pair in zip(loaded, prompts, strict=True))
     peak, on_cpu = peak_rss_mb(), all(model.device.type == "cpu" for model in loaded)
     return Memory(
         libraries_mb=libraries_mb,
@@ -66,7 +60,6 @@ def cache_bytes(session: Session) -> int:
     return sum(stored_bytes(tensor) for tensor in held if tensor is not None)
 
 
-def _cache_mb(model: AudioLM, prompt: Prompt, capacity: int) -> float:
-    session = Session(model, prompt, capacity)
+def _cache_mb(session: Session, capacity: int) -> float:
     session.prefill()
     return cache_bytes(session) / session.length * (session.length + capacity) / MIB

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -23,19 +23,17 @@ from specdec_cli.models.processor import Prompt
 
 
 def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int, **more: Any) -> Timing:
-    """The caption by `generate`, greedily and with the logits processors of `settings`.
+    """The caption by `generate`, greedily and with the logits processors of `settings`; at most `most` tokens.
 
-    Args:
-        model: any loaded model.
-        prompt: the clip's prompt for it.
-        settings: what is left open is as the checkpoint suggests.
-        most: length limit, tokens.
-        more: for `generate`.
+    What `settings` leave open is as the checkpoint suggests; `more` goes to `generate`.
     """
     module, eos_ids = model.module, model.processor.eos_ids
     scoring = effective(settings, model.processor)
     ids = torch.tensor([prompt.ids], device=model.device)
-    audio = {name: _placed(values, module) for name, values in prompt.audio.items()}
+    audio = {
+        name: values.to(module.device, module.dtype if values.is_floating_point() else None)
+        for name, values in prompt.audio.items()
+    }
     prefill_ms: list[float] = []
     started = time.perf_counter()
 
@@ -44,7 +42,8 @@ def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int,
             wait_for(model.device)
             prefill_ms.append((time.perf_counter() - started) * 1e3)
 
-    with torch.inference_mode(), _without_warnings(), _forward_hook(module, ended):
+    with torch.inference_mode(), _without_warnings(), ExitStack() as after:
+        after.callback(module.register_forward_hook(ended).remove)
         output = module.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -61,19 +60,6 @@ def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int,
         text: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
     return Timing(tuple(text), wall_ms, prefill_ms[0], steps_ms=None)
-
-
-def _placed(values: torch.Tensor, module: Any) -> torch.Tensor:
-    return values.to(module.device, module.dtype if values.is_floating_point() else None)
-
-
-@contextmanager
-def _forward_hook(module: Any, hook: Callable[..., None]) -> Iterator[None]:
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @contextmanager

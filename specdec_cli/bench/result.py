@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.transcript.schema import Models
 
 Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud"]
@@ -21,13 +21,7 @@ StepName = Literal[
 ]
 
 
-class Part(BaseModel):
-    """A part of a result."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Machine(Part):
+class Machine(Figures):
     """Where it was measured."""
 
     system: str
@@ -42,7 +36,7 @@ class Machine(Part):
     specdec: str
 
 
-class StepTime(Part):
+class StepTime(Figures):
     """One kind of forward, measured apart from the loop."""
 
     name: StepName
@@ -51,7 +45,7 @@ class StepTime(Part):
     measured: int = Field(description="number of measurements")
 
 
-class ContenderTime(Part):
+class ContenderTime(Figures):
     """One way to caption the same clips."""
 
     name: Contender
@@ -66,7 +60,7 @@ class ContenderTime(Part):
     equal: bool | None = Field(description="tokens equal to those of `generate` on every clip; null: they need not be")
 
 
-class Expected(Part):
+class Expected(Figures):
     """What speculative decoding should gain (Leviathan et al. 2023, theorem 3.8) beside what it gains."""
 
     k: int
@@ -79,7 +73,7 @@ class Expected(Part):
     of_a_clip: float = Field(description="what is left of `speedup` for a clip with its audio encoding and prefill")
 
 
-class Trial(Part):
+class Trial(Figures):
     """A value of a setting, tried on this machine."""
 
     setting: str = Field(description="runtime.threads, edge.dtype or cloud.dtype")
@@ -87,7 +81,7 @@ class Trial(Part):
     ms: Interval = Field(description="forwards of two blocks; of a dtype, one and k + 1 rows times the largest matrix")
 
 
-class Suggestion(Part):
+class Suggestion(Figures):
     """A setting that is faster here."""
 
     option: str = Field(description="as the command line takes it")
@@ -95,7 +89,7 @@ class Suggestion(Part):
     why: str
 
 
-class Memory(Part):
+class Memory(Figures):
     """Where the memory is, MiB."""
 
     libraries_mb: float = Field(description="resident before the models were loaded")
@@ -107,7 +101,7 @@ class Memory(Part):
     gpu_peak_mb: float | None
 
 
-class Bench(Part):
+class Bench(Figures):
     """Everything that one run of the benchmark found."""
 
     schema_: Literal[2] = Field(default=2, alias="schema")

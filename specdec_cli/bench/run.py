@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.peers import generate
 from specdec_cli.bench.result import Contender
-from specdec_cli.bench.steps import Measured, block_of, measure_steps
-from specdec_cli.bench.timing import Timing, caption
+from specdec_cli.bench.timing import Measured, Timing, block_of, caption, measure_steps
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.plan import in_mode, turns
 from specdec_cli.config import Config
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.types import Mode
 
 _MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
@@ -24,11 +22,7 @@ _MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
 class Measurements:
     """What was measured; entry i of one contender and of another are of the same clip in the same round.
 
-    Attributes:
-        rounds: number of times that all clips were captioned.
-        timings: the runs of each contender.
-        steps: single forwards.
-        notes: what a reader of the figures should know.
+    `rounds` is the number of times that all clips were captioned, `notes` what a reader of the figures should know.
     """
 
     rounds: int
@@ -53,16 +47,11 @@ def comparable(config: Config) -> Config:
 
 
 def benchmark(both: Captioner, clips: Sequence[Clip], rounds: int, done: Callable[[], None]) -> Measurements:
-    """Measures.
+    """Measures at least one clip; `done` is called after each that all contenders have captioned.
 
     A first run allocates memory and picks kernels, so each contender captions the first clip once before anything
-    counts; a `generate` that does not run there is left out and noted.
-
-    Args:
-        both: a captioner in mode hybrid with a configuration that is `comparable`.
-        clips: at least one.
-        rounds: number of times that all clips are captioned.
-        done: called after each clip that all contenders have captioned.
+    counts; a `generate` that does not run there is left out and noted. `both` is in mode hybrid, with a configuration
+    that is `comparable`.
     """
     found, models, settings = Measurements(rounds), Models.of(both.pair), both.config.decoding
     contenders = _contenders(both, models)
@@ -90,12 +79,9 @@ def _contenders(both: Captioner, models: Models) -> dict[Contender, Callable[[Cl
         captioner = both.variant(in_mode(both.config, mode))
         return lambda clip: caption(captioner, clip)
 
-    def of_generate(model: AudioLM, role: str) -> Callable[[Clip], Timing]:
-        settings = both.config.decoding
-        return lambda clip: generate(model, getattr(clip, role), settings, settings.max_new_tokens)
-
+    settings = both.config.decoding
     own: dict[Contender, Callable[[Clip], Timing]] = {mode: of_mode(mode) for mode in _MODES}
     return own | {
-        "generate-edge": of_generate(models.edge, "edge"),
-        "generate-cloud": of_generate(models.cloud, "cloud"),
+        "generate-edge": lambda clip: generate(models.edge, clip.edge, settings, settings.max_new_tokens),
+        "generate-cloud": lambda clip: generate(models.cloud, clip.cloud, settings, settings.max_new_tokens),
     }

@@ -32,7 +32,7 @@ def bench(
             from specdec_cli.bench.clips import Models, files_of, read_clips
             from specdec_cli.bench.memory import account, resident_mb
             from specdec_cli.bench.run import benchmark, comparable
-            from specdec_cli.bench.steps import block_of
+            from specdec_cli.bench.timing import block_of
             from specdec_cli.captioner import Captioner
             from specdec_cli.decoding.length import capacity
         config, files = comparable(resolved.config), files_of(clips)

@@ -14,7 +14,7 @@ from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
 from specdec_cli.report.figures import NONE, Interval, count, percent, share
 
 if TYPE_CHECKING:
-    from specdec_cli.tune.result import Tuning
+    from specdec_cli.tune.frontier import Tuning
 
 _BAR: Final = 24  # cells of a gap that is closed
 _WITH_BAR: Final = 96  # cells from which there is room for it

@@ -6,7 +6,7 @@ their field prints them.
 
 from specdec_cli.inputs.references import Reference, References
 from specdec_cli.metrics.bootstrap import Interval, Resampler, Values
-from specdec_cli.metrics.gap import GapClosed, gap_closed, measure_gap
+from specdec_cli.metrics.gap import GapClosed, measure_gap
 from specdec_cli.metrics.labels import LabelQuality, attribute_table, label_hits, label_scores
 from specdec_cli.metrics.text import TextQuality, chrf, clip_chrf, text_scores
 
@@ -22,7 +22,6 @@ __all__ = [
     "attribute_table",
     "chrf",
     "clip_chrf",
-    "gap_closed",
     "label_hits",
     "label_scores",
     "measure_gap",

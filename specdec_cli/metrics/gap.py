@@ -69,17 +69,6 @@ def measure_gap(
     )
 
 
-def gap_closed(edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike, *, seed: int = 0) -> Interval | None:
-    """The share of the gap that `measure_gap` finds closed; None where it cannot be given.
-
-    Args:
-        edge, hybrid, cloud: as `measure_gap` takes them.
-        seed: of the bootstrap.
-    """
-    found = measure_gap(edge, hybrid, cloud, Resampler(len(np.asarray(edge)), seed=seed))
-    return found.closed if found else None
-
-
 def _above_zero(statistic: Statistic) -> Statistic:
     """The statistic, and 0 for the resamples in which it is below: there is no share of a gap that does not exist."""
 

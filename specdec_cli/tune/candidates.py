@@ -12,7 +12,6 @@ import torch
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.tune.replay import drafted
 from specdec_cli.tune.trace import Trace
 from specdec_cli.types import TOKEN_GATES, GateName
 
@@ -24,12 +23,7 @@ _DIGITS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One setting.
-
-    Attributes:
-        gate, threshold, stop_drafting: see `Gate`.
-        k: tokens drafted per block.
-    """
+    """One setting: those of `Gate`, and k, the tokens drafted per block."""
 
     gate: GateName
     threshold: float
@@ -57,11 +51,8 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Every gate with every k, with and without stopping, at the thresholds that would escalate `RATES` of the blocks.
 
-    Args:
-        traces: whose blocks the thresholds are quantiles of, cut as the edge alone would cut them.
-        gates: names.
-        ks: block sizes.
-        classifier: of the learned gate, if that is among them.
+    Thresholds are quantiles over the blocks of `traces`, cut as the edge alone would cut them; `classifier` is that of
+    the learned gate, if that is among them.
     """
     for gate in gates:
         for k in ks:
@@ -80,7 +71,7 @@ def _thresholds(traces: Sequence[Trace], name: GateName, k: int, classifier: Cla
     for trace in traces:
         for position in range(0, len(trace.edge.ids), k):
             judge = gate.open(position)
-            for token in drafted(trace.edge, position, k).tokens:
+            for token in trace.edge.drafted(position, k):
                 judge.add(token)
             figures.append(min(judge.scores) if below else max(judge.scores))
     quantiles = np.quantile(figures, RATES if below else [1 - rate for rate in RATES])

@@ -61,8 +61,7 @@ def examples(
     """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them.
 
     Args:
-        traces: of clips.
-        groups: index of each one's speaker or clip.
+        traces, groups: clips, and the index of each one's speaker or clip.
         k: tokens drafted per block.
         yardstick: with references: only a change that brings the caption nearer to them counts as one, because
             escalating for any other gains nothing.
@@ -93,20 +92,13 @@ def _is_better(trace: Trace, track: Track, position: int, yardstick: Yardstick) 
 
 def _parting(edge: Track, cloud: Track) -> int:
     """First position at which the two texts have a history of their own."""
-    for position, (one, other) in enumerate(zip(edge.ids, cloud.ids, strict=False)):
-        if one != other:
-            return position + 1
-    return max(len(edge.ids), len(cloud.ids))
+    pairs = enumerate(zip(edge.ids, cloud.ids, strict=False), 1)
+    return next((after for after, (one, other) in pairs if one != other), max(len(edge.ids), len(cloud.ids)))
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fitted classifier.
-
-    Attributes:
-        weights: what a gate file holds.
-        figures: how it was fitted and how well it separates, for people: counts, penalty, log loss, ROC area.
-    """
+    """A fitted classifier: what a gate file holds, and figures for people of how it was fitted and how it separates."""
 
     weights: LearnedWeights
     figures: dict[str, Any]
@@ -164,23 +156,15 @@ def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One choice of features and penalty.
-
-    Attributes:
-        columns: of the features.
-        penalty: on their weights.
-        logits: of every example when its clip was held out.
-        losses: log loss of each fold.
-    """
+    """One choice of features and penalty, with the logit of every example when its clip was held out."""
 
     columns: list[int]
     penalty: float
     logits: Values
-    losses: Values
+    losses: Values  # log loss of each fold
 
     @property
     def loss(self) -> float:
-        """Mean over the folds."""
         return float(self.losses.mean())
 
 
@@ -259,10 +243,8 @@ def _matrix(found: Sequence[Example], names: Sequence[str]) -> Values:
     values = np.zeros((len(found), len(names)))
     for row, example in enumerate(found):
         for name, feature in DENSE.items():
-            if name in columns:
-                values[row, columns[name]] = feature(example.block, len(example.block) - 1, example.start)
+            values[row, columns[name]] = feature(example.block, len(example.block) - 1, example.start)
         for kind, id_, value in sparse_features(example.block[-1]):
-            column = columns.get(f"{kind}={id_}")
-            if column is not None:
+            if (column := columns.get(f"{kind}={id_}")) is not None:
                 values[row, column] = value
     return values

@@ -1,15 +1,18 @@
-"""The frontier: quality gained against blocks escalated, and which setting to take."""
+"""What a tuning finds: the frontier of quality against blocks escalated, and which setting to take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from specdec_cli.metrics import Interval, Resampler, Values, measure_gap
-from specdec_cli.metrics.bootstrap import mean
+from specdec_cli.metrics.bootstrap import Figures, mean
 from specdec_cli.tune.candidates import Candidate
+from specdec_cli.tune.quality import Measure
 from specdec_cli.types import GateName
 
 
@@ -18,16 +21,12 @@ class FrontierPoint:
     """One setting of one gate, measured.
 
     Attributes:
-        label: short name for a plot or a table.
-        gate: its kind.
-        threshold: in the unit of the gate.
-        k: tokens drafted per block.
+        gate, threshold, k, stop_drafting: see `Candidate`; `label` names them for a plot or a table.
         escalation_rate: escalated / all blocks, 0 to 1.
         gap_closed: share of the distance from edge to cloud that it covers, with its interval: 0 is the edge, 1 the
             cloud; None where the two are not measurably apart.
         quality: mean of the figure that the gap is taken in, 0 to 1.
         confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
-        stop_drafting: whether a block ends with its first unsure token.
         asks_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
             change merely because the same text is cut into smaller blocks.
     """
@@ -42,6 +41,30 @@ class FrontierPoint:
     confirmed: bool
     stop_drafting: bool
     asks_per_clip: float
+
+
+class Tuning(Figures):
+    """Gates against each other on one set of clips. Shares are between 0 and 1."""
+
+    measure: Measure = Field(
+        description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"
+    )
+    clips: int = Field(description="clips that were recorded")
+    fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
+    confirmed_on: int = Field(description="other clips, on which settings were run")
+    split_by: str = Field(description="what keeps the two apart: speaker or clip")
+    budget: float = Field(description="largest escalation rate that was to be recommended")
+    edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
+    cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
+    gap: Interval = Field(description="their difference")
+    replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
+    estimated: tuple[FrontierPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
+    confirmed: tuple[FrontierPoint, ...] = Field(description="the settings that were run")
+    recommended: FrontierPoint | None = Field(description="the setting to take; null: none, for the reason below")
+    reason: str | None = Field(default=None, description="why nothing is recommended; null: a setting is")
+    notes: list[str] = Field(default=[], description="what was left out, and how to have it")
+    learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
+    output: str | None = Field(default=None, description="gate file that was written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +83,6 @@ class Outcome:
     rounds: Values
     escalations: Values
     confirmed: bool
-
-    @classmethod
-    def of(
-        cls,
-        candidate: Candidate,
-        quality: Values,
-        rounds: Sequence[int],
-        escalations: Sequence[int],
-        *,
-        confirmed: bool,
-    ) -> Outcome:
-        """From counts per clip."""
-        return cls(candidate, quality, np.array(rounds, float), np.array(escalations, float), confirmed)
 
     @property
     def rate(self) -> float:

@@ -12,45 +12,17 @@ from dataclasses import dataclass
 
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.tune.trace import Trace, Track
+from specdec_cli.tune.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a setting would have done with a clip.
-
-    Attributes:
-        ids: the text.
-        rounds: blocks.
-        escalations: blocks that were escalated.
-        exact: whether the run never left the recorded texts.
-    """
+    """What a setting would have done with a clip; exact where the run never leaves the recorded texts."""
 
     ids: tuple[int, ...]
     rounds: int
     escalations: int
     exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Drafted tokens from one position of a track on.
-
-    Attributes:
-        tokens: the edge's choices with their evidence.
-        departs: index of the first one that is not the track's own token; their number if all are.
-    """
-
-    tokens: list[TokenEvidence]
-    departs: int
-
-
-def drafted(track: Track, position: int, k: int) -> Block:
-    """The block of up to `k` tokens that the edge drafts at `position`, ended by the end of the track."""
-    end = min(position + k, len(track.ids))
-    tokens = [track.evidence(place) for place in range(position, end)]
-    departs = next((t for t, token in enumerate(tokens) if token.id != track.ids[position + t]), len(tokens))
-    return Block(tokens, departs)
 
 
 def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
@@ -60,20 +32,21 @@ def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
     rounds = escalations = 0
     exact = True
     while position < len(track.ids):
-        block = drafted(track, position, k)
-        crossed, size = _judge(gate, block.tokens, position)
+        tokens = track.drafted(position, k)
+        crossed, size = _judge(gate, tokens, position)
         rounds += 1
-        # after its departure a block's evidence is that of the recorded text
-        exact = exact and (block.departs >= size or (crossed is not None and crossed <= block.departs))
+        # after the first token that is not the text's own, a block's evidence is that of the recorded text
+        departs = next((t for t, token in enumerate(tokens) if token.id != track.ids[position + t]), len(tokens))
+        exact = exact and (departs >= size or (crossed is not None and crossed <= departs))
         if crossed is None:
-            ids += [token.id for token in block.tokens[:size]]
+            ids += [token.id for token in tokens[:size]]
             position += size
             continue
         escalations += 1
         accepted = 0
-        while accepted < size and block.tokens[accepted].id == track.target[position + accepted]:
+        while accepted < size and tokens[accepted].id == track.target[position + accepted]:
             accepted += 1
-        ids += [token.id for token in block.tokens[:accepted]]
+        ids += [token.id for token in tokens[:accepted]]
         position += accepted
         if position >= len(track.ids):  # the block ended the text, and nothing comes after that
             break

@@ -14,11 +14,10 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import GapClosed, Reference, Resampler, Values, measure_gap
 from specdec_cli.store import Watch
-from specdec_cli.tune.frontier import FrontierPoint, Outcome, recommended, worth_confirming
+from specdec_cli.tune.frontier import FrontierPoint, Outcome, Tuning, recommended, worth_confirming
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan, left_out, require_clips, require_tunable
 from specdec_cli.tune.quality import Yardstick
-from specdec_cli.tune.result import Tuning
 from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuner import Tuner, split
 

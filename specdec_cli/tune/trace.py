@@ -36,6 +36,10 @@ class Track(Figures):
         margin = candidates[0][1] - second
         return TokenEvidence(self.chosen[position], self.entropy[position], margin, self.logprob[position], candidates)
 
+    def drafted(self, position: int, k: int) -> list[TokenEvidence]:
+        """The block of up to `k` tokens that the edge drafts at `position`, ended by the end of the text."""
+        return [self.evidence(place) for place in range(position, min(position + k, len(self.ids)))]
+
 
 class Trace(Figures):
     """One clip, as a line of the file of recordings holds it."""

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.gate_file import tokenizer_fingerprint
@@ -168,8 +170,8 @@ class Tuner:
         rounds = [run.rounds for run in found if run is not None]
         texts = [tuple(id_ for round_ in run for id_ in round_.committed_ids) for run in rounds]
         escalations = [sum(round_.escalated for round_ in run) for run in rounds]
-        quality = yardstick.table(traces, texts)
-        return Outcome.of(candidate, quality, [len(run) for run in rounds], escalations, confirmed=True)
+        blocks = np.array([len(run) for run in rounds], float)
+        return Outcome(candidate, yardstick.table(traces, texts), blocks, np.array(escalations, float), confirmed=True)
 
     def _each(self, steps: Iterable[tuple[str, str, Callable[[], Trace | Transcript]]]) -> None:
         """Takes steps (what to say, the file, what makes a line of the journal); an error costs its own step only.
@@ -207,11 +209,11 @@ def swept(
 ) -> tuple[Outcome, int]:
     """A candidate replayed on every clip, and on how many of them the replay was exact."""
     replays = [replay(t, candidate.make(classifier, t.sha256, seed), candidate.k) for t in traces]
-    outcome = Outcome.of(
+    outcome = Outcome(
         candidate,
         yardstick.table(traces, [replayed.ids for replayed in replays]),
-        [replayed.rounds for replayed in replays],
-        [replayed.escalations for replayed in replays],
+        np.array([replayed.rounds for replayed in replays], float),
+        np.array([replayed.escalations for replayed in replays], float),
         confirmed=False,
     )
     return outcome, sum(replayed.exact for replayed in replays)

@@ -12,8 +12,8 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.tune.frontier import Tuning
 from specdec_cli.tune.record import Recorder
-from specdec_cli.tune.result import Tuning
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
