@@ -53,11 +53,11 @@ class _Checker:
     def say(self, name: str) -> str:
         """A setting with its value and origin: "decoding.mode is lossless (flag --mode)"."""
         given = self.given[name]
-        return f"{name} is {_bare(given.value)} ({given.origin.label})"
+        return f"{name} is {_bare(given.value)} ({given.place})"
 
     def by_flag(self, name: str) -> bool:
         """Whether the user gave it on the command line, so that ignoring it would be a surprise."""
-        return name in self.given and self.given[name].origin.rank is Rank.FLAG
+        return name in self.given and self.given[name].rank is Rank.FLAG
 
     def clash(self, first: str, why: str, second: str, hint: str) -> Problem:
         """Two settings that exclude each other."""
