@@ -27,12 +27,7 @@ _MEASURES: Final = {
 
 
 def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
-    """Print a tuning.
-
-    Args:
-        tuning: what was found.
-        console: where to print, stdout if None.
-    """
+    """Print a tuning to `console`, stdout if None."""
     console = console or stdout_console()
     print_lines(_lines(tuning, page_width(console), signs_for(console)), console)
 
