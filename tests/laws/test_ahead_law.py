@@ -81,8 +81,8 @@ def test_drafting_ahead_changes_no_round(law: Run) -> None:
     ran = law("ahead", map(mode_case, numbers(100_000, 0.6)), slowed_law)
     if cases() >= ENOUGH:  # else something may be drafted ahead nowhere, or nowhere in vain
         rounds = [round_ for case in ran for round_ in case.ran[0][0]]
-        assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 20
-        assert sum(round_.thrown_away > 0 for round_ in rounds) > 20
+        assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 10
+        assert sum(round_.thrown_away > 0 for round_ in rounds) > 10
 
 
 def test_a_thread_changes_no_round(law: Run) -> None:

@@ -45,9 +45,9 @@ def test_greedy_rounds_equal_the_reference(law: Run) -> None:
     assert len(blocks) - len(escalated) > 50
     assert sum("bonus" in round_.source for round_ in escalated) > 20
     assert sum(0 < round_.accepted < len(round_.draft_ids) for round_ in escalated) > 10
-    cut = [round_ for case in ran for round_ in cut_short(case)]
-    assert len(cut) > 20
-    assert all(round_.escalated for round_ in cut)
+    cut = {case.given["gate"]: cut_short(case) for case in ran if cut_short(case)}
+    assert set(cut) == {"entropy", "margin", "logprob", "learned"}
+    assert all(round_.escalated for rounds in cut.values() for round_ in rounds)
 
 
 def test_sampled_rounds_equal_the_reference(law: Run) -> None:
@@ -93,7 +93,7 @@ def test_everything_at_once_equals_the_reference(law: Run) -> None:
     assert set(ends) == {"eos", "max_tokens", "stop_string", "sentences", "loop"}
     reasons = Counter(str(round_.reason) for round_ in rounds_of(ran))
     assert set(reasons) >= {"entropy", "margin", "logprob", "learned", "random", "loop", "always", "None"}
-    assert {case.given["gate"] for case in ran if cut_short(case)} == {"entropy", "margin", "logprob", "learned"}
+    assert any(map(cut_short, ran))
 
 
 def cut_short(case: Case) -> list[Round]:
