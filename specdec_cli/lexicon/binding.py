@@ -29,15 +29,9 @@ _PER_NOUN: Final = 0.5
 
 
 def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> list[tuple[int, int, dict[str, str]]]:
-    """What words say beside their nouns.
+    """What words say beside their nouns: index of a word among `mentions`, of its noun, and attribute -> class.
 
-    Args:
-        row: the caption's units.
-        mentions: the known phrases in it.
-        language: of the caption.
-
-    Returns:
-        Index of a word among `mentions`, index of its noun, and attribute -> class that the two say together.
+    `mentions` are the known phrases in `row`, the caption's units.
     """
     bound = []
     for index, word in enumerate(mentions):

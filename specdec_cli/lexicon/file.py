@@ -89,15 +89,13 @@ def _line(lines: dict[_Place, int], place: _Place) -> int:
 
 
 def _problem(details: ErrorDetails, label: str, lines: dict[_Place, int]) -> Problem:
-    """One of pydantic's findings in our words."""
     place = tuple(part for part in details["loc"] if part != "[key]")
     where = f"{label}:{_line(lines, place)}"
     name = ".".join(str(part) for part in place)
     kind = details["type"]
     if kind == "extra_forbidden":
-        close = nearest(str(place[-1]), _names_at(place[:-1]))
-        hint = f"Did you mean {close}? " if close else ""
-        hint += f"Possible here: {', '.join(_names_at(place[:-1]))}."
+        known = _names_at(place[:-1])
+        hint = _suggestion(str(place[-1]), known) + f"Possible here: {', '.join(known)}."
         return Problem(f"{where}: {show_name(name)} is not a part of a lexicon.", hint)
     reason = _REASONS.get(kind) or details["msg"].removeprefix("Value error, ")
     if kind == "literal_error":
@@ -107,13 +105,16 @@ def _problem(details: ErrorDetails, label: str, lines: dict[_Place, int]) -> Pro
     return Problem(f"{where}: {show_name(name)}: {reason}.", _HELP)
 
 
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    close = nearest(name, known)
+    return f"Did you mean {close}? " if close else ""
+
+
 def _names_at(place: _Place) -> list[str]:
     """Names that a file may use at `place`."""
     model: type[BaseModel] = LexiconFile
-    steps: dict[str, type[BaseModel]] = {"near": Near}
     if len(place) >= 2 and place[0] == "attributes":
-        model = Attribute if len(place) == 2 else LanguageWords
-        model = steps["near"] if "near" in place else model
+        model = Near if "near" in place else Attribute if len(place) == 2 else LanguageWords
     elif place[:1] == ("markers",):
         model = MarkersByLanguage if len(place) == 1 else Markers
     return [field.alias or name for name, field in model.model_fields.items()]
@@ -126,32 +127,24 @@ def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator
         classes = list(dict.fromkeys(known for part in (*inherited, attribute) for known in part.classes))
         place = ("attributes", name)
         if not classes:
-            close = nearest(name, [known for other in below for known in other.attributes])
-            hint = f"Did you mean {close}? " if close else ""
+            hint = _suggestion(name, [known for other in below for known in other.attributes])
             yield (*place, "classes"), f"attribute {name} has no classes.", hint + "List them: classes: [low, high]."
             continue
         for where, used in _classes_used(attribute):
             if used not in classes:
-                close = nearest(used, classes)
-                hint = f"Did you mean {close}? " if close else ""
-                yield (*place, *where), f"{name} has no class {used}.", hint + f"Its classes: {', '.join(classes)}."
+                hint = _suggestion(used, classes) + f"Its classes: {', '.join(classes)}."
+                yield (*place, *where), f"{name} has no class {used}.", hint
         for where, words in _word_lists(attribute):
             yield from _doubles((*place, *where), words)
 
 
 def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
-    for name in attribute.aliases:
-        yield ("aliases", name), name
-    for name, other in attribute.negated.items():
-        yield ("negated", name), name
-        yield ("negated", name), other
+    yield from ((("aliases", name), name) for name in attribute.aliases)
+    yield from ((("negated", name), used) for name, other in attribute.negated.items() for used in (name, other))
     if attribute.absent is not None:
         yield ("absent",), attribute.absent
-    for index, name in enumerate(attribute.yields):
-        yield ("yields", index), name
-    for where, words in _word_lists(attribute):
-        for name in words:
-            yield (*where, name), name
+    yield from ((("yields", index), name) for index, name in enumerate(attribute.yields))
+    yield from (((*where, name), name) for where, words in _word_lists(attribute) for name in words)
 
 
 def _word_lists(attribute: Attribute) -> Iterator[tuple[_Place, Words]]:
@@ -168,10 +161,6 @@ def _doubles(place: _Place, words: Words) -> Iterator[tuple[_Place, str, str]]:
     first: dict[str, str] = {}
     for name, phrases in words.items():
         for index, phrase in enumerate(phrases):
-            if first.setdefault(phrase.casefold(), name) != name:
-                other = first[phrase.casefold()]
-                yield (
-                    (*place, name, index),
-                    f"{show(phrase)} stands under {other} and under {name}.",
-                    "Keep one of them.",
-                )
+            if (other := first.setdefault(phrase.casefold(), name)) != name:
+                message = f"{show(phrase)} stands under {other} and under {name}."
+                yield (*place, name, index), message, "Keep one of them."

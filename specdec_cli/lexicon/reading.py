@@ -53,14 +53,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A word that says a class.
-
-    Attributes:
-        attribute, class_: what it says.
-        strength: how strongly.
-        start, end: place of the word, in units.
-        clause: number of its clause.
-    """
+    """A word that says a class of an attribute; its place in units, and the number of its clause."""
 
     attribute: str
     class_: str

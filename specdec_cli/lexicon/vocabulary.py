@@ -1,14 +1,17 @@
-"""Every phrase of a language with what it may mean, from one file or two on top of each other, and finding them."""
+"""The phrases of a language with what they may mean, from one file or two on top of each other, and finding them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from specdec_cli.lexicon.layout import Attribute, LexiconFile, Words
-from specdec_cli.lexicon.patterns import PhraseFinder
-from specdec_cli.lexicon.units import COMMA, ENDS, units
+from specdec_cli.lexicon.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
+
+GAP_UNITS: Final = 4
+"""Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
 
 Topic = tuple[str, int]
 """Attribute, and the number of one of its `near` groups."""
@@ -57,12 +60,7 @@ class Mention:
 
 
 class Vocabulary:
-    """The phrases of one language.
-
-    Args:
-        files: lexicon files, later ones over earlier ones.
-        language: which part of them.
-    """
+    """The phrases of one language in lexicon files, later ones over earlier ones."""
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
         self._meanings: dict[str, Meaning] = {}
@@ -106,15 +104,84 @@ class Vocabulary:
                 meaning.topics.insert(0, topic)  # a later file's group is asked first
                 if index == 0 and attribute.absent is not None:
                     meaning.deniable.add(name)
-            for class_, phrase in _phrases(group.words):
-                self._meaning(phrase).near[topic] = class_
-        for class_, phrase in _phrases(words.alone):
-            self._meaning(phrase).alone[name] = class_
-        for class_, phrase in _phrases(words.weak):
-            self._meaning(phrase).weak[name] = class_
+            for meaning, class_ in self._said(group.words):
+                meaning.near[topic] = class_
+        for meaning, class_ in self._said(words.alone):
+            meaning.alone[name] = class_
+        for meaning, class_ in self._said(words.weak):
+            meaning.weak[name] = class_
+
+    def _said(self, words: Words) -> Iterator[tuple[Meaning, str]]:
+        return ((self._meaning(phrase), class_) for class_, phrases in words.items() for phrase in phrases)
 
 
-def _phrases(words: Words) -> Iterator[tuple[str, str]]:
-    for class_, phrases in words.items():
+@dataclass(slots=True)
+class _Node:
+    """What may follow; `phrase` is set where a phrase ends."""
+
+    words: dict[str, _Node] = field(default_factory=dict)
+    stems: dict[str, _Node] = field(default_factory=dict)
+    gap: _Node | None = None
+    phrase: str | None = None
+
+
+class PhraseFinder:
+    """Finds known phrases.
+
+    A phrase is a row of words. `happi*` stands for every word that begins so, and `...` for up to four words.
+    """
+
+    def __init__(self, phrases: Sequence[str]) -> None:
+        self._root = _Node()
         for phrase in phrases:
-            yield class_, phrase
+            self._add(phrase)
+
+    def find(self, row: Sequence[str]) -> list[tuple[int, int, str]]:
+        """Start, end and phrase of the longest phrase at each place, left to right, none over another."""
+        found = []
+        at = 0
+        while at < len(row):
+            end, phrase = self._longest(self._root, row, at)
+            if phrase is None:
+                at += 1
+            else:
+                found.append((at, end, phrase))
+                at = end
+        return found
+
+    def _add(self, phrase: str) -> None:
+        node = self._root
+        for part in phrase.split():
+            if part == GAP:
+                node.gap = node.gap or _Node()
+                node = node.gap
+                continue
+            *whole, last = units(part)
+            for unit in whole:
+                node = node.words.setdefault(unit, _Node())
+            kind = node.stems if part.endswith("*") else node.words
+            node = kind.setdefault(last, _Node())
+        node.phrase = phrase
+
+    def _longest(self, node: _Node, row: Sequence[str], at: int) -> tuple[int, str | None]:
+        best: tuple[int, str | None] = (at, node.phrase)
+        for step, following in _steps(node, row, at):
+            end, phrase = self._longest(following, row, step)
+            if phrase is not None and (best[1] is None or end > best[0]):
+                best = (end, phrase)
+        return best
+
+
+def _steps(node: _Node, row: Sequence[str], at: int) -> list[tuple[int, _Node]]:
+    """Places and nodes that one more part of a phrase leads to; literal words first."""
+    steps = []
+    if at < len(row):
+        if row[at] in node.words:
+            steps.append((at + 1, node.words[row[at]]))
+        steps += [(at + 1, following) for stem, following in node.stems.items() if row[at].startswith(stem)]
+    if node.gap is not None:
+        for end in range(at, min(at + GAP_UNITS, len(row)) + 1):
+            steps.append((end, node.gap))
+            if end < len(row) and (row[end] in ENDS or row[end] == COMMA):
+                break
+    return steps
