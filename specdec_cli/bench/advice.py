@@ -64,12 +64,9 @@ def try_dtypes(models: Models, k: int) -> Iterator[Trial]:
 
 
 def suggestions(expected: Expected | None, trials: Sequence[Trial], k: int | str) -> Iterator[Suggestion]:
-    """The settings that are faster here.
+    """The settings that are faster here; of each setting, the first of `trials` is its present value.
 
-    Args:
-        expected: what the theory promises at the present k.
-        trials: of each setting, the present value first.
-        k: as configured; "auto" finds its own.
+    What the theory promises at the present k counts where `k` is not "auto", which finds its own.
     """
     if expected is not None and isinstance(k, int):
         yield from _of_k(expected)

@@ -43,11 +43,7 @@ def time_start(
 ) -> list[tuple[str, float, float, str]]:
     """Starts the command several times: name, wall-clock ms, CPU ms of all threads and meaning of each part, medians.
 
-    Args:
-        config: as --config takes it; None: the default.
-        settings: as --set takes them.
-        clip: the recording; None: a second of test sound.
-        runs: fresh processes.
+    `config` and `settings` are as --config and --set take them; without a `clip` it is a second of test sound.
 
     Raises:
         DecodingError: the command failed there.

@@ -23,22 +23,13 @@ AUTO_BLOCK: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A measurement.
+    """A measurement of one caption."""
 
-    Attributes:
-        ids: the text, eos included if it was reached.
-        wall_ms: from the prompt to the last token.
-        prefill_ms: of that, in audio encoding and prefill.
-        steps_ms: of that, in all other forwards; None where they were not timed one by one.
-        judged: drafted tokens that were verified one after the other: those accepted, and the first that was not.
-        accepted: drafted tokens that were accepted.
-    """
-
-    ids: tuple[int, ...]
-    wall_ms: float
-    prefill_ms: float
-    steps_ms: float | None
-    judged: int = 0
+    ids: tuple[int, ...]  # eos included if it was reached
+    wall_ms: float  # from the prompt to the last token
+    prefill_ms: float  # of that, in audio encoding and prefill
+    steps_ms: float | None  # of that, in all other forwards; None where they were not timed one by one
+    judged: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
     accepted: int = 0
 
     @property

@@ -36,13 +36,9 @@ def comparison(
     """Compares modes by what they wrote.
 
     Args:
-        transcripts: of all modes and clips, in the order in which clips are to be listed; several of one clip and
-            mode are repeats.
-        lexicon: reads classes from captions.
+        transcripts: of all modes, in the order in which clips are to be listed; several of a clip and mode are repeats.
         modes: those to compare; None: those that occur.
-        references: texts and labels by file.
         planned: how many recordings were to be compared, for a run that was interrupted.
-        bertscore: compute BERTScore too.
         seed: of the bootstrap.
 
     Raises:

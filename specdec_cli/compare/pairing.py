@@ -20,11 +20,7 @@ ClipKey = tuple[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class PairedClip:
-    """One clip in all modes.
-
-    Attributes:
-        runs: at least one transcript a mode; several are repeats, in the order in which they were made.
-    """
+    """One clip: at least one transcript a mode; several are repeats, in the order in which they were made."""
 
     runs: dict[Mode, tuple[Transcript, ...]]
 
@@ -49,14 +45,7 @@ class PairedClip:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Transcripts sorted out.
-
-    Attributes:
-        modes: the compared ones.
-        clips: those that every mode captioned.
-        failures: those that some mode could not caption.
-        unfinished: clips that some mode has yet to caption.
-    """
+    """Clips that every mode captioned, those that some mode could not, and how many some mode has yet to caption."""
 
     modes: tuple[Mode, ...]
     clips: tuple[PairedClip, ...]

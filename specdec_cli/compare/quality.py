@@ -36,14 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """The captions with what they are judged by.
-
-    Attributes:
-        pairing: the clips, at least one.
-        language: of the captions.
-        lexicon: reads classes from captions.
-        references: one per clip, None where there is none.
-    """
+    """The captions of at least one clip with what they are judged by: a reference per clip, or None."""
 
     pairing: Pairing
     language: Language

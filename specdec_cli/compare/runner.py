@@ -29,13 +29,7 @@ class Step(NamedTuple):
 
 
 class Runner:
-    """Takes steps and keeps their transcripts.
-
-    Args:
-        terms: mode -> what transcripts are made with.
-        journal: keeps them.
-        watch: shows progress and errors.
-    """
+    """Takes steps and keeps their transcripts, which are made with the `terms` of each mode."""
 
     def __init__(self, terms: Mapping[Mode, Terms], journal: Journal, watch: Watch) -> None:
         self._terms = terms

@@ -24,17 +24,11 @@ _LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"ã
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a lexicon says about its classes besides their words.
+    """What a lexicon says about the classes of each attribute besides their words."""
 
-    Attributes:
-        negated: attribute -> class -> class that its negation says; other negated classes say nothing.
-        absent: attribute -> class that "no ..." says with the attribute's own noun ("no pauses").
-        yields: attribute -> classes that give way to any other.
-    """
-
-    negated: Mapping[str, Mapping[str, str]]
-    absent: Mapping[str, str]
-    yields: Mapping[str, frozenset[str]]
+    negated: Mapping[str, Mapping[str, str]]  # class -> class that its negation says; others say nothing negated
+    absent: Mapping[str, str]  # class that "no ..." says with the attribute's own noun ("no pauses")
+    yields: Mapping[str, frozenset[str]]  # classes that give way to any other
 
     @classmethod
     def of(cls, files: Sequence[LexiconFile]) -> Rules:

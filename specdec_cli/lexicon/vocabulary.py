@@ -19,40 +19,25 @@ Topic = tuple[str, int]
 
 @dataclass(slots=True)
 class Meaning:
-    """What a phrase may mean, by the part that it plays.
+    """What a phrase may mean, by the part that it plays."""
 
-    Attributes:
-        markers: names of the marker lists that it stands in.
-        topics: the groups whose `about` it stands in.
-        deniable: attributes of which it is the own noun, so that its negation says a class ("no pauses").
-        near: group -> class that it says beside a noun of that group.
-        alone, weak: attribute -> class that it says by itself.
-    """
-
-    markers: set[str] = field(default_factory=set)
-    topics: list[Topic] = field(default_factory=list)
-    deniable: set[str] = field(default_factory=set)
-    near: dict[Topic, str] = field(default_factory=dict)
-    alone: dict[str, str] = field(default_factory=dict)
+    markers: set[str] = field(default_factory=set)  # the marker lists that it stands in
+    topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
+    deniable: set[str] = field(default_factory=set)  # attributes whose own noun it is, so that "no pauses" says a class
+    near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it says beside a noun of that group
+    alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it says by itself
     weak: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A known phrase in a row of units.
-
-    Attributes:
-        start, end: its place, in units, end not included.
-        meaning: what it may mean.
-        sentence: number of its sentence; words like "but" begin a new one too.
-        clause: number of its clause; commas begin a new one too.
-    """
+    """A known phrase in a row of units."""
 
     start: int
-    end: int
+    end: int  # not included
     meaning: Meaning
-    sentence: int
-    clause: int
+    sentence: int  # its number; words like "but" begin a new one too
+    clause: int  # its number; commas begin a new one too
 
     def marks(self, marker: str) -> bool:
         """Whether it stands in this list of markers."""

@@ -41,18 +41,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Resampler:
-    """Draws clips with replacement, the same way for every statistic.
+    """Draws clips with replacement, the same way for every statistic."""
 
-    Attributes:
-        clips: how many there are, at least one.
-        resamples: how often to draw; they take 8 bytes a clip and resample.
-        level: share of the resampled figures within an interval.
-        seed: of the drawing.
-    """
-
-    clips: int
-    resamples: int = RESAMPLES
-    level: float = LEVEL
+    clips: int  # at least one
+    resamples: int = RESAMPLES  # they take 8 bytes a clip each
+    level: float = LEVEL  # share of the resampled figures within an interval
     seed: int = 0
 
     def value(self, statistic: Statistic) -> float | None:

@@ -38,11 +38,7 @@ class LabelQuality(Figures):
 def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler: Resampler) -> dict[str, LabelQuality]:
     """Scores of every attribute that at least one clip has a true class for, in the lexicon's order.
 
-    Args:
-        predicted: classes read from the captions [clips], as `Lexicon.labels` gives them.
-        truth: true classes of the same clips [clips]; attributes that are not known are left out.
-        lexicon: its attributes and classes.
-        resampler: of these clips.
+    `predicted` are as `Lexicon.labels` gives them [clips]; `truth` of the same clips leaves out what is not known.
 
     Raises:
         ValueError: lists of different length, or a class that the lexicon does not have.

@@ -38,21 +38,13 @@ _UNCERTAIN_NATS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One drafted token and whether the cloud says otherwise.
+    """One drafted token and whether the cloud says otherwise."""
 
-    Attributes:
-        block: evidence of its block up to it.
-        start: tokens of the text before the block.
-        changed: the cloud's likeliest token is another one (and a better one, where references can tell).
-        group: index of the speaker or clip; what it says is kept together when data is split.
-        text: index of the recorded text among all of them.
-    """
-
-    block: list[TokenEvidence]
-    start: int
-    changed: bool
-    group: int
-    text: int
+    block: list[TokenEvidence]  # of its block up to it
+    start: int  # tokens of the text before the block
+    changed: bool  # the cloud's likeliest token is another one, and a better one where references can tell
+    group: int  # index of the speaker or clip, which is kept together when data is split
+    text: int  # index of the recorded text among all of them
 
 
 def examples(

@@ -62,20 +62,13 @@ class Tuning(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a setting did with each of n clips.
-
-    Attributes:
-        candidate: the setting.
-        quality: figures per clip [n, attributes], NaN where the reference does not tell.
-        rounds, escalations: blocks per clip [n], and those that were escalated.
-        confirmed: by real runs.
-    """
+    """What a setting did with each of n clips."""
 
     candidate: Candidate
-    quality: Values
-    rounds: Values
-    escalations: Values
-    confirmed: bool
+    quality: Values  # figures per clip [n, attributes], NaN where the reference does not tell
+    rounds: Values  # blocks per clip [n]
+    escalations: Values  # of them, those that were escalated [n]
+    confirmed: bool  # by real runs
 
     @property
     def rate(self) -> float:
@@ -114,15 +107,7 @@ def worth_confirming(outcomes: Sequence[Outcome], budget: float) -> list[Candida
 
 
 def recommended(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
-    """The setting to take, by `least_within_noise`: a confirmed one, and never the random gate.
-
-    Args:
-        outcomes: over the same clips.
-        budget: largest escalation rate, 0 to 1.
-
-    Returns:
-        None if nothing keeps to the budget.
-    """
+    """The setting to take, by `least_within_noise`: a confirmed one, and never the random gate."""
     return least_within_noise([o for o in outcomes if o.confirmed and o.candidate.gate != "random"], budget)
 
 

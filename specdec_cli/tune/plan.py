@@ -21,28 +21,16 @@ INSTALL: Final = "pip install 'specdec-cli[tune]'"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to try.
-
-    Attributes:
-        gates: gates that compete.
-        ks: block sizes.
-        budget: largest escalation rate to recommend, 0 to 1.
-        seed: of the split, of the random gate and of the bootstrap.
-    """
+    """What to try: gates that compete, and block sizes."""
 
     gates: tuple[GateName, ...]
     ks: tuple[int, ...]
-    budget: float
-    seed: int
+    budget: float  # largest escalation rate to recommend, 0 to 1
+    seed: int  # of the split, of the random gate and of the bootstrap
 
 
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> None:
-    """Refuses what no tuning can succeed with.
-
-    Args:
-        config: of a hybrid run.
-        gates: gates that compete.
-        clips: different recordings that can be read.
+    """Refuses what no tuning of a hybrid run over so many different clips can succeed with.
 
     Raises:
         ConfigError: a temperature above 0, under which there is no one text to record; a cloud that returns verdicts
@@ -67,11 +55,7 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> No
 
 
 def require_clips(clips: int) -> None:
-    """Refuses too few clips.
-
-    Raises:
-        ConfigError: there are fewer than `FEWEST`.
-    """
+    """Raises ConfigError for fewer than `FEWEST` clips."""
     if clips < FEWEST:
         raise ConfigError(
             f"tuning needs at least {FEWEST} clips, and {clips} can be recorded",

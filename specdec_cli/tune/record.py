@@ -26,11 +26,7 @@ from specdec_cli.tune.trace import DIGITS, Trace, Track
 
 
 class Recorder:
-    """Records clips with a loaded pair.
-
-    Args:
-        captioner: with both models, in hybrid mode, greedy.
-    """
+    """Records clips with a captioner that has both models, in hybrid mode, greedy."""
 
     def __init__(self, captioner: Captioner) -> None:
         self._captioner = captioner
@@ -83,12 +79,7 @@ def record_tracks(
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
     Each model encodes the clip once: the cloud's text is decoded losslessly, and the other model's scores along a text
-    are one more pass over it.
-
-    Args:
-        pair: both models.
-        config: greedy; its mode, gate and acceptance rule do not count.
-        edge_prompt, cloud_prompt: the clip's prompts.
+    are one more pass over it. `config` is greedy; its mode, gate and acceptance rule do not count.
     """
     stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})

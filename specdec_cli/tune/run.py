@@ -35,12 +35,8 @@ def tune(
 
     Args:
         captioner: with both models, in hybrid mode, greedy.
-        plan: what to try.
         clips: SHA-256 -> path.
         find: the reference of a path, or None.
-        lexicon: reads classes from captions.
-        journal: what was recorded and run before.
-        watch: shows progress and errors.
 
     Returns:
         What was found, and the recommended setting as a gate file; None where nothing can be recommended.

@@ -35,13 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The clips, split so that no speaker is in both parts.
+    """The clips, split so that no speaker is in both parts: `by` says whether speakers or clips were kept together.
 
-    Attributes:
-        fitting: weights, thresholds and candidates come from these.
-        held_out: settings are confirmed on these.
-        by: what was kept together, `speaker` or `clip`.
-        groups: SHA-256 -> index of its speaker or clip.
+    Weights, thresholds and candidates come from `fitting`, and are confirmed on `held_out`. `groups` holds the index of
+    the speaker or clip by SHA-256.
     """
 
     fitting: list[Trace]
@@ -68,14 +65,7 @@ def split(traces: Sequence[Trace], references: Mapping[str, Reference], seed: in
 
 
 class Tuner:
-    """Carries out a plan on a loaded pair.
-
-    Args:
-        captioner: with both models, in hybrid mode.
-        plan: what to try.
-        journal: keeps traces and runs.
-        watch: shows progress and errors.
-    """
+    """Carries out a plan with a captioner that has both models, in hybrid mode."""
 
     def __init__(self, captioner: Captioner, plan: Plan, journal: Journal, watch: Watch) -> None:
         self._captioner = captioner
@@ -85,13 +75,9 @@ class Tuner:
         self.fitted: Fitted | None = None
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
-        """Records the clips that are not recorded yet; a clip that fails does not stop the others.
+        """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
 
-        Args:
-            clips: SHA-256 -> path.
-
-        Returns:
-            The traces of all that could be recorded, in the order of `clips`.
+        Returns the traces of all that could be recorded, in the order of `clips`.
         """
         recorder, known = Recorder(self._captioner), self._journal.recordings
         missing = [path for sha256, path in clips.items() if sha256 not in known]
@@ -137,16 +123,9 @@ class Tuner:
     def confirm(
         self, chosen: Sequence[Candidate], traces: Sequence[Trace], yardstick: Yardstick, weights: Path | None
     ) -> tuple[list[Outcome], list[Trace]]:
-        """Runs the chosen candidates for real, where the journal holds no such run.
+        """Runs the chosen candidates for real, where the journal holds no such run; `weights` is the learned gate's.
 
-        Args:
-            chosen: the candidates.
-            traces: of the clips to run them on.
-            yardstick: measures their texts.
-            weights: file of the learned gate.
-
-        Returns:
-            Their outcomes on the clips that all of them could caption, and these clips.
+        Returns their outcomes on the clips that all of them could caption, and these clips.
         """
         captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
 
