@@ -15,9 +15,8 @@ import typer
 
 from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.peers import generate
 from specdec_cli.bench.run import comparable
-from specdec_cli.bench.timing import Timing, caption
+from specdec_cli.bench.timing import Timing, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.plan import turns
 from specdec_cli.config import load_config

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.peers import generate
 from specdec_cli.bench.result import Contender
-from specdec_cli.bench.timing import Measured, Timing, block_of, caption, measure_steps
+from specdec_cli.bench.timing import Measured, Timing, block_of, caption, generate, measure_steps
 from specdec_cli.captioner import Captioner
 from specdec_cli.compare.plan import in_mode, turns
 from specdec_cli.config import Config

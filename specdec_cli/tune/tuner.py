@@ -26,8 +26,7 @@ from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
-from specdec_cli.tune.replay import replay
-from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.trace import Trace, replay
 
 if TYPE_CHECKING:
     from specdec_cli.tune.fit import Fitted

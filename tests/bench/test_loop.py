@@ -7,8 +7,7 @@ import torch
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.memory import account, cache_bytes, stored_bytes, weight_bytes
-from specdec_cli.bench.peers import generate
-from specdec_cli.bench.timing import caption, measure_steps
+from specdec_cli.bench.timing import caption, generate, measure_steps
 from specdec_cli.captioner import Captioner
 from specdec_cli.models.session import Session
 from tests.bench.clip import clip_of

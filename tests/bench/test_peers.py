@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from specdec_cli.bench.peers import generate
-from specdec_cli.bench.timing import drive
+from specdec_cli.bench.timing import drive, generate
 from specdec_cli.decoding.build import Pair, build_loop
 from tests.families import standins
 from tests.families.checkpoints import KINDS
