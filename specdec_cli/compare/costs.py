@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,11 +33,14 @@ def costs(pairing: Pairing, resampler: Resampler) -> list[ModeFigures]:
 
 def process(transcripts: Sequence[Transcript]) -> Process:
     """The largest figures that any process which made `transcripts` reported."""
-    resources = [transcript.resources for transcript in transcripts]
+
+    def largest(figure: Callable[[Transcript], float | None]) -> float | None:
+        return max((value for run in transcripts if (value := figure(run)) is not None), default=None)
+
     return Process(
-        peak_rss_mb=_largest([part.peak_rss_mb for part in resources]),
-        gpu_mb=_largest([part.gpu_mb for part in resources]),
-        load_s=_largest([transcript.timing.load_s for transcript in transcripts]),
+        peak_rss_mb=largest(lambda run: run.resources.peak_rss_mb),
+        gpu_mb=largest(lambda run: run.resources.gpu_mb),
+        load_s=largest(lambda run: run.timing.load_s),
     )
 
 
@@ -90,12 +94,8 @@ def _figures(mode: Mode, table: dict[Mode, Columns], resampler: Resampler) -> Mo
 
 
 def _product(*factors: float | None) -> float | None:
-    product = 1.0
-    for factor in factors:
-        if factor is None:
-            return None
-        product *= factor
-    return product
+    known = [factor for factor in factors if factor is not None]
+    return math.prod(known) if len(known) == len(factors) else None
 
 
 def _prefill_ms(run: Transcript) -> float | None:
@@ -116,10 +116,6 @@ def _flight_ms(run: Transcript) -> float | None:
 def _known_sum(parts: Sequence[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _total(name: str) -> Callable[[Transcript], float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
@@ -158,22 +158,21 @@ def percent(share: float) -> str:
 
 def percent_spread(spread: Interval) -> str:
     """`84% (62% to 103%)`."""
-    if spread.low is None or spread.high is None:
-        return f"{100 * spread.value:.0f}%"
-    return f"{100 * spread.value:.0f}% ({100 * spread.low:.0f}% to {100 * spread.high:.0f}%)"
+    return _with_ends(spread, lambda share: f"{100 * share:.0f}%")
 
 
 def points(spread: Interval) -> str:
     """`+0.8 points (-0.5 to +2.1)`."""
-    value = f"{100 * spread.value:+.1f} points"
-    if spread.low is None or spread.high is None:
-        return value
-    return f"{value} ({100 * spread.low:+.1f} to {100 * spread.high:+.1f})"
+    return _with_ends(spread, lambda share: f"{100 * share:+.1f}", " points")
 
 
 def times(spread: Interval) -> str:
     """`2.6 times (2.4 to 2.9)`; three figures are enough."""
-    value = f"{spread.value:.3g} times"
+    return _with_ends(spread, lambda ratio: f"{ratio:.3g}", " times")
+
+
+def _with_ends(spread: Interval, spelled: Callable[[float], str], unit: str = "") -> str:
+    value = spelled(spread.value) + unit
     if spread.low is None or spread.high is None:
         return value
-    return f"{value} ({spread.low:.3g} to {spread.high:.3g})"
+    return f"{value} ({spelled(spread.low)} to {spelled(spread.high)})"
