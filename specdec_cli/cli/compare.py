@@ -96,7 +96,7 @@ def compare(
         seed=eval_seed,
     )
     if html is not None:
-        from specdec_cli.report import write_report
+        from specdec_cli.report.page import write_report
 
         with work.view.loading("the page"):
             write_report(html, found, by_mode(transcripts, wanted))

@@ -85,7 +85,7 @@ def tune(
         write(save_gate, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(save_gate)})
     if plot is not None:
-        from specdec_cli.report import frontier_svg
+        from specdec_cli.report.frontier import frontier_svg
 
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
         write(plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
