@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.errors import print_error
-from specdec_cli.console.summary import classes, one_line
+from specdec_cli.console.clip import classes, one_line
+from specdec_cli.console.output import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
