@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from specdec_cli.metrics.bootstrap import Interval
 
 _NAMES: Final = {
-    "edge-tower": "edge audio encoder",
-    "edge-prefill": "edge prefill",
-    "edge-step": "edge step",
-    "cloud-tower": "cloud audio encoder",
-    "cloud-prefill": "cloud prefill",
-    "cloud-step": "cloud step",
-    "generate-edge": "generate, edge",
-    "generate-cloud": "generate, cloud",
-}
+    f"{model}-{step}": f"{model} {name}"
+    for model in ("edge", "cloud")
+    for step, name in (("tower", "audio encoder"), ("prefill", "prefill"), ("step", "step"))
+} | {"generate-edge": "generate, edge", "generate-cloud": "generate, cloud"}
 _WIDEST: Final = 140
 
 

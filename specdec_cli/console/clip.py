@@ -125,8 +125,7 @@ def verified(rounds: Sequence[Round], mode: Mode) -> str:
 
 def classes(labels: Mapping[str, str | None], separator: str) -> str:
     """The classes that a caption says: "voice male · rate slow"; attributes that it says nothing about are left out."""
-    said = [f"{attribute} {class_}" for attribute, class_ in labels.items() if class_ is not None]
-    return separator.join(said) or "none found"
+    return separator.join(f"{name} {class_}" for name, class_ in labels.items() if class_ is not None) or "none found"
 
 
 def _speed(event: Finished) -> str:

@@ -155,10 +155,8 @@ class LiveView(View):
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
         if described != self._described:
             self._described = described
-            self._print(
-                *parts.model_lines(event, self._width, self._signs),
-                *parts.legend_lines(event, self._width, self._signs),
-            )
+            for lines in (parts.model_lines, parts.legend_lines):
+                self._print(*lines(event, self._width, self._signs))
         self._print(Text())
         self._open("encoding the clip")
 
@@ -240,13 +238,10 @@ class LiveView(View):
 
     def finished_all(self, done: int, failed: int) -> None:
         """Say how many there were, if there were several."""
-        if done + failed < 2:
-            return
-        self._space()
-        line = Text.assemble(" ", self._ok, f" {done} captioned")
-        if failed:
-            line.append_text(Text.assemble("  ", (self._signs.fail, BAD), f" {failed} failed"))
-        self._print(line)
+        if done + failed > 1:
+            self._space()
+            failures = ("  ", (self._signs.fail, BAD), f" {failed} failed") if failed else ()
+            self._print(Text.assemble(" ", self._ok, f" {done} captioned", *failures))
 
     def close(self) -> None:
         """Erase the region and show the cursor again."""

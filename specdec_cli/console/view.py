@@ -19,13 +19,9 @@ from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
 
 
 class View:
-    """A display of one or several clips, one after the other, on stderr.
+    """A display of clips, one after the other, that shows errors, and captions that lack the cloud, and nothing else.
 
-    This one shows errors, and captions that lack the cloud, and nothing else.
-
-    Args:
-        console: where to print.
-        debug: whether errors come with their traceback.
+    `debug`: errors come with their traceback.
     """
 
     shows_caption = False
