@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
-from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
+from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
 from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.schema import SUGGESTED
 from specdec_cli.transcript.suggested import suggestions_in_words
@@ -97,8 +97,8 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
     """What the signs and the bars mean."""
-    marks = tokens.legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
-    bars = entropy.legend(entropy.threshold_of(event.settings), signs, entropy.figure_of(event.settings))
+    marks = legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
+    bars = bars_legend(threshold_of(event.settings), signs, figure_of(event.settings))
     return [*labelled("signs", marks, width - 1), *labelled("bars", bars, width - 1)]
 
 
