@@ -30,7 +30,7 @@ FLAGS = [
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
