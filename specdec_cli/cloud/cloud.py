@@ -19,14 +19,11 @@ from specdec_cli.errors import CloudError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
-Payload = Literal["features", "waveform"]
-"""What of a recording leaves the device: log-mel features, or the recording itself."""
-
+Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 C = TypeVar("C", bound="RemoteCloud")
 _PROBES: Final = 5
 
 TOO_LARGE: Final = "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits."
-"""What to do about a clip that exceeds a server's limits."""
 
 
 class RemoteCloud(ABC):
@@ -40,7 +37,6 @@ class RemoteCloud(ABC):
     """
 
     verifies: type[RemoteVerifier[Any]]
-    """Judges the blocks of one clip."""
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         self.name, self.http = http.url, http
@@ -67,11 +63,7 @@ class RemoteCloud(ABC):
         return None if self.reached else self.http.breaker.reason
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Connects for the first time. A server that is not reached is tried again when a clip needs it.
-
-        Raises:
-            SpecdecError: the configuration is to blame.
-        """
+        """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
         caller = Caller(self.http)
         try:
             with caller.call(timeout_s):

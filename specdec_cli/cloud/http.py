@@ -62,8 +62,7 @@ class RefusedError(CloudError):
 
     def __init__(self, message: str, *, hint: str | None = None, code: str = "", about_clip: bool = False) -> None:
         super().__init__(message, hint=hint)
-        self.code = code
-        self.about_clip = about_clip
+        self.code, self.about_clip = code, about_clip
 
 
 class MisfitError(CloudError):

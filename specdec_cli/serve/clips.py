@@ -45,9 +45,7 @@ from specdec_cli.models.shared import MOST, Shared
 from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
-Why = Literal["done", "replaced", "room", "idle", "shutdown"]
-"""Why a clip was forgotten. done: its client deleted it."""
-
+Why = Literal["done", "replaced", "room", "idle", "shutdown"]  # a clip was forgotten; done: its client deleted it
 T = TypeVar("T")
 
 
@@ -224,12 +222,11 @@ class Service:
 
     def _hold(self, id_: str, name: str, clip: Clip, tensors: dict[str, torch.Tensor]) -> Held:
         """Checks a clip and holds it."""
-        self._require_bounds(clip)
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
+        self._require_bounds(clip)
         self._require_prompt(prompt, clip.samples)
-        model = self._model
         try:
-            session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
+            session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids)
