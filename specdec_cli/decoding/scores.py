@@ -5,6 +5,7 @@ Order and settings are those of transformers' `generate()`, so that a text decod
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -62,12 +63,10 @@ class Scores:
         settings: of the run.
         session: the clip on the model; its prompt counts as history, as in `generate()`.
         stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
-
-    Attributes:
-        settings: with nothing left open.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
+        # nothing is left open in these
         self.settings = settings = effective(settings, session.model.processor)
         device = session.model.device
         self._prompt = torch.tensor(session.prompt.ids, device=device)
@@ -115,16 +114,19 @@ class Scores:
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
-    """What stands before each of the last `rows` positions, `filling` in front: [rows, len(history)], a view.
+    """A view [rows, n] of a history [n]: the last row is all of it, and every row above has one token less.
 
-    Args:
-        history: [n] all tokens; the last row is all of them, and every row above has one less.
-        rows: m of them.
-        filling: token id.
+    Rows are padded in front with `filling`.
     """
     if rows == 1:
         return history[None]
     return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
+
+
+def generator_for(seed: int, place: bytes) -> torch.Generator:
+    """A random generator that a seed and a place determine, on every machine."""
+    digest = hashlib.blake2b(place, digest_size=8, key=seed.to_bytes(8, "big")).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:

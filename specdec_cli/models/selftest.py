@@ -63,9 +63,8 @@ def self_test(model: AudioLM, folder: Path | None = None, quantization: str | No
     """
     memory = _memory(model, folder, quantization) if folder is not None else None
     joins = None
-    if memory is not None:
-        with suppress(OSError, ValueError):
-            joins = _RESULTS.get(memory.read_text(encoding="ascii"))
+    with suppress(OSError, ValueError):
+        joins = _RESULTS.get(memory.read_text(encoding="ascii")) if memory is not None else None
     if joins is None:
         joins = _test(model)
         if memory is not None:
