@@ -124,7 +124,7 @@ def from_samples(
         sample_rate: of the samples, Hz.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        name: what to call them in a message.
+        name: in messages.
 
     Raises:
         AudioContentError: not a mono recording, too short, too long, silent, or not finite.

@@ -139,10 +139,7 @@ def build_loop(
 
 
 def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
-    """Whether the cloud works while the edge drafts on: elsewhere, or on another device unless told.
-
-    On one device the two would only take time from each other.
-    """
+    """Whether the cloud works while the edge drafts on; on one device the two would take time from each other."""
     if settings.cloud_prefill == "overlap":
         return True
     if settings.draft_ahead == "off" or settings.mode == "cloud":
@@ -161,10 +158,10 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
-    """The random gate's generator, seeded by the run's seed and the clip; None for every other gate.
+    """The random gate's generator; None for every other gate.
 
-    It is another one than the clip's, so that the gate changes no token that is drawn. The clip counts, or every clip
-    would escalate the same blocks.
+    It is not the clip's own, so that the gate changes no token that is drawn. The clip seeds it as well as the run, or
+    every clip would escalate the same blocks.
     """
     if gate_of(config) != "random" or clip is None:
         return None

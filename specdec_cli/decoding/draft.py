@@ -55,10 +55,8 @@ class Drafter:
     """
 
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
-        self.session = session
+        self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
         self.scores = Scores(settings, session, stop_ids)
-        self.stop_ids = frozenset(stop_ids)
-        self.ahead = Ahead()
         self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
 
@@ -114,7 +112,7 @@ class Drafter:
             most: length limit of the text.
             text: the committed text and the block under way.
             verdict: of that block.
-            loop: where a text runs into a loop, after which nothing can be foreseen.
+            loop: after a loop, nothing can be foreseen.
         """
         written = list(text)
         if most - len(written) < 2 or verdict.done():  # room for the cloud's own token alone

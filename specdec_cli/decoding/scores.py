@@ -66,7 +66,6 @@ class Scores:
     """
 
     def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
-        # nothing is left open in these
         self.settings = settings = effective(settings, session.model.processor)
         device = session.model.device
         self._prompt = torch.tensor(session.prompt.ids, device=device)
@@ -87,14 +86,9 @@ class Scores:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-        """Scores for the m positions that end a text.
+        """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
 
-        Args:
-            text: token ids after the prompt.
-            logits: [m, vocab]; row i follows text[: len(text) - m + 1 + i], so the last row follows all of it.
-
-        Returns:
-            [m, vocab] scores; softmax gives the distribution that a token is drawn from.
+        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows all of it.
         """
         scores = logits
         if self._penalty is not None or self._no_repeat is not None:

@@ -53,10 +53,7 @@ def tie_tolerance(dtype: torch.dtype) -> float:
 def self_test(model: AudioLM, folder: Path | None = None, quantization: str | None = None) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    Args:
-        model: the model.
-        folder: where it was loaded from; None: unknown, and the result is not remembered.
-        quantization: how it is quantised.
+    The result is not remembered without the folder that it was loaded from.
 
     Raises:
         CheckpointError: the model fails; says how.

@@ -45,8 +45,7 @@ class Session:
                 f"and {capacity} may follow",
                 hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment_s.",
             )
-        self.model = model
-        self.prompt = prompt
+        self.model, self.prompt = model, prompt
         self.vocab_size = vocab_size or model.processor.vocab_size
         self.work = ModelWork(prompt_tokens=len(prompt.ids))
         self.cache: Cache | None = None  # None: the prompt has not been fed
