@@ -3,24 +3,6 @@
 A logistic regression on the evidence of a token, its place, and the tokens of its block that come before it. It looks
 at nothing behind the token, so that drafting can stop there. Fitted by `specdec tune`; no fitting library is needed
 to use it.
-
-Features, by name:
-
-| name              | value                                                                         |
-|-------------------|-------------------------------------------------------------------------------|
-| `entropy`         | nats                                                                          |
-| `log_entropy`     | natural logarithm of the entropy, at least -7                                 |
-| `margin`          | p(likeliest) - p(second)                                                      |
-| `logprob`         | nats, at least -7                                                             |
-| `odds`            | log(p(second) / p(likeliest)), at least -7                                    |
-| `third`           | p(third)                                                                      |
-| `place`           | log(1 + tokens of the text before it)                                         |
-| `in_block`        | drafted tokens of the block before it                                         |
-| `before`          | largest entropy among them, 0 at the block's first                            |
-| `id=N`            | 1 if token N was drafted                                                      |
-| `second=N`        | 1 if N is the second likeliest                                                |
-| `doubt=N`         | 1 - p(N) if token N was drafted                                               |
-| `p=N`             | p(N) if N is among the candidates, and was not drafted                        |
 """
 
 from __future__ import annotations
@@ -57,7 +39,10 @@ OF_TOKEN: Final[dict[str, Dense]] = {
     "third": lambda block, t, _: _p(block[t], 2),
     "place": lambda _, t, start: math.log1p(start + t),
 }
-"""Features of a token by itself: with these alone a token's probability is the same wherever its block begins."""
+"""Features of a token by itself: with these alone a token's probability is the same wherever its block begins.
+
+Logarithms are natural, and none is below -7.
+"""
 
 OF_BLOCK: Final[dict[str, Dense]] = {
     "in_block": lambda _, t, __: float(t),
@@ -69,7 +54,11 @@ DENSE: Final = OF_TOKEN | OF_BLOCK
 
 
 def sparse_features(token: TokenEvidence) -> list[tuple[str, int, float]]:
-    """The features of a token's identity and its rivals': (kind, token id, value); all others are 0."""
+    """The features of a token's identity and its rivals': (kind, token id, value); all others are 0.
+
+    In a gate file `id=N` is 1 and `doubt=N` is 1 - p(N) if token N was drafted, `second=N` is 1 if N is the second
+    likeliest, and `p=N` is p(N) if N is among the candidates and was not drafted.
+    """
     found = [("id", token.id, 1.0), ("doubt", token.id, 1.0 - math.exp(token.logprob))]
     for rank, (rival, p) in enumerate(token.candidates):
         if rank == 1:

@@ -37,7 +37,7 @@ MOST: Final = 16
 _TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
 
 Watch = Callable[[int, float], None]
-"""Told of every forward: clips, seconds."""
+"""Called after every forward: clips, seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ class Shared:
         encoders: audio encoders that run at a time, in the threads of their clips.
         most: clips in one forward.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
-        watch: told of every forward that is made here.
+        watch: called after every forward that is made here.
     """
 
     def __init__(
