@@ -98,12 +98,7 @@ class SampleStatistics:
 
 
 def check_samples(name: str, samples: Floats, sampling_rate: int) -> None:
-    """Refuse samples in which there is nothing to describe.
-
-    Args:
-        name: what to call them in a message.
-        samples: float32 mono [n], full scale 1.0.
-        sampling_rate: of the samples, Hz.
+    """Refuse mono samples [n] of full scale 1.0 in which there is nothing to describe.
 
     Raises:
         AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are

@@ -48,14 +48,9 @@ class Verifier(Protocol):
 
 
 class LocalVerifier(Verifier):
-    """Judges blocks with a session of this process.
+    """Judges blocks with a session of this process, by an acceptance rule.
 
-    Args:
-        session: the clip on the verifying model.
-        settings: of the run.
-        rules: the acceptance rule.
-        stop_ids: nothing is generated after any of these.
-        most: length limit of the text, tokens; nothing runs on past it.
+    Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text.
     """
 
     elsewhere = False

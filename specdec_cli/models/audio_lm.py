@@ -16,13 +16,11 @@ from specdec_cli.models.processor import Processor
 
 
 class AudioLM:
-    """A loaded checkpoint.
+    """A loaded checkpoint: transformers' model in evaluation mode, and the processor that belongs to it.
 
     Args:
-        module: transformers' model, in evaluation mode.
-        processor: of the same checkpoint.
-        weights: what tells its weights from others of the same name, see `checkpoint.fingerprint`; None: unknown.
-        compiled: how its decoder is compiled; None: it is not.
+        weights: their fingerprint; None: unknown.
+        compiled: how the decoder is compiled; None: it is not.
     """
 
     def __init__(

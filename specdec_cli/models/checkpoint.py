@@ -46,12 +46,11 @@ _SAMPLE = 1024  # bytes of each tensor in a fingerprint
 
 
 def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
-    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache, into which it is
-    downloaded unless `offline`.
+    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache.
 
     Args:
         config: which model.
-        offline: never ask a hub.
+        offline: never download it into that cache.
         weights: whether the weights must be there.
 
     Raises:
@@ -108,12 +107,9 @@ def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) 
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
-    """Refuses a load that left weights random, dropped some, or found some of another shape.
+    """Refuses a load that left weights random, dropped some, or found some of another shape, by its loading info.
 
-    Args:
-        name: the model, as the user called it.
-        info: transformers' loading info.
-        ignored: prefixes of parameters that are not used and may be missing or of any shape.
+    Parameters with one of the `ignored` prefixes are not used, and may be missing or of any shape.
     """
     misshapen = [key for key, *_ in info.get("mismatched_keys") or ()]
     faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
@@ -218,13 +214,7 @@ def fingerprint(shards: Sequence[Path]) -> str:
     """A hash of the weights in safetensors files: another one where a tensor was added, renamed or trained.
 
     Of each tensor a kilobyte from its middle is read: gigabytes are told apart by reading a few megabytes, and training
-    moves all of a tensor's numbers.
-
-    Args:
-        shards: the files, in order; their names do not count.
-
-    Raises:
-        OSError: a file cannot be read.
+    moves all of a tensor's numbers. The order of the files counts, and their names do not.
     """
     digest = hashlib.sha256()
     for shard in shards:

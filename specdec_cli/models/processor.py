@@ -43,8 +43,7 @@ class Processor:
         name: what the user called the checkpoint.
         family: what is particular about its family.
         parts: transformers' processor, or a composition of the parts that speech needs.
-        config: the checkpoint's configuration.
-        generation: what the checkpoint suggests for `generate()`.
+        config, generation: its configuration, and what it suggests for `generate()`.
     """
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
