@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-
 from typing import Any
 
 from specdec_cli.types import Finished, Round
