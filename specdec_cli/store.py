@@ -260,7 +260,7 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else show(value)
+    return ascii(value)[:200] if isinstance(value, dict) else show(value)
 
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import takewhile
 
 from specdec_cli.batch.backend import Backend
@@ -73,4 +74,5 @@ def run_batch(
 
 def _count(plan: Plan, progress: Progress) -> None:
     """Counting may take as long as scanning a large disk: captioning does not wait for it."""
-    progress.total = plan.count()
+    with suppress(OSError):  # what is counted may go away, and the run with it
+        progress.total = plan.count()
