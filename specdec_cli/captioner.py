@@ -31,7 +31,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
-from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, file_name
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
+from specdec_cli.transcript.terms import SUGGESTED
 from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 if TYPE_CHECKING:

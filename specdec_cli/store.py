@@ -185,11 +185,15 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
         number: of the line.
         changes: name, value there and value here of whatever differs.
     """
-    listed = "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes)
+    listed = "; ".join(f"{name} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes)
     return ConfigError(
         f"{path}:{number} was made with other settings: {listed}.",
         hint="Give the same settings, name a new file, or start anew (--overwrite, where the command has it).",
     )
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, dict) else show(value)  # suggestions of checkpoints: a few short numbers
 
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:

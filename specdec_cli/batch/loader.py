@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Final
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.prepare import Ready
-from specdec_cli.batch.tasks import Task
+from specdec_cli.batch.tasks import Outcome, Task
+
+Ready = Prepared | Outcome
+"""What a task gives: its segments, or its outcome where nothing needs decoding."""
 
 IN_FLIGHT_S: Final = 600.0
 """Audio that is prepared and waits, seconds: about 70 MB of samples and features."""

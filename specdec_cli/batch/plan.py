@@ -11,8 +11,7 @@ from typing import Final
 from specdec_cli.audio.files import content_of
 from specdec_cli.batch.begun import Begun
 from specdec_cli.batch.output import Entry, Output
-from specdec_cli.batch.progress import Progress
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.tasks import Outcome, Progress, Task
 from specdec_cli.errors import AudioError
 from specdec_cli.inputs import InputFile, Inputs, Key, stored_path, unreadable
 

@@ -16,7 +16,6 @@ from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.schema import Models, Transcript, readable
 from specdec_cli.transcript.terms import Terms, loaded_changes
-from specdec_cli.transcript.writer import parse_transcript
 from specdec_cli.types import Mode
 
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
@@ -136,7 +135,7 @@ class Journal:
     def _read(self, store: Store, terms: Mapping[Mode, Terms]) -> None:
         store.mend()
         for line in store.lines():
-            transcript = parse_transcript(line.raw, f"{store.path}:{line.number}")
+            transcript = Transcript.from_json(line.raw, f"{store.path}:{line.number}")
             if transcript.mode not in terms:
                 continue
             # A broken recording came to no model.

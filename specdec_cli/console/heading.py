@@ -12,8 +12,7 @@ from specdec_cli.console import entropy, tokens
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.theme import BAD, DIM, STRONG, Signs
 from specdec_cli.report.figures import count, milliseconds, seconds, setting
-from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.transcript.suggested import suggestions_in_words
+from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Prefill, Started
 
 INDENT = 10

@@ -19,8 +19,7 @@ from specdec_cli.report.clips import clip_views
 from specdec_cli.report.sound import SoundReader
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.transcript.suggested import suggestions_in_words
+from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Mode
 
 _ASSETS: Final = files("specdec_cli.report") / "assets"

@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from specdec_cli.errors import TranscriptError
 from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import RECORDINGS
-from specdec_cli.transcript.schema import Models, Transcript, differing
-from specdec_cli.transcript.terms import Change, loaded_changes
-from specdec_cli.transcript.writer import parse_transcript
+from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.terms import Change, differing, loaded_changes
 from specdec_cli.tune.trace import Trace
 
 _RECORDING: Final = b'{"recording"'
@@ -100,7 +99,7 @@ class Journal:
 
 def _parsed(raw: bytes, place: str) -> Trace | Transcript:
     if not raw.startswith(_RECORDING):
-        return parse_transcript(raw, place)
+        return Transcript.from_json(raw, place)
     try:
         return Trace.model_validate_json(raw)
     except ValidationError as error:
