@@ -55,7 +55,6 @@ class Prefill:
     """A model has encoded the recording and the prompt.
 
     Attributes:
-        model: which of the two.
         tokens: prompt length in tokens, audio included.
         encoder_ms: time in the audio tower, milliseconds.
         prefill_ms: time in the language model for the prompt, milliseconds, without the audio tower.
@@ -71,9 +70,7 @@ class Prefill:
 class Sent:
     """A block is on its way to a cloud elsewhere; its `Round` follows when the verdict is there.
 
-    Attributes:
-        index: 0-based number of the round.
-        draft_ids: drafted token ids; none where the cloud is to generate.
+    It has no `draft_ids` where the cloud is to generate.
     """
 
     index: int
@@ -85,7 +82,7 @@ class Round:
     """One block: drafted, then kept or escalated, then committed.
 
     Attributes:
-        index: 0-based number of the round.
+        index: from 0.
         draft_ids: drafted token ids, 1..k of them (a block ends early at eos or at the token budget); none where the
             cloud generates without a draft.
         entropy: of the drafting model at each drafted token, nats, after the logits processors.
@@ -93,11 +90,10 @@ class Round:
         margin: probability of the likeliest token minus that of the second, at each drafted token.
         logprob: natural logarithm of the drafted token's probability.
         candidates: the likeliest three tokens at each drafted token, best first, each with its probability.
-        escalated: whether the cloud verified it.
-        reason: why it was escalated, or None.
+        escalated, reason: whether the cloud verified it, and why.
         accepted: leading drafted tokens that were kept, before stop rules cut the text.
         committed_ids: what this round added to the text (stop rules applied), correction or bonus included.
-        source: origin of each committed token, same length as `committed_ids`.
+        source: origin of each of them.
         draft_ms: time spent drafting, milliseconds, without prefill.
         verify_ms: time of the cloud's pass and the acceptance rule, milliseconds, without prefill; None if kept.
         network_ms: time on the link, milliseconds; None where there is no link.
@@ -146,8 +142,7 @@ class ModelWork:
     """What one model did for one clip.
 
     Attributes:
-        encoder_passes: runs of the audio tower.
-        forwards: runs of the language model, prefill included.
+        encoder_passes, forwards: runs of the audio tower, and of the language model, prefill included.
         encoder_ms, prefill_ms, step_ms: milliseconds in the audio tower, in the prefill, and in all other forwards.
         prompt_tokens: tokens of the prompt, audio included.
         fed_tokens: tokens fed after the prompt; a rolled-back token that is fed again counts again.
@@ -175,7 +170,6 @@ class Finished:
 
     Attributes:
         token_ids: the committed text, eos included if it was reached.
-        finish_reason: the rule that ended it.
         edge, cloud: each model's work; None for a model that the mode does not use.
         ttft_ms: from the start of decoding (audio already decoded) to the first committed token, milliseconds.
         total_ms: from the start of decoding to the end, milliseconds.
@@ -198,17 +192,10 @@ Event = Prefill | Sent | Round | Finished
 class Started:
     """A clip is about to be decoded: what a display needs for its heading.
 
+    Fields have the meaning that they have in `Clip`, `Setup` and `Transcript`.
+
     Attributes:
-        file: the path as the user gave it.
-        duration_s: length of the recording (or of the segment), seconds.
-        start_s, end_s: place in the recording, seconds, when it is one segment of several.
-        language: language of the caption.
-        prompt: the instruction given to the models.
-        mode: how the two models work together.
         edge, cloud: "name · dtype · device" of each model in use, None for one that is not.
-        settings: flat name -> value of the decoding settings in force.
-        no_speech: whether no speech was found, so that the caption may be invented; None: it was not checked.
-        warnings: what a user should know of these settings, in sentences.
     """
 
     file: str
@@ -227,11 +214,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """An event's token ids as text: the engine knows ids only, and a display no tokenizer.
+    """An event's token ids as text, for a display that has no tokenizer.
 
     Attributes:
-        draft_pieces: text of each drafted token; bytes that are not yet a character come as "\ufffd".
-        committed_pieces: text of each committed token, parallel to `Round.source`.
+        draft_pieces, committed_pieces: text of each token; bytes that are not yet a character come as "\ufffd".
         caption: the caption so far, without special tokens.
         labels: attribute -> class that the finished caption names, None where it names none; None: no lexicon is set.
     """

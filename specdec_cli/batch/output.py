@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import NoneType, TracebackType
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.errors import TranscriptError
@@ -156,22 +156,18 @@ class Output:
                     self._superseded = False
                     self._read(None)
                 self._compact()
-        except BaseException as refusal:
-            self._store.__exit__(type(refusal), refusal, None)
+        except BaseException:
+            self._store.__exit__()
             raise
 
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._superseded and error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._store:
+            if self._superseded and kind is None:
                 self._read(None)
                 self._compact()
-        finally:
-            self._store.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
         return len(self._entries)
