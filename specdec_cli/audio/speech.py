@@ -4,8 +4,9 @@ Speech alternates between voiced sounds, noises and short pauses several times a
 flatness, its harmonicity and the shape of its spectrum vary, each within a known range. A logistic model of nine such
 figures and their squares tells it from tones, hum, noise, impulses and music. It was fitted to half of 1,690 synthetic
 sounds and of 1,500 clips of acted speech in English, German, Polish and Mandarin, some of them with noise, echo, or
-the band of a telephone, which is the only band that counts. Of the other half's kinds of sound 95% to 100% were marked,
-and 0.3% of the clips.
+the band of a telephone, which is the only band that counts. The figures and the threshold were chosen with the other
+half in view. Of sounds and clips that neither half holds, 99% of 780 sounds are marked (drum loops 90%, mixtures and
+impulses 97%, the others all), and 3 of 700 clips.
 """
 
 from __future__ import annotations

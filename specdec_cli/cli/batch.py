@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
-from specdec_cli.cli import startup
+from specdec_cli import targets
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
+from specdec_cli.cli.startup import lexicon_for, still_collector
+from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 
-_LISTED = 5
+if TYPE_CHECKING:
+    from specdec_cli.batch.begun import Begun
+    from specdec_cli.batch.output import Asked, Identity, Output
+    from specdec_cli.batch.runner import Stop
+    from specdec_cli.batch.tasks import Backend, Progress
+    from specdec_cli.config import Config
+    from specdec_cli.console import Steps
+    from specdec_cli.errors import SpecdecError
+    from specdec_cli.inputs import Inputs
+    from specdec_cli.lexicon import Lexicon
+
+_LISTED: Final = 5
+_LONGEST_COMMAND: Final = 300
 
 
 @command(*SETTING_OPTIONS, example="recordings/ -o captions.jsonl --csv captions.csv")
@@ -41,28 +63,34 @@ def batch(
     Run the same command again to go on where it was interrupted. Exit code 0: all have a caption; 3: some have none;
     1: none has; 130: interrupted.
     """
-    resume = not overwrite
-    from specdec_cli.cli.batching import Batching, Place, command_line, find_inputs, refuse
     from specdec_cli.cli.work import exit_code
     from specdec_cli.console import choose_steps
     from specdec_cli.inputs import Paths
 
+    resume = not overwrite
     resolved = given.resolve()
-    config = resolved.config
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
-    words = startup.lexicon_for(labels, lexicon)
-    view = choose_steps(quiet=quiet, debug=debug)
-    place = Place(size, workers or _default_workers(), ray or ray_address is not None, ray_address)
-    job = Batching(config, words, inputs, output, view, resume=resume, retry_failed=retry_failed)
-    try:
-        counts, interrupted = job.run(place, limit, fail_fast=fail_fast)
+    words = lexicon_for(labels, lexicon)
+    with closing(choose_steps(quiet=quiet, debug=debug)) as view:
+        job = Batching(
+            resolved.config,
+            words,
+            inputs,
+            output,
+            view,
+            resume=resume,
+            retry_failed=retry_failed,
+            batch_size=size,
+            workers=workers or min(os.cpu_count() or 1, 4),
+            ray=ray or ray_address is not None,
+            ray_address=ray_address,
+        )
+        counts, interrupted = job.run(limit, fail_fast=fail_fast)
         unwritten = job.export(csv, txt_dir)
-    finally:
-        view.close()
     view.finished(counts)
     for error in unwritten[:_LISTED]:
         view.hint(error.message)
@@ -88,5 +116,212 @@ def _batch_size(given: str) -> int | None:
     raise ConfigError(f"--batch-size takes auto or a whole number from 1, not {given!r}.", hint="Try --batch-size 16.")
 
 
-def _default_workers() -> int:
-    return min(os.cpu_count() or 1, 4)
+@dataclass(frozen=True)
+class Batching:
+    """A batch from its inputs to its output.
+
+    Attributes:
+        lexicon: reads the classes that captions name; None: not asked for.
+        inputs: the recordings; None: what failed before.
+        resume: keep what the output holds.
+        retry_failed: take only what failed before.
+        batch_size: clips decoded together by one model pair; None: as many as pays.
+        workers: threads that read ahead, for each pair.
+        ray_address: of the cluster, with `ray`; None: Ray's own choice.
+    """
+
+    config: Config
+    lexicon: Lexicon | None
+    inputs: Inputs | None
+    output: Path
+    view: Steps
+    resume: bool
+    retry_failed: bool
+    batch_size: int | None = None
+    workers: int = 1
+    ray: bool = False
+    ray_address: str | None = None
+
+    def run(self, limit: int | None, *, fail_fast: bool) -> tuple[Progress, bool]:
+        """Captions what is to do; returns the counts, and whether somebody interrupted it.
+
+        Raises:
+            ConfigError: a path leads nowhere.
+            AudioError: nothing of what is to do can be opened as audio.
+        """
+        with still_collector(), self.view.loading("PyTorch"):
+            from specdec_cli.batch.begun import DIED, Begun
+            from specdec_cli.batch.output import Output
+            from specdec_cli.batch.plan import Plan
+            from specdec_cli.batch.runner import Stop, run_batch
+        identity = self._identity()
+        with Output(self.output, identity.check if self.resume else None) as output:
+            self._require_there(output)
+            suspects = [e.retry.path for _, e in output.entries() if e.retry and DIED in (e.message or "")]
+            with Begun(self.output, suspects) as begun:
+                plan = Plan(self.inputs, output, limit=limit, only_failed=self.retry_failed)
+                counts = plan.look_ahead(begun)
+                if plan.finished:
+                    counts.total = counts.done
+                    return counts, False
+                with self._backend(identity, begun) as backend:
+                    if not self.resume:
+                        output.clear()
+                    stop, told = Stop(), self.view.update
+                    with _interruptible(stop, self.view) as interrupted:
+                        run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
+                    return counts, bool(interrupted)
+
+    def export(self, csv: Path | None, txt_dir: Path | None) -> list[SpecdecError]:
+        """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
+        from specdec_cli.batch.export import write_csv, write_texts
+
+        if not self.output.is_file():  # interrupted before anything was captioned
+            return []
+        base = os.getcwd() if self.inputs is None else self.inputs.base
+        if csv is not None:
+            write_csv(self.output, self.inputs, base, csv)
+        return [] if txt_dir is None else write_texts(self.output, base, txt_dir)
+
+    def _require_there(self, output: Output) -> None:
+        from specdec_cli.inputs import Key, Paths
+
+        paths = self.inputs.missing if isinstance(self.inputs, Paths) else []
+        if gone := [path for path in paths if output.find(Key.of(path)) is None]:
+            more = f" and {len(gone) - 1} more" if gone[1:] else ""
+            hint = "Check the spelling, and the folder that you are in."
+            raise ConfigError(f"There is nothing at {show(gone[0])}{more}.", hint=hint)
+
+    def _identity(self) -> Identity:
+        from specdec_cli.batch.output import Identity
+        from specdec_cli.captioner import recorded_settings
+        from specdec_cli.transcript.terms import Terms
+
+        terms = Terms.of(self.config, recorded_settings(self.config), labels=self.lexicon is not None)
+        return Identity(self.output, terms, self._asked())
+
+    def _asked(self) -> Asked:
+        from specdec_cli.inputs import Manifest
+
+        inputs, prompt = self.inputs, self.config.prompt
+        if inputs is None:  # each line says what it was asked
+            return lambda _: None
+        if isinstance(inputs, Manifest):
+            rows = inputs.rows
+            return lambda line: rows[line.key].asked(prompt) if line.key in rows else None
+        return lambda _: (prompt.language, prompt.instruction)
+
+    @contextmanager
+    def _backend(self, identity: Identity, begun: Begun) -> Iterator[Backend]:
+        """Where to work, with the models loaded."""
+        if self.ray:
+            from specdec_cli.batch.cluster import RayBackend
+
+            with RayBackend(
+                self.config,
+                self.lexicon,
+                self.ray_address,
+                batch_size=self.batch_size,
+                workers=self.workers,
+                loading=self.view.loading,
+            ) as cluster:
+                identity.check_models(cluster.setup.models, cluster.setup.settings)
+                yield cluster
+            return
+        with still_collector():
+            from specdec_cli.batch.local import LocalBackend
+            from specdec_cli.captioner import Captioner
+
+            captioner = Captioner.load(self.config, loading=self.view.loading)
+        if self.lexicon is not None:
+            captioner = captioner.labelled(self.lexicon)
+        identity.check_models(captioner.setup.models, captioner.setup.settings)
+        yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
+
+
+@contextmanager
+def _interruptible(stop: Stop, view: Steps) -> Iterator[list[int]]:
+    """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
+
+    Gives a list that is not empty once somebody has interrupted.
+    """
+    interrupts: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        if len(interrupts) > 1:
+            raise KeyboardInterrupt
+        stop.ask()
+        view.stopping()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def find_inputs(
+    paths: list[str],
+    manifest: Path | None,
+    recursive: bool,
+    pattern: str | None,
+    own: list[Path],
+    *,
+    retry_failed: bool,
+) -> Inputs | None:
+    """What the command line names; None for what failed before.
+
+    Raises:
+        ConfigError: it names nothing, or contradicts itself.
+    """
+    from specdec_cli.inputs import Manifest, Paths, with_list
+
+    if manifest is not None and paths:
+        raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
+    if manifest is not None:
+        return Manifest.read(manifest)
+    if paths and (given := with_list(paths)):
+        found = Paths(given, recursive, pattern, frozenset(os.path.abspath(path) for path in own))
+        found.require_one()
+        return found
+    if retry_failed:
+        return None
+    raise ConfigError("No recordings are named.", hint="Name files, folders or patterns, or a --manifest.")
+
+
+def refuse(
+    reads: Sequence[str | Path | None],
+    output: Path,
+    csv: Path | None,
+    txt_dir: Path | None,
+    *,
+    resume: bool,
+    retry_failed: bool,
+) -> None:
+    """Refuses what would fail later, or damage something.
+
+    Raises:
+        ConfigError: options contradict each other, or an output is one of the recordings.
+        TranscriptError: the output cannot be written, or holds something else.
+    """
+    from specdec_cli.batch.export import require_rows_of
+
+    if retry_failed and not resume:
+        raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")
+    if retry_failed and not output.is_file():
+        raise ConfigError(f"--retry-failed: there is no file {output}.", hint="Name the --output of the earlier run.")
+    targets.refuse({"--output": (output, targets.TRANSCRIPTS), "--csv": (csv, targets.TABLE)}, reads)
+    if csv is not None:
+        require_rows_of(csv, output)
+    if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
+        raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
+
+
+def command_line(leave_out: list[str], *more: str) -> str:
+    """The command line that this process was given, without some of it and never with --overwrite."""
+    arguments = [argument for argument in sys.argv[1:] if argument not in (*leave_out, *more, "--overwrite")]
+    command = shlex.join(["specdec", *arguments, *more])
+    if len(command) > _LONGEST_COMMAND:
+        return f"the same command again{''.join(f', with {flag}' for flag in more)}, and without --overwrite"
+    return command

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.startup import still_collector
 
 
 @command("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens", example="--clips recordings/")
@@ -37,7 +37,7 @@ def bench(
             from specdec_cli.decoding.length import capacity
         config, files = comparable(resolved.config), files_of(clips)
         libraries_mb = resident_mb()
-        with startup.still_collector():
+        with still_collector():
             captioner = Captioner.load(config, loading=work.view.loading)
         models, read, k = Models.of(captioner.pair), read_clips(captioner, files), block_of(config.decoding.k)
         work.view.begin(rounds * len(read))

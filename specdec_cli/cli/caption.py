@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
+from specdec_cli.cli.startup import lexicon_for, refusals, still_collector
 from specdec_cli.config import ResolvedConfig, configs_folder
-from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.errors import ConfigError, SpecdecError, typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -46,7 +46,10 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    words = startup.lexicon_for(labels, lexicon, shown=json or output is not None or not quiet)
+    if (labels or lexicon is not None) and quiet and not json and output is None:
+        hint = "Add --json or --output, or leave --quiet out."
+        raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
+    words = lexicon_for(labels, lexicon)
     from specdec_cli.console import choose_view, record_svg
     from specdec_cli.inputs import find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
@@ -56,11 +59,11 @@ def caption(
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        if output is None and not json and len(refused := startup.refusals(files)) == len(set(files)):
+        if output is None and not json and len(refused := refusals(files)) == len(set(files)):
             for file, error in refused.items():
                 view.failed(file, error)
             return 1
-        with startup.still_collector():
+        with still_collector():
             with view.loading("PyTorch"):
                 from specdec_cli.captioner import Captioner
             captioner = Captioner.load(resolved.config, loading=view.loading)
@@ -112,37 +115,26 @@ def choose_language(given: Given, environ: Mapping[str, str]) -> tuple[ResolvedC
     return fixed, f"Captions are in {'Chinese' if language == 'zh' else 'English'}: {because}. See --language."
 
 
+@dataclass
 class _Job:
     """Captions files and counts how that went.
 
-    Args:
-        captioner: the loaded models.
-        view: the display.
-        output: file to append transcripts to, or None.
+    Attributes:
+        output: file to append transcripts to.
         json: print transcripts on stdout instead of captions.
         labelled: write the file's name before each caption.
         keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
-    def __init__(
-        self,
-        captioner: Captioner,
-        view: View,
-        output: Path | None,
-        *,
-        json: bool,
-        labelled: bool,
-        keep_updates: bool,
-    ) -> None:
-        self.done = 0
-        self.failed = 0
-        self.updates: list[Update] = []
-        self._keep_updates = keep_updates
-        self._captioner = captioner
-        self._view = view
-        self._output = output
-        self._json = json
-        self._labelled = labelled
+    captioner: Captioner
+    view: View
+    output: Path | None
+    json: bool
+    labelled: bool
+    keep_updates: bool
+    done: int = 0
+    failed: int = 0
+    updates: list[Update] = field(default_factory=list)
 
     def caption(self, file: str) -> None:
         """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
@@ -156,20 +148,20 @@ class _Job:
         for transcript, error in self._transcripts(file):
             if error is not None:
                 self.failed += 1
-                self._view.failed(file, error)
-            elif not self._json:
-                print_caption(transcript.caption or "", view=self._view, label=file if self._labelled else None)
-            if self._json:
+                self.view.failed(file, error)
+            elif not self.json:
+                print_caption(transcript.caption or "", view=self.view, label=file if self.labelled else None)
+            if self.json:
                 write_line(transcript.to_json())
-            if self._output is not None:
-                append_transcript(self._output, transcript)
+            if self.output is not None:
+                append_transcript(self.output, transcript)
             self.done += error is None
 
     def _transcripts(self, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
         """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
-        setup = self._captioner.setup
+        setup = self.captioner.setup
         try:
-            for run in self._captioner.runs(file):
+            for run in self.captioner.runs(file):
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:
@@ -184,8 +176,8 @@ class _Job:
             return run.error
         try:
             for update in run:
-                show(self._view, update)
-                if self._keep_updates:
+                show(self.view, update)
+                if self.keep_updates:
                     self.updates.append(update)
         except Exception as error:
             return typed(error)

@@ -19,9 +19,9 @@ from typer.core import TyperCommand
 
 from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, RENAMED, Option
 from specdec_cli.config import SETTINGS, Config, ResolvedConfig, Setting, load_config, parse_setting
-from specdec_cli.config.environment import parse_value
 from specdec_cli.config.gate_file import names_gate_file
 from specdec_cli.config.locate import gate_path
+from specdec_cli.config.sources import parse_value
 from specdec_cli.errors import ConfigError
 
 _HIDDEN: Final = "hidden_"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
-from specdec_cli.cli.judging import read_references
 from specdec_cli.cli.options import FLAG_NAMES, SETTING_OPTIONS
+from specdec_cli.cli.startup import read_references, still_collector
 from specdec_cli.errors import ConfigError, SpecdecError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def compare(
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
     recordings = work.identified(files)
-    study = _Study(work, config, wanted, output, overwrite=overwrite)
+    study = _Study(work, config, wanted, output, overwrite)
     with work:
         study.caption(recordings, repeat)
     journal = study.journal
@@ -96,7 +96,7 @@ def compare(
         seed=eval_seed,
     )
     if html is not None:
-        from specdec_cli.report import write_report
+        from specdec_cli.report.page import write_report
 
         with work.view.loading("the page"):
             write_report(html, found, by_mode(transcripts, wanted))
@@ -104,70 +104,60 @@ def compare(
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors), done=bool(found.clips))
 
 
+@dataclass
 class _Study:
-    """Every mode on the same loaded models.
+    """Every mode on the same loaded models; `config` is that of the mode which uses most settings."""
 
-    Args:
-        work: shows progress.
-        config: that of the mode which uses most settings.
-        modes: what is compared.
-        output: file of transcripts, or None.
-        overwrite: begin it anew.
-    """
-
-    def __init__(
-        self, work: Work, config: Config, modes: Sequence[Mode], output: Path | None, *, overwrite: bool
-    ) -> None:
-        self.journal: Journal | None = None
-        self._work = work
-        self._config = config
-        self._modes = modes
-        self._output = output
-        self._overwrite = overwrite
+    work: Work
+    config: Config
+    modes: Sequence[Mode]
+    output: Path | None
+    overwrite: bool
+    journal: Journal | None = None
 
     def caption(self, recordings: Sequence[InputFile], repeats: int) -> None:
         """Captions what is missing."""
-        with self._work.libraries():
+        with self.work.libraries():
             from specdec_cli.compare.journal import Journal
             from specdec_cli.compare.plan import in_mode, terms
             from specdec_cli.compare.runner import Runner
-        wanted = terms({mode: in_mode(self._config, mode) for mode in self._modes})
-        with Journal(self._output, wanted, overwrite=self._overwrite) as journal:
+        wanted = terms({mode: in_mode(self.config, mode) for mode in self.modes})
+        with Journal(self.output, wanted, overwrite=self.overwrite) as journal:
             self.journal = journal
             runner = Runner(wanted, journal, self)
             steps = runner.steps(recordings, repeats)
             captioners = self._captioners(wanted, journal) if steps else {}
-            if self._overwrite:
+            if self.overwrite:
                 journal.clear()
             runner.refuse_unreadable(recordings)
             self._run(runner, steps, captioners)
 
     def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
-        with startup.still_collector():
+        with still_collector():
             from specdec_cli.captioner import Captioner
             from specdec_cli.compare.plan import in_mode
 
-            both = Captioner.load(in_mode(self._config, "hybrid"), loading=self._work.view.loading)
-        captioners = {mode: both.variant(in_mode(self._config, mode)) for mode in wanted}
+            both = Captioner.load(in_mode(self.config, "hybrid"), loading=self.work.view.loading)
+        captioners = {mode: both.variant(in_mode(self.config, mode)) for mode in wanted}
         journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
         return captioners
 
     def _run(self, runner: Runner, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
         if not steps:
             return
-        self._work.view.say("warming up: a first run of every mode, which does not count")
+        self.work.view.say("warming up: a first run of every mode, which does not count")
         runner.warm_up(steps, captioners)
-        self._work.view.begin(len(steps))
+        self.work.view.begin(len(steps))
         runner.run(steps, captioners)
 
     def begins(self, step: Step) -> None:
         """A step is about to be taken."""
-        self._work.view.step(f"{step.mode} {step.recording.path}")
+        self.work.view.step(f"{step.mode} {step.recording.path}")
 
     def done(self, _step: Step) -> None:
         """It was taken."""
-        self._work.view.advance()
+        self.work.view.advance()
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """A recording cannot be captioned."""
-        self._work.failed(file, error)
+        self.work.failed(file, error)

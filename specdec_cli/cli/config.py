@@ -16,7 +16,7 @@ def show(given: Given, yaml: bool = False) -> None:
         return
     from specdec_cli.console import print_config
 
-    print_config([(row.name, row.value, row.origin) for row in resolved.rows()])
+    print_config(list(resolved.rows()))
 
 
 @command(example="my.yaml", source=True)

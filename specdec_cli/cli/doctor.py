@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Final
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.startup import still_collector
 from specdec_cli.errors import ConfigError
 
 _STARTS: Final = 3
@@ -27,13 +28,9 @@ def doctor(given: Given, quick: bool = False, timed: bool = False, debug: bool =
     from specdec_cli.console import choose_view, print_doctor
     from specdec_cli.doctor import examine
 
-    view = choose_view()
-    try:
-        loading = view.loading("PyTorch" if quick else "PyTorch and the models")
-        with startup.still_collector(), loading:
-            checks = list(examine(resolved, load_models=not quick))
-    finally:
-        view.close()
+    loaded = "PyTorch" if quick else "PyTorch and the models"
+    with closing(choose_view()) as view, still_collector(), view.loading(loaded):
+        checks = list(examine(resolved, load_models=not quick))
     print_doctor([(check.name, check.status, check.detail) for check in checks])
     return 1 if any(check.status == "fail" for check in checks) else 0
 
@@ -42,10 +39,7 @@ def _time(given: Given, *, debug: bool) -> None:
     from specdec_cli.bench.start import time_start
     from specdec_cli.console import choose_view, print_start
 
-    view = choose_view(debug=debug)
-    try:
-        with view.loading(f"everything {_STARTS} times over, in fresh processes"):
-            parts = time_start(given.source, given.settings, None, _STARTS)
-    finally:
-        view.close()
+    loaded = f"everything {_STARTS} times over, in fresh processes"
+    with closing(choose_view(debug=debug)) as view, view.loading(loaded):
+        parts = time_start(given.source, given.settings, None, _STARTS)
     print_start(parts, _STARTS)

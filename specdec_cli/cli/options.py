@@ -7,7 +7,7 @@ setting has the setting's own meaning, and takes what the setting takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 from specdec_cli.config import SETTINGS, Setting, shipped_configs
@@ -98,6 +98,15 @@ def _of(setting: str, *flags: str, panel: str, metavar: str | None = None) -> Op
     return Option(flags, panel, None, metavar, setting, one_of(*words) if words else None)
 
 
+_CONFIG: Final = Option(
+    ("--config", "-c"),
+    CONFIGURATION,
+    "Name of a shipped configuration, or a YAML file.",
+    "NAME|FILE",
+    values=configurations,
+    default="SPECDEC_CONFIG, or else mini",
+)
+
 OPTIONS: Final[Mapping[str, Option]] = {
     "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
@@ -127,14 +136,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "draft_ahead": _of("decoding.draft_ahead", "--draft-ahead", panel=DECODING),
     "run_on": _of("decoding.run_on", "--run-on", panel=DECODING),
     "require_cloud": _of("decoding.require_cloud", "--require-cloud/--no-require-cloud", panel=DECODING),
-    "config": Option(
-        ("--config", "-c"),
-        CONFIGURATION,
-        "Name of a shipped configuration, or a YAML file.",
-        "NAME|FILE",
-        values=configurations,
-        default="SPECDEC_CONFIG, or else mini",
-    ),
+    "config": _CONFIG,
     "settings": Option(
         ("--set",),
         CONFIGURATION,
@@ -142,14 +144,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "NAME=VALUE",
         values=assignments,
     ),
-    "source": Option(
-        (),
-        None,
-        "Name of a shipped configuration, or a YAML file.",
-        "NAME|FILE",
-        values=configurations,
-        default="SPECDEC_CONFIG, or else mini",
-    ),
+    "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
     "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
     "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),

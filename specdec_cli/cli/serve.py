@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.startup import still_collector
 from specdec_cli.errors import ConfigError
 
 _TOKEN_LENGTH = 16
@@ -39,7 +39,7 @@ def serve(
         )
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("--tls-cert and --tls-key go together.", hint="Give both PEM files, or neither.")
-    with startup.still_collector():
+    with still_collector():
         try:
             from specdec_cli.cloud.http import read_token
             from specdec_cli.serve.limits import ServeLimits

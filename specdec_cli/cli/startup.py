@@ -12,6 +12,7 @@ from specdec_cli.errors import AudioError, ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
+    from specdec_cli.metrics import References
 
 
 @contextmanager
@@ -32,28 +33,68 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def lexicon_for(labels: bool, path: Path | None, *, shown: bool = True) -> Lexicon | None:
+def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
     """The lexicon that --labels and --lexicon ask for, None if neither is given.
-
-    Args:
-        labels: --labels.
-        path: --lexicon.
-        shown: whether anything that is written holds labels.
 
     Raises:
         LexiconError: the file cannot be used.
-        ConfigError: labels would be shown nowhere.
     """
     if not labels and path is None:
         return None
-    if not shown:
-        raise ConfigError(
-            "--labels has no effect with --quiet: captions are all that is printed.",
-            hint="Add --json or --output, or leave --quiet out.",
-        )
     from specdec_cli.lexicon import Lexicon
 
     return Lexicon.load(path)
+
+
+def read_references(
+    table: Path | None,
+    file_column: str | None,
+    text_columns: Sequence[str] | None,
+    label_columns: Sequence[str] | None,
+    words: Path | None,
+    *,
+    needed: Sequence[str] = (),
+) -> tuple[Lexicon, References | None]:
+    """The lexicon, and the references if there are any, by which `compare` and `tune` judge captions.
+
+    Args:
+        table: --references.
+        file_column, text_columns, label_columns: its columns; a label's is "attribute=column".
+        words: --lexicon; None for the shipped one.
+        needed: other options that need references.
+
+    Raises:
+        ConfigError: one of the two is malformed, or a column is named of no table.
+    """
+    from specdec_cli.lexicon import Lexicon
+
+    lexicon = Lexicon.load(words)
+    if table is None:
+        named = {"--file-column": file_column, "--text-column": text_columns, "--label-column": label_columns}
+        if given := [flag for flag, value in named.items() if value] + list(needed):
+            raise ConfigError(
+                f"{', '.join(given)}: there are no references for it.", hint="Name the table: --references FILE"
+            )
+        return lexicon, None
+    from specdec_cli.metrics import References
+
+    return lexicon, References.read(
+        table,
+        file_column=file_column,
+        text_columns=tuple(text_columns or ()),
+        label_columns=dict(_column(label, lexicon) for label in label_columns or ()),
+        lexicon=lexicon,
+    )
+
+
+def _column(label: str, lexicon: Lexicon) -> tuple[str, str]:
+    attribute, separator, column = label.partition("=")
+    if not separator or not column or attribute not in lexicon.attributes:
+        raise ConfigError(
+            f"--label-column {label!r} is not of the form attribute=column.",
+            hint=f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood",
+        )
+    return attribute, column
 
 
 def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:

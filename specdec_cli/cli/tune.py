@@ -6,10 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.cli import startup
 from specdec_cli.cli.command import Given, command
-from specdec_cli.cli.judging import read_references
 from specdec_cli.cli.options import TUNED_GATES
+from specdec_cli.cli.startup import read_references, still_collector
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import GateName
 
@@ -74,7 +73,7 @@ def tune(
             from specdec_cli.tune.plan import Plan
             from specdec_cli.tune.record import setup_of
             from specdec_cli.tune.run import tune as tuned
-        with startup.still_collector():
+        with still_collector():
             captioner = Captioner.load(resolved.config, loading=work.view.loading)
         plan = Plan(competing, sizes, budget, eval_seed)
         find = table.find if table is not None else lambda _: None
@@ -86,7 +85,7 @@ def tune(
         write(save_gate, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(save_gate)})
     if plot is not None:
-        from specdec_cli.report import frontier_svg
+        from specdec_cli.report.frontier import frontier_svg
 
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
         write(plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)

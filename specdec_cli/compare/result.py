@@ -28,8 +28,6 @@ same of emotion alone; chrf: mean over clips of their chrF, 0 to 1; captions: sh
 character by character (basis cloud only).
 """
 
-Spread = Interval
-
 
 class Figure(Figures):
     """One figure of one mode, and how it compares on the same clips."""

@@ -7,8 +7,7 @@
 Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
 """
 
-from specdec_cli.config.environment import CONFIG_VARIABLE, variable_of
-from specdec_cli.config.load import ResolvedConfig, Row, load_config, parse_setting
+from specdec_cli.config.load import ResolvedConfig, Row, load_config
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.schema import (
     AcceptanceConfig,
@@ -22,6 +21,7 @@ from specdec_cli.config.schema import (
     RuntimeConfig,
 )
 from specdec_cli.config.settings import SETTINGS, Setting
+from specdec_cli.config.sources import CONFIG_VARIABLE, parse_setting, variable_of
 
 __all__ = [
     "CONFIG_VARIABLE",

@@ -13,11 +13,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from specdec_cli.config.layers import Given, Layer, Origin
-from specdec_cli.config.locate import absolute_gate, gate_path
+from specdec_cli.config.layers import Given, Layer
+from specdec_cli.config.locate import absolute_path, gate_path, read_bytes
 from specdec_cli.config.problems import Problem
 from specdec_cli.errors import ConfigError
-from specdec_cli.types import GateName
 
 SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 5_000_000
@@ -92,14 +91,7 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
     """
     label = label or str(path)
     hint = "specdec tune --save-gate FILE writes one."
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"The gate file {label} cannot be read: {reason}.", hint=hint) from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"The gate file {label} is larger than {_MAX_BYTES // 1_000_000} MB.", hint=hint)
+    data = read_bytes(path, f"The gate file {label}", _MAX_BYTES, hint)
     try:
         return GateFile.model_validate_json(data)
     except ValidationError as error:
@@ -126,21 +118,21 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     given = layer.get("gate.name")
     if given is None or not names_gate_file(given.value):
         return layer
-    name = absolute_gate(str(given.value), base)
+    name = absolute_path(str(given.value), base)
     try:
         file = read_gate_file(gate_path(name), str(given.value))
     except ConfigError as error:
-        problems.append(Problem(f"{given.origin.label}: {error.message}", error.hint))
+        problems.append(Problem(f"{given.place}: {error.message}", error.hint))
         return {key: value for key, value in layer.items() if key != "gate.name"}
-    origin = Origin(given.origin.rank, f"{given.origin.label}, {Path(name).name}")
-    gate: GateName = file.gate
-    said: dict[str, object] = {
-        "gate.name": gate,
-        "gate.threshold": file.threshold,
-        "gate.stop_drafting": file.stop_drafting,
-        "decoding.k": file.k,
+    said: Layer = {
+        key: Given(value, given.rank, f"{given.place}, {Path(name).name}")
+        for key, value in {
+            "gate.name": file.gate,
+            "gate.threshold": file.threshold,
+            "gate.stop_drafting": file.stop_drafting,
+            "decoding.k": file.k,
+            "gate.file": name if file.learned else None,
+        }.items()
+        if value is not None
     }
-    if file.learned is not None:
-        said["gate.file"] = name
-    own = {key: value for key, value in layer.items() if key != "gate.name" and value.value is not None}
-    return {**{key: Given(value, origin) for key, value in said.items()}, **own}
+    return said | {key: own for key, own in layer.items() if key != "gate.name" and own.value is not None}

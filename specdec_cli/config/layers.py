@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import SETTINGS, settings_of
 
 
@@ -20,44 +21,12 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value came from.
-
-    Attributes:
-        rank: which layer.
-        label: how to say it: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
-    """
-
-    rank: Rank
-    label: str
-
-    @classmethod
-    def default(cls) -> Origin:
-        """The schema."""
-        return cls(Rank.DEFAULT, "default")
-
-    @classmethod
-    def file(cls, place: str) -> Origin:
-        """A line of the config file."""
-        return cls(Rank.FILE, place)
-
-    @classmethod
-    def environment(cls, variable: str) -> Origin:
-        """An environment variable."""
-        return cls(Rank.ENVIRONMENT, variable)
-
-    @classmethod
-    def flag(cls, spelling: str) -> Origin:
-        """A command-line flag, or an argument of a caller."""
-        return cls(Rank.FLAG, f"flag {spelling}")
-
-
-@dataclass(frozen=True, slots=True)
 class Given:
-    """A value and where it came from."""
+    """A value, its layer, and its place: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k"."""
 
     value: object
-    origin: Origin
+    rank: Rank = Rank.DEFAULT
+    place: str = "default"
 
 
 Layer = dict[str, Given]
@@ -74,74 +43,66 @@ class Displacement:
         chosen: dotted name of the choice.
         resets: what an earlier layer said about these no longer counts.
         when: (new value, old value) -> whether the choice does that.
-        unless: (dotted name, value) of a setting with which it does not.
     """
 
     chosen: str
     resets: tuple[str, ...]
     when: Callable[[object, object], bool] = lambda new, old: new != old
-    unless: tuple[str, object] | None = None
 
 
-_VLLM: Final = ("cloud.engine", "vllm")  # has a model at an address
+def _named(new: object, _old: object) -> bool:
+    return new is not None
+
 
 DISPLACEMENTS: Final = (
     Displacement("gate.name", ("gate.threshold",)),
     Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
     Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
-    Displacement("cloud.url", ("cloud.model", "cloud.revision"), lambda new, _old: new is not None, _VLLM),
-    Displacement(
-        "cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), lambda new, _old: new is not None, _VLLM
-    ),
-    *(
-        displacement
-        for model in ("edge", "cloud")
-        for displacement in (
-            Displacement(f"{model}.model", (f"{model}.revision",)),
-            Displacement(f"{model}.device", (f"{model}.device_map",), lambda new, _old: new != "auto"),
-            Displacement(f"{model}.device_map", (f"{model}.device",), lambda new, _old: new is not None),
-        )
-    ),
+    Displacement("edge.model", ("edge.revision",)),
+    Displacement("edge.device", ("edge.device_map",), lambda new, _old: new != "auto"),
+    Displacement("edge.device_map", ("edge.device",), _named),
+    Displacement("cloud.model", ("cloud.revision",)),
+    Displacement("cloud.device", ("cloud.device_map",), lambda new, _old: new != "auto"),
+    Displacement("cloud.device_map", ("cloud.device",), _named),
 )
+_ONE_PLACE: Final = (
+    Displacement("cloud.url", ("cloud.model", "cloud.revision"), _named),
+    Displacement("cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), _named),
+)
+"""A cloud is loaded here or reached at an address; only a vllm has a model at an address."""
 
 
-def defaults(section: str) -> Layer:
-    """The defaults of one section; what has none is left out."""
-    origin = Origin.default()
-    return {s.name: Given(s.default, origin) for s in settings_of(section) if not s.required}
-
-
-def merge(layers: Iterable[Mapping[str, Given]]) -> Layer:
+def merge(layers: Iterable[Layer]) -> Layer:
     """Lay `layers`, the weakest first, over the defaults.
 
     Returns:
         Every setting that has a value. Without a cloud its settings are missing and `cloud` says who decided so.
     """
-    merged: Layer = {"cloud": Given(None, Origin.default())}
-    for section in dict.fromkeys(setting.section for setting in SETTINGS.values()):
+    merged: Layer = {"cloud": Given(None)}
+    for section in SECTIONS:
         if section != "cloud":
-            merged |= defaults(section)
+            merged |= _defaults(section)
     for layer in layers:
         _lay(layer, merged)
     return merged
 
 
-def _lay(layer: Mapping[str, Given], merged: Layer) -> None:
+def _defaults(section: str) -> Layer:
+    return {setting.name: Given(setting.default) for setting in settings_of(section) if not setting.required}
+
+
+def _lay(layer: Layer, merged: Layer) -> None:
     if "cloud" in layer:
         for setting in settings_of("cloud"):
             merged.pop(setting.name, None)
         merged["cloud"] = layer["cloud"]
     elif "cloud" in merged and any(name.startswith("cloud.") for name in layer):
         del merged["cloud"]
-        merged |= defaults("cloud")
-    for displacement in DISPLACEMENTS:
+        merged |= _defaults("cloud")
+    engine = layer.get("cloud.engine") or merged.get("cloud.engine")
+    vllm = engine is not None and engine.value == "vllm"
+    for displacement in DISPLACEMENTS if vllm else (*_ONE_PLACE, *DISPLACEMENTS):
         chosen, old = layer.get(displacement.chosen), merged.get(displacement.chosen)
-        if displacement.unless is not None:
-            name, value = displacement.unless
-            kept_by = layer.get(name) or merged.get(name)
-            if kept_by is not None and kept_by.value == value:
-                continue
         if chosen is not None and displacement.when(chosen.value, old.value if old else None):
-            for name in displacement.resets:
-                merged[name] = Given(SETTINGS[name].default, Origin.default())
+            merged |= {name: Given(SETTINGS[name].default) for name in displacement.resets}
     merged |= {name: given for name, given in layer.items() if name != "cloud"}

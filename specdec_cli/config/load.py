@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from specdec_cli.config.checks import contradictions
-from specdec_cli.config.environment import CONFIG_VARIABLE, NULLS, parse_value, read_environment, variable_of
 from specdec_cli.config.gate_file import expand_gate_file
-from specdec_cli.config.layers import Given, Layer, Origin, Rank, merge
-from specdec_cli.config.locate import absolute_gate, absolute_model, find_config
-from specdec_cli.config.problems import Problem, raise_if_any, show
+from specdec_cli.config.layers import Layer, Rank, merge
+from specdec_cli.config.locate import absolute_model, absolute_path, find_config
+from specdec_cli.config.problems import Problem, raise_if_any
 from specdec_cli.config.schema import SECTIONS, Config
-from specdec_cli.config.settings import SETTINGS, check_value, unknown_setting
-from specdec_cli.config.yaml_file import read_file, write_yaml
-from specdec_cli.errors import ConfigError
+from specdec_cli.config.settings import check_value
+from specdec_cli.config.sources import CONFIG_VARIABLE, read_environment, read_file, read_flags, variable_of
+from specdec_cli.config.yaml_file import write_yaml
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -57,7 +56,7 @@ class ResolvedConfig:
 
     def to_yaml(self) -> str:
         """The merged settings as a config file that loads back to the same configuration."""
-        return write_yaml({section: _plain(getattr(self.config, section)) for section in SECTIONS})
+        return write_yaml(self.config.model_dump(mode="json"))
 
 
 def load_config(
@@ -81,79 +80,42 @@ def load_config(
     environ = os.environ if environ is None else environ
     named = environ.get(CONFIG_VARIABLE) if source is None else None
     path, label = find_config(named or source, asked_by=CONFIG_VARIABLE if named else None)
-    file_layer, problems = read_file(path, label)
-    environment_layer, environment_problems = read_environment(environ)
-    flag_layer, flag_problems = _read_flags(flags, flag_names)
-    problems += environment_problems + flag_problems
-    checked: list[Layer] = []
-    for layer, base in ((file_layer, path.parent), (environment_layer, Path()), (flag_layer, Path())):
-        checked.append(_checked(expand_gate_file(layer, base, problems), base, problems))
+    problems: list[Problem] = []
+    layers = (
+        (read_file(path, label, problems), path.parent),
+        (read_environment(environ, problems), Path()),
+        (read_flags(flags, flag_names, problems), Path()),
+    )
+    checked = [_checked(expand_gate_file(layer, base, problems), base, problems) for layer, base in layers]
     raise_if_any(problems)
     merged = merge(checked)
     raise_if_any(_missing(merged, label))
     config = _build(merged)
     raise_if_any(contradictions(config, merged))
-    return ResolvedConfig(config, {name: given.origin.label for name, given in merged.items()}, path)
-
-
-def parse_setting(text: str) -> tuple[str, object]:
-    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags.
-
-    Raises:
-        ConfigError: no `=` in it, or no such setting.
-    """
-    name, separator, value = text.partition("=")
-    name = name.strip()
-    if not separator:
-        raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
-    if name == "cloud":
-        return name, None if value.strip() in NULLS else value
-    if name not in SETTINGS:
-        raise_if_any([unknown_setting(name, "flag")])
-    return name, parse_value(name, value)
-
-
-def _read_flags(flags: Mapping[str, object], flag_names: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
-    layer: Layer = {}
-    problems: list[Problem] = []
-    for name, value in flags.items():
-        origin = Origin.flag(flag_names.get(name, name))
-        if name == "cloud" and value is not None:
-            problems.append(Problem(f"{origin.label}: cloud may only be null.", "Name the model in cloud.model."))
-        elif name not in SETTINGS and name != "cloud":
-            problems.append(unknown_setting(name, origin.label))
-        else:
-            layer[name] = Given(os.fspath(value) if isinstance(value, os.PathLike) else value, origin)
-    return layer, problems
+    return ResolvedConfig(config, {name: given.place for name, given in merged.items()}, path)
 
 
 def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
-    """The layer with checked values and absolute model folders; what is wrong goes to `problems`."""
+    """The layer with checked values and absolute paths; what is wrong goes to `problems`."""
     checked: Layer = {}
+    clash = next((other for other in layer if other.startswith("cloud.")), None)
     for name, given in layer.items():
         if name == "cloud":
             checked[name] = given
-            clash = next((other for other in layer if other.startswith("cloud.")), None)
             if clash:
-                place = layer[clash].origin.label
-                message = f"{given.origin.label}: cloud is null, but {clash} is given ({place})."
+                message = f"{given.place}: cloud is null, but {clash} is given ({layer[clash].place})."
                 problems.append(Problem(message, "Leave one of them out."))
             continue
-        value, problem = check_value(name, given.value, given.origin.label)
+        value, problem = check_value(name, given.value, given.place)
         if problem:
             problems.append(problem)
-        else:
-            checked[name] = Given(_absolute(name, value, base), given.origin)
+            continue
+        if value is not None and name in ("cloud.ca_file", "gate.file"):
+            value = absolute_path(value, base)
+        elif value is not None and name.endswith(".model"):
+            value = absolute_model(value, base)
+        checked[name] = replace(given, value=value)
     return checked
-
-
-def _absolute(name: str, value: Any, base: Path) -> Any:
-    """`value` with a relative path made absolute against `base`, if the setting is one."""
-    if name == "cloud.ca_file" and value is not None:
-        return os.path.abspath(os.path.join(base, os.path.expanduser(value)))
-    if name.endswith(".model") and value is not None:
-        return absolute_model(value, base)
-    return absolute_gate(value, base) if name == "gate.file" and value is not None else value
 
 
 def _missing(merged: Layer, label: str) -> list[Problem]:
@@ -164,8 +126,8 @@ def _missing(merged: Layer, label: str) -> list[Problem]:
         named = [merged[key].value for key in (name, f"{section}.url") if key in merged]
         if any(value is not None for value in named) or (section == "cloud" and "cloud" in merged):
             continue
-        origins = [given.origin for other, given in merged.items() if other.startswith(f"{section}.")]
-        first = next((origin.label for origin in origins if origin.rank > Rank.DEFAULT), None)
+        said = [given for other, given in merged.items() if other.startswith(f"{section}.")]
+        first = next((given.place for given in said if given.rank > Rank.DEFAULT), None)
         because = f", though {section} has settings ({first})" if first else ""
         hint = f"Add {name}: a folder, a hub id or package:mini/{section}; or set {variable_of(name)}."
         problems.append(Problem(f"{label}: {name} is not given{because}.", hint))
@@ -181,10 +143,3 @@ def _build(merged: Layer) -> Config:
         else:
             values[section] = None
     return Config.model_validate(values)
-
-
-def _plain(section: Any) -> dict[str, Any] | None:
-    """A section as YAML can hold it."""
-    if section is None:
-        return None
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in section}

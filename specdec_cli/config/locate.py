@@ -34,7 +34,7 @@ def find_config(source: str | Path | None, *, asked_by: str | None = None) -> tu
 
     Args:
         source: None for the default, the bare name of a shipped config, or a path.
-        asked_by: what named it when that is not obvious, e.g. an environment variable.
+        asked_by: the environment variable that named it, if one did.
 
     Raises:
         ConfigError: there is no such file, or it is a folder.
@@ -57,25 +57,25 @@ def find_config(source: str | Path | None, *, asked_by: str | None = None) -> tu
     return path, name
 
 
+def absolute_path(name: str, base: Path) -> str:
+    """`name` made absolute against `base`; what is in the package stays as it is."""
+    return name if name.startswith("package:") else os.path.abspath(os.path.join(base, os.path.expanduser(name)))
+
+
 def absolute_model(name: str, base: Path) -> str:
     """`name` with a relative folder made absolute against `base`; hub ids and packaged models stay as they are.
 
     A name is a folder if one is there, or if it could not be a hub id (`owner/name`, or one plain word).
     """
-    if name.startswith("package:"):
-        return name
-    expanded = os.path.expanduser(name)
-    candidate = os.path.abspath(os.path.join(base, expanded))
-    if os.path.isdir(candidate) or os.path.isabs(expanded):
-        return candidate
+    candidate = absolute_path(name, base)
     parts = name.split("/")
     hub_like = len(parts) <= 2 and all(parts) and not name.startswith((".", "~")) and "\\" not in name
-    return name if hub_like else candidate
+    return name if hub_like and not os.path.isdir(candidate) else candidate
 
 
 def model_source(name: str) -> str:
-    """What to load a model from: the folder behind a packaged name, else `name` itself."""
-    if name in PACKAGED_MODELS:
+    """What to load a model or a gate from: the folder or file behind a packaged name, else `name` itself."""
+    if name in (*PACKAGED_MODELS, *PACKAGED_GATES):
         family, which = name.removeprefix("package:").split("/")
         return str(_PACKAGE / family / "weights" / which)
     return name
@@ -92,16 +92,23 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def absolute_gate(name: str, base: Path) -> str:
-    """`name` of a gate file made absolute against `base`; a packaged one stays as it is."""
-    if name.startswith("package:"):
-        return name
-    return os.path.abspath(os.path.join(base, os.path.expanduser(name)))
-
-
 def gate_path(name: str) -> Path:
     """The file that a gate's name refers to: one in the package, or a path."""
-    if name in PACKAGED_GATES:
-        family, file = name.removeprefix("package:").split("/")
-        return _PACKAGE / family / "weights" / file
-    return Path(name)
+    return Path(model_source(name))
+
+
+def read_bytes(path: Path, label: str, most: int, hint: str) -> bytes:
+    """What a file of at most `most` bytes holds.
+
+    Raises:
+        ConfigError: it cannot be read, or is larger.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{label} cannot be read: {reason}.", hint=hint) from error
+    if len(data) > most:
+        raise ConfigError(f"{label} is larger than {most // 1_000_000} MB.", hint=hint)
+    return data

@@ -12,10 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from specdec_cli.config.layers import Given, Layer, Origin
-from specdec_cli.config.problems import Problem, raise_if_any, show, show_name
-from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import SETTINGS, settings_of, unknown_setting
+from specdec_cli.config.locate import read_bytes
+from specdec_cli.config.problems import Problem, show, show_name
 from specdec_cli.errors import ConfigError
 
 MAX_BYTES: Final = 1_000_000
@@ -88,59 +86,20 @@ def write_yaml(values: dict[str, Any]) -> str:
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def read_file(path: Path, label: str) -> tuple[Layer, list[Problem]]:
-    """The settings in a file, by dotted name, with their lines; and what is wrong with its structure.
+def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int], list[Problem]]:
+    """A file of any structure: its mappings, lists and scalars, the line of each, and what is wrong with its keys.
 
     Args:
         path: the file.
         label: how messages call it.
 
-    Raises:
-        ConfigError: it cannot be read at all, or it is not a mapping.
-    """
-    tree, lines, problems = _read(path, label)
-    if tree is None:
-        raise ConfigError(f"{label} is empty.", hint="It needs at least edge: {model: ...}; start from a shipped one.")
-    if not isinstance(tree, dict):
-        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
-        raise ConfigError(f"{label}:{lines[()]}: expected sections, not {show(tree)}.", hint=hint)
-    layer: Layer = {}
-    for section, values in tree.items():
-        where = f"{label}:{lines[section,]}"
-        if section not in SECTIONS:
-            problems.append(unknown_setting(section, where))
-        elif isinstance(values, dict):
-            for field, value in values.items():
-                name, place = f"{section}.{field}", f"{label}:{lines[section, field]}"
-                if name in SETTINGS:
-                    layer[name] = Given(value, Origin.file(place))
-                else:
-                    problems.append(unknown_setting(name, place))
-        elif values is not None:
-            names = ", ".join(setting.field for setting in settings_of(section))
-            message = f"{where}: {section} must hold settings, not {show(values)}."
-            problems.append(Problem(message, f"Settings in {section}: {names}."))
-        elif section == "cloud":
-            layer[section] = Given(None, Origin.file(where))
-    return layer, problems
-
-
-def read_tree(path: Path, label: str) -> tuple[object, dict[Place, int]]:
-    """A file of any structure: its mappings, lists and scalars, and the line of each by its row of keys and indices.
-
-    Args:
-        path: the file.
-        label: how messages call it.
+    Returns:
+        None for an empty file; lines by the keys and indices that lead to a value; keys that are not words, or come
+        twice.
 
     Raises:
-        ConfigError: it cannot be read, is not the YAML described above, or has a key twice.
+        ConfigError: it cannot be read, or is not the YAML described above.
     """
-    tree, lines, problems = _read(path, label)
-    raise_if_any(problems)
-    return tree, lines
-
-
-def _read(path: Path, label: str) -> tuple[object, dict[Place, int], list[Problem]]:
     root = _compose_file(_read_text(path, label), label)
     problems: list[Problem] = []
     lines: dict[Place, int] = {}
@@ -173,14 +132,7 @@ def _tree(node: yaml.Node, place: Place, label: str, lines: dict[Place, int], pr
 
 
 def _read_text(path: Path, label: str) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{label} cannot be read: {reason}.", hint="Check the path and its permissions.") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{label} is larger than {MAX_BYTES // 1000} kB.", hint="Is it really a config file?")
+    data = read_bytes(path, label, MAX_BYTES, "Is it really a config file? Check the path and its permissions.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

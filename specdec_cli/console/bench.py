@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group, RenderableType
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.tables import stdout_console
+from specdec_cli.console.tables import PIPED_WIDTH, stdout_console
 from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, Signs, signs_for, written
 from specdec_cli.report.figures import NONE, count, milliseconds, seconds
 
@@ -28,32 +28,24 @@ _NAMES: Final = {
     "generate-edge": "generate, edge",
     "generate-cloud": "generate, cloud",
 }
-_PIPED_WIDTH: Final = 120
 _WIDEST: Final = 140
 
 
 def print_bench(bench: Bench, *, console: Console | None = None) -> None:
-    """Print a benchmark.
-
-    Args:
-        bench: what was found.
-        console: where to print, stdout if None.
-    """
+    """Print a benchmark to `console`, stdout if None."""
     console = console or stdout_console()
-    console.width = min(console.width, _WIDEST) if console.is_terminal else _PIPED_WIDTH
+    console.width = min(console.width, _WIDEST) if console.is_terminal else PIPED_WIDTH
     console.print(Group(*_page(bench, signs_for(console))))
 
 
 def _page(bench: Bench, signs: Signs) -> Iterator[RenderableType]:
     yield from _heading(bench, signs)
     yield _title("Forwards", "one at a time, apart from the loop: median and its 95% interval")
-    yield _table(
-        (),
-        [
-            (_NAMES.get(step.name, step.name), [_with_interval(step.ms, fine_ms), Text(f"{step.tokens:.0f} at once")])
-            for step in bench.steps
-        ],
+    steps = (
+        (_NAMES.get(step.name, step.name), [_with_interval(step.ms, fine_ms), Text(f"{step.tokens:.0f} at once")])
+        for step in bench.steps
     )
+    yield _table(steps, ("", ""))
     yield _title("Captions", "from the ready prompt to the last token; decoding: after audio encoding and prefill")
     yield _captions(bench.contenders, signs)
     yield from _equality(bench.contenders, signs)
@@ -100,36 +92,33 @@ def _title(title: str, note: str) -> Text:
     return Text.assemble("\n", (title, STRONG), (f" {note}", DIM))
 
 
-def _table(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Text]]]) -> Table:
-    """A label and figures in each row, under the names of the columns if there are any."""
-    table = Table(box=None, show_header=bool(columns), header_style=STRONG, padding=(0, 1))
+def _table(rows: Iterable[tuple[str, Sequence[Text]]], columns: Sequence[str]) -> Table:
+    """A label and figures in each row, under the names of the columns if they have any."""
+    table = Table(box=None, show_header=any(columns), header_style=STRONG, padding=(0, 1))
     table.add_column("", no_wrap=True)
-    for index in range(max(len(cells) for _, cells in rows)):
-        table.add_column(columns[index] if columns else "", justify="right")
+    for name in columns:
+        table.add_column(name, justify="right")
     for label, cells in rows:
         table.add_row(label, *cells)
     return table
 
 
 def _captions(found: Sequence[ContenderTime], signs: Signs) -> Table:
-    none = written(NONE, signs)
+    none = Text(written(NONE, signs))
 
-    def row(
-        label: str, figure: Callable[[ContenderTime], Interval | None], show: Callable[[float], str]
-    ) -> tuple[str, Sequence[Text]]:
-        figures = [figure(contender) for contender in found]
-        return label, [_with_interval(value, show) if value else Text(none) for value in figures]
+    def row(figure: Callable[[ContenderTime], Interval | None], show: Callable[[float], str]) -> list[Text]:
+        return [_with_interval(value, show) if value else none for value in map(figure, found)]
 
-    rows = [
-        row("a clip", lambda contender: contender.clip_ms, milliseconds),
-        row("tokens/s", lambda contender: contender.tokens_per_s, _short),
-        row("  decoding", lambda contender: contender.decoding_tokens_per_s, _short),
-        row("over cloud-only", lambda contender: contender.to_cloud, _times),
-        row("  decoding", lambda contender: contender.decoding_to_cloud, _times),
-        row("over generate", lambda contender: contender.to_generate, _times),
-        row("loop overhead", lambda contender: contender.overhead, lambda share: f"{100 * share:.1f}%"),
-    ]
-    return _table([_NAMES.get(contender.name, contender.name) for contender in found], rows)
+    rows = (
+        ("a clip", row(lambda contender: contender.clip_ms, milliseconds)),
+        ("tokens/s", row(lambda contender: contender.tokens_per_s, _short)),
+        ("  decoding", row(lambda contender: contender.decoding_tokens_per_s, _short)),
+        ("over cloud-only", row(lambda contender: contender.to_cloud, _times)),
+        ("  decoding", row(lambda contender: contender.decoding_to_cloud, _times)),
+        ("over generate", row(lambda contender: contender.to_generate, _times)),
+        ("loop overhead", row(lambda contender: contender.overhead, lambda share: f"{100 * share:.1f}%")),
+    )
+    return _table(rows, [_NAMES.get(contender.name, contender.name) for contender in found])
 
 
 def _equality(found: Sequence[ContenderTime], signs: Signs) -> Iterator[Text]:
@@ -163,7 +152,8 @@ def _memory(memory: Memory) -> Table:
         "peak": memory.peak_mb,
         "peak of the GPU": memory.gpu_peak_mb,
     }
-    return _table((), [(label, [Text(f"{mb:.1f}")]) for label, mb in figures.items() if mb is not None])
+    rows = ((label, [Text(f"{mb:.1f}")]) for label, mb in figures.items() if mb is not None)
+    return _table(rows, ("",))
 
 
 def _advice(bench: Bench, signs: Signs) -> Iterator[RenderableType]:

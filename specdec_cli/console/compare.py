@@ -26,13 +26,7 @@ _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 
 def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
-    """Print a comparison.
-
-    Args:
-        comparison: what was found.
-        captions: clips whose captions differ to show side by side, at most.
-        console: where to print, stdout if None.
-    """
+    """Print a comparison to `console` (None: stdout), with at most `captions` clips whose captions differ."""
     console = console or stdout_console()
     width, signs = page_width(console), signs_for(console)
     lines = [*_headline(comparison, width, signs)]
@@ -92,10 +86,8 @@ def _captions(found: Comparison, most: int, width: int, signs: Signs) -> Iterato
     differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
     total = len(found.clips)
     if not differing:
-        yield from (
-            Text(),
-            Text(f"All modes give the same caption of {'the clip' if total == 1 else f'all {total} clips'}."),
-        )
+        clips = "the clip" if total == 1 else f"all {total} clips"
+        yield from (Text(), Text(f"All modes give the same caption of {clips}."))
         return
     yield from titled("Captions", f"of the {len(differing)} of {count(total, 'clip')} where they differ", width)
     if most:
@@ -120,13 +112,7 @@ def _errors(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
 
 
 def clip_lines(clip: ClipComparison, width: int, signs: Signs) -> Iterator[Text]:
-    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share a line.
-
-    Args:
-        clip: in two modes or more.
-        width: cells of a line.
-        signs: characters to draw with.
-    """
+    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share a line."""
     length = f" ({seconds(clip.duration_s)})" if clip.duration_s is not None else ""
     start = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
     name = fit_end(clean(clip.file), width - len(length + start), signs.ellipsis)

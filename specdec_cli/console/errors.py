@@ -18,13 +18,7 @@ def stderr_console() -> Console:
 
 
 def error_lines(error: SpecdecError, *, file: str | None, width: int | None) -> list[Text]:
-    """The error, and the hint if there is one.
-
-    Args:
-        error: what was raised.
-        file: the recording it is about; not repeated if the message names it already.
-        width: cells to wrap at; None for one line each.
-    """
+    """The error, named after `file` unless it names it itself, and its hint; a line each if `width` is None."""
     message = paragraph(error.message)
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"

@@ -95,11 +95,7 @@ def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
 def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
     """How long a model took to encode the recording and to prefill its prompt.
 
-    Args:
-        event: of either model.
-        width: cells of the terminal.
-        signs: of the display.
-        verified: whether the same forward verified the first block that was escalated.
+    `verified`: whether the same forward verified the first block that was escalated.
     """
     what = "prefill with first verification" if verified else "prefill"
     facts = [f"{event.model} prefilled {count(event.tokens, 'token')}", f"encoder {milliseconds(event.encoder_ms)}"]

@@ -19,7 +19,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, fit, hanging
-from specdec_cli.console.entropy import figure_of, threshold_of
+from specdec_cli.console.entropy import figure_of
 from specdec_cli.console.errors import stderr_console
 from specdec_cli.console.heading import INDENT, file_line, legend_lines, model_lines, prefill_lines
 from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
@@ -42,11 +42,6 @@ class Region:
     """What is redrawn: the tail of the caption, and a line that says what is going on and for how long.
 
     Above them stands the row of a block that is on its way to the cloud, where there is one.
-
-    Args:
-        signs: characters to draw with.
-        clock: seconds from any start.
-        state: what is going on.
     """
 
     def __init__(self, signs: Signs, clock: Callable[[], float], state: str) -> None:
@@ -90,7 +85,7 @@ class LiveView(View):
     """Heading, one row a round and totals, each printed once, above a region that shows the caption growing.
 
     Args:
-        console: where to print; its width is read again before every row.
+        console: its width is read again before every row.
         redraw: whether there is a region, which needs a terminal that can move its cursor.
         with_caption: whether the finished caption belongs to the display.
         debug: whether errors come with their traceback.
@@ -115,9 +110,6 @@ class LiveView(View):
         self._printed = False
         self._live: Live | None = None
         self._region: Region | None = None
-        self._begin()
-
-    def _begin(self) -> None:
         self._caption = CaptionTrail()
         self._layout: Layout | None = None
         self._link = self._cloud_prefilled = False
@@ -159,7 +151,8 @@ class LiveView(View):
         """Print the heading, models and settings only where they differ from the last clip's; open the region."""
         self.close()
         super().started(event)
-        self._begin()
+        self._caption, self._layout = CaptionTrail(), None
+        self._link = self._cloud_prefilled = False
         self._space()
         self._print(file_line(event, self._width, self._signs))
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
@@ -192,7 +185,7 @@ class LiveView(View):
         region.flight = []
         if isinstance(event, Sent):
             layout = self._layout_of(clip, len(event.draft_ids))
-            region.flight = render_flight(event, text, layout, signs=self._signs)
+            region.flight = render_flight(event, text, layout, self._signs)
             waits = clip.mode == "cloud" or clip.settings.get("draft_ahead") == "off"
             region.state = "waiting for the cloud" if waits else "drafting ahead"
         elif isinstance(event, Round):
@@ -209,16 +202,8 @@ class LiveView(View):
         layout = self._layout_of(clip, len(event.draft_ids))
         heading = [] if layout == self._layout else layout.heading()
         self._layout = layout
-        return heading + render_round(
-            event,
-            text,
-            layout,
-            mode=clip.mode,
-            threshold=threshold_of(clip.settings),
-            signs=self._signs,
-            figure=figure_of(clip.settings),
-            in_prefill=self._cloud_prefilled and event.verify_ms is not None,
-        )
+        in_prefill = self._cloud_prefilled and event.verify_ms is not None
+        return heading + render_round(event, text, layout, clip, self._signs, in_prefill=in_prefill)
 
     def _layout_of(self, clip: Started, drafted: int) -> Layout:
         """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
@@ -236,10 +221,10 @@ class LiveView(View):
             totals.insert(0, ("labels", Text(classes(text.labels, f" {self._signs.dot} "))))
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
-        lines = []
-        for label, body in totals:
-            width = min(self._width - 1, PROSE_WIDTH)
-            lines += hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
+        width = min(self._width - 1, PROSE_WIDTH)
+        lines = [
+            line for label, body in totals for line in hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
+        ]
         self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
 
     def failed(self, file: str, error: SpecdecError) -> None:
@@ -252,11 +237,8 @@ class LiveView(View):
         """Say so, and what is kept."""
         self.close()
         self._space()
-        self._print(
-            *hanging(
-                Text.assemble(" ", (self._signs.warn, ASKED)), Text(clean(self._interruption(output))), 3, self._width
-            )
-        )
+        sign, sentence = Text.assemble(" ", (self._signs.warn, ASKED)), self._interruption(output)
+        self._print(*hanging(sign, Text(clean(sentence)), 3, self._width))
 
     def finished_all(self, done: int, failed: int) -> None:
         """Say how many there were, if there were several."""
@@ -296,15 +278,9 @@ class LiveView(View):
 def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False) -> View:
     """The display for stderr.
 
-    Args:
-        quiet: errors only.
-        no_live: rows as ordinary lines, also into a file.
-        json: JSON goes to stdout; on the terminal that shows it there is nothing else but errors.
-        debug: errors with their traceback; nothing is redrawn, so that log lines and warnings stay where they are.
-
-    Returns:
-        On a terminal the live display, or its rows as ordinary lines with `no_live`, `debug`, under CI and where the
-        cursor cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows with `no_live`.
+    On a terminal the live one; its rows as ordinary lines with `no_live`, with `debug` (where log lines and warnings
+    stay where they are), under CI and where the cursor cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows
+    with `no_live`. Errors only if `quiet`, or if `json` goes to the terminal that would show the display.
     """
     console, terminal = stderr_console(), sys.stderr.isatty()
     if quiet or (json and terminal and sys.stdout.isatty()):
@@ -312,7 +288,7 @@ def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = Fals
     if not terminal and not no_live:
         return PlainView(console, debug=debug)
     if not terminal:
-        console = Console(stderr=True, markup=False, emoji=False, highlight=False, width=LOG_WIDTH)
+        console.width = LOG_WIDTH
     redraw = not no_live and can_redraw(debug=debug)
     return LiveView(console, redraw=redraw, with_caption=redraw, debug=debug)
 

@@ -15,12 +15,10 @@ BROKEN_PIPE_STATUS = 141
 
 
 def print_caption(caption: str, *, view: View | None = None, label: str | None = None) -> None:
-    """Write a caption to stdout as one line.
+    """Write a caption to stdout as one line: white space as single spaces, control characters as escapes.
 
-    Args:
-        caption: the text; white space becomes single spaces, control characters become escapes.
-        view: the display of the run; a caption that it has shown is not printed a second time on the same screen.
-        label: written before the caption with a tab between them, e.g. the file's name where there are several.
+    What `view` has shown is not printed a second time on the same screen. A `label`, e.g. the file's name where there
+    are several, stands before the caption with a tab between them.
 
     Raises:
         SystemExit: nobody reads stdout any more.

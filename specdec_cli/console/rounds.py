@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import fit, wrap
-from specdec_cli.console.entropy import Figure, bars
+from specdec_cli.console.entropy import Figure, bars, figure_of, threshold_of
 from specdec_cli.console.tables import lines_of
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, written
 from specdec_cli.console.tokens import render_tokens, shown
 from specdec_cli.report.figures import NONE, milliseconds
-from specdec_cli.types import EventText, Mode, Round, Sent
+from specdec_cli.types import EventText, Mode, Round, Sent, Started
 
 BLOCK = "block"
 GAP = 2
@@ -40,13 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns that one width has room for.
-
-    Attributes:
-        columns: from left to right.
-        block_width: cells for the tokens.
-        stacked: whether the tokens stand in lines of their own below the figures.
-    """
+    """The columns that one width has room for, from left to right; `stacked`: the tokens stand below the figures."""
 
     columns: tuple[Column, ...]
     block_width: int
@@ -54,19 +48,27 @@ class Layout:
 
     def heading(self) -> list[Text]:
         """The names of the columns."""
-        return self.rows({BLOCK: []} | {column.name: [Text(column.name, DIM)] for column in self.columns})
+        return self._lines({column.name: [Text(column.name, DIM)] for column in self.columns}, [])
 
-    def rows(self, cells: dict[str, list[Text]]) -> list[Text]:
-        """Lines of one round; a cell may have several lines."""
+    def rows(self, cells: dict[str, list[Text]], tokens: Text, signs: Signs) -> list[Text]:
+        """Lines of one round: its tokens, and the lines of each cell, cut to its column."""
+        for column in self.columns:
+            for line in cells.get(column.name, ()):
+                line.plain = fit(written(line.plain, signs), column.width, signs.ellipsis)
+        return self._lines(cells, wrap(tokens, self.block_width, joint=signs.joint))
+
+    def _lines(self, cells: dict[str, list[Text]], block: list[Text]) -> list[Text]:
         table = Table(box=None, padding=(0, GAP, 0, 0), show_header=False)
         for column in self.columns:
             table.add_column(width=column.width, justify="right" if column.right else "left", no_wrap=True)
-        table.add_row(*(Text("\n").join(cells[column.name]) for column in self.columns))
+        if not self.stacked and block:
+            cells = cells | {BLOCK: block}
+        table.add_row(*(Text("\n").join(cells.get(column.name, [])) for column in self.columns))
         indent = " " * (self.columns[0].width + GAP + 1)
         lines = [Text.assemble(" ", line) for line in lines_of(table, _used(self.columns))]
         for line in lines:
             line.rstrip()
-        return lines + [Text.assemble(indent, line) for line in cells[BLOCK] if self.stacked]
+        return lines + [Text.assemble(indent, line) for line in block if self.stacked]
 
 
 def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Figure = "entropy") -> Layout:
@@ -75,7 +77,7 @@ def layout_for(width: int, k: int, mode: Mode, *, link: bool = False, figure: Fi
     Args:
         width: cells of the terminal.
         k: drafted tokens of a round, for the room of the bars.
-        mode: the modes of one model alone have no columns for the other.
+        mode: those of one model alone have no columns for the other.
         link: whether rounds have a time on the link.
         figure: what the bars show.
     """
@@ -101,18 +103,12 @@ def _used(columns: Sequence[Column]) -> int:
     return 1 + sum(column.width + GAP for column in columns)
 
 
-def render_flight(sent: Sent, text: EventText, layout: Layout, *, signs: Signs) -> list[Text]:
+def render_flight(sent: Sent, text: EventText, layout: Layout, signs: Signs) -> list[Text]:
     """The lines of a block that is on its way to the cloud, in the columns of its row to come."""
     words = " ".join(shown(piece, signs).strip() for piece in text.draft_pieces)
-    cells = {column.name: [Text()] for column in layout.columns}
-    cells["#"] = [Text(str(sent.index + 1), style=DIM)]
-    cells[BLOCK] = wrap(Text(words, style=DIM), layout.block_width, joint=signs.joint)
-    where = "gate" if "gate" in cells else "time"
-    cells[where] = [Text(f"in flight{signs.ellipsis}", style=ASKED)]
-    for column in layout.columns:
-        if column.name == where:
-            _shorten(cells[where][0], column.width, signs)
-    return layout.rows(cells)
+    flying = [Text(f"in flight{signs.ellipsis}", ASKED)]
+    where = "gate" if any(column.name == "gate" for column in layout.columns) else "time"
+    return layout.rows({"#": [Text(str(sent.index + 1), DIM)], where: flying}, Text(words, DIM), signs)
 
 
 def gate_text(round_: Round, mode: Mode, *, full: bool) -> Text:
@@ -137,56 +133,34 @@ def accepted_text(round_: Round) -> Text:
 
 
 def render_round(
-    round_: Round,
-    text: EventText,
-    layout: Layout,
-    *,
-    mode: Mode,
-    threshold: float | None,
-    signs: Signs,
-    figure: Figure = "entropy",
-    in_prefill: bool = False,
+    round_: Round, text: EventText, layout: Layout, clip: Started, signs: Signs, *, in_prefill: bool = False
 ) -> list[Text]:
-    """The lines of one round, none wider than the terminal that `layout` was made for.
+    """The lines of one round of `clip`, none wider than the terminal that `layout` was made for.
 
-    Args:
-        round_, text: what happened.
-        layout: of the columns.
-        mode: of the run.
-        threshold: of the bars.
-        signs: of the display.
-        figure: what the bars show.
-        in_prefill: whether the cloud verified in the forward of its prefill, which has a line of its own.
+    `in_prefill`: whether the cloud verified in the forward of its prefill, which has a line of its own.
     """
     widths = {column.name: column.width for column in layout.columns}
+    figure, threshold = figure_of(clip.settings), threshold_of(clip.settings)
     values = round_.score if figure == "learned" else round_.entropy
     starts = range(0, max(len(values), 1), widths[figure])
-    alone = round_.verify_ms if mode == "cloud" and round_.verify_ms is not None else round_.draft_ms
+    alone = round_.verify_ms if clip.mode == "cloud" and round_.verify_ms is not None else round_.draft_ms
     verify = Text("prefill", DIM) if in_prefill else _time(round_.verify_ms)
     both = f"{round_.draft_ms:.0f}+{verify.plain if in_prefill else f'{round_.verify_ms or 0:.0f} ms'}"
+    accepted = accepted_text(round_)
     cells = {
-        "#": [Text(str(round_.index + 1), style=DIM)],
-        BLOCK: wrap(render_tokens(round_, text, signs), layout.block_width, joint=signs.joint),
+        "#": [Text(str(round_.index + 1), DIM)],
         figure: [bars(values[start : start + widths[figure]], threshold, signs) for start in starts],
         "time": [_time(alone)],
-        "gate": [gate_text(round_, mode, full=widths.get("gate") == FULL_GATE)],
-        "accepted": [accepted_text(round_)],
-        "acc.": [accepted_text(round_)],
+        "gate": [gate_text(round_, clip.mode, full=widths.get("gate") == FULL_GATE)],
+        "accepted": [accepted],
+        "acc.": [accepted],
         "draft": [_time(round_.draft_ms)],
         "draft+verify": [_time(round_.draft_ms) if round_.verify_ms is None else Text(both)],
         "verify": [verify],
         "link": [_time(round_.network_ms)],
     }
-    for name, lines in cells.items():
-        if name in widths and name != BLOCK:
-            for line in lines:
-                _shorten(line, widths[name], signs)
-    return layout.rows(cells)
+    return layout.rows(cells, render_tokens(round_, text, signs), signs)
 
 
 def _time(value: float | None) -> Text:
-    return Text(milliseconds(value), style=DIM if value is None else "")
-
-
-def _shorten(text: Text, width: int, signs: Signs) -> None:
-    text.plain = fit(written(text.plain, signs), width, signs.ellipsis)
+    return Text(milliseconds(value), DIM if value is None else "")

@@ -22,13 +22,9 @@ _SVG_TEXT = re.compile(r'(<text [^>]*textLength=")([\d.]+)("[^>]*>)([^<]*)(</tex
 
 
 def record_svg(updates: Iterable[Update], path: Path, *, width: int = 100, title: str = "specdec caption") -> None:
-    """Draw the finished display of a run and write it to `path` as SVG.
+    """Draw the finished display of a run, of several clips perhaps, and write it to `path` as SVG ("-": to stdout).
 
-    Args:
-        updates: the run, in order; several clips may follow each other.
-        path: file to write, "-" for stdout; the same updates give the same bytes.
-        width: cells of the terminal that is drawn.
-        title: in the frame of the window.
+    The same updates give the same bytes. `width`: cells of the terminal that is drawn; `title`: in its frame.
     """
     console = Console(
         record=True,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_cli.bench.start import WITHIN
 from specdec_cli.console.cells import clean, hanging
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, Signs, signs_for, written
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
 from specdec_cli.report.figures import count, setting
 
 if TYPE_CHECKING:
@@ -104,57 +104,39 @@ def _fitted(cells: Sequence[Cell], width: int) -> list[Text]:
     return made
 
 
-def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
-    """Print settings, one a line: its name, its value, and where the value comes from.
+def _table_width(console: Console) -> int:
+    return console.width if console.is_terminal else _UNLIMITED
 
-    Args:
-        rows: name, value, origin of each setting.
-        console: where to print, stdout if None; into a file or a pipe, lines are as long as they need to be.
-    """
+
+def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
+    """Print settings, one a line: name, value and origin of each. Piped lines are as long as they need to be."""
     console = console or stdout_console()
     table = columns(False, False, False)
     for name, value, origin in rows:
         table.add_row(Text(clean(name)), Text(clean(setting(value))), Text(clean(origin), DIM))
-    print_lines(lines_of(table, console.width if console.is_terminal else _UNLIMITED), console)
+    print_lines(lines_of(table, _table_width(console)), console)
 
 
 def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:
-    """Print checks, one a line: a sign and a word for its outcome, its name, and the detail.
-
-    Args:
-        checks: name, outcome, detail of each check.
-        console: where to print, stdout if None.
-    """
+    """Print checks, one a line: name, outcome (as a sign and a word) and detail of each."""
     console = console or stdout_console()
     signs = signs_for(console)
     table = columns(False, False, False)
     for name, status, detail in checks:
-        table.add_row(_outcome(status, signs), Text(clean(name)), Text(clean(detail)))
+        sign = getattr(signs, status)
+        outcome = Text(status if sign == status else f"{sign} {status}", _STYLES[status])
+        table.add_row(outcome, Text(clean(name)), Text(clean(detail)))
     statuses = [status for _, status, _ in checks]
-    lines = [*lines_of(table, console.width if console.is_terminal else _UNLIMITED), Text(), _verdict(statuses)]
-    print_lines(lines, console)
-
-
-def _outcome(status: Status, signs: Signs) -> Text:
-    sign = {"ok": signs.ok, "warn": signs.warn, "fail": signs.fail}[status]
-    return Text(status if sign == status else f"{sign} {status}", style=_STYLES[status])
-
-
-def _verdict(statuses: Sequence[Status]) -> Text:
     failed, warned = statuses.count("fail"), statuses.count("warn")
-    if not failed and not warned:
-        return Text("No problem found.", style=GOOD)
     parts = [count(number, noun) for number, noun in ((failed, "problem"), (warned, "warning")) if number]
-    return Text(", ".join(parts) + ".", style=BAD if failed else ASKED)
+    verdict = Text(f"{', '.join(parts)}.", BAD if failed else ASKED) if parts else Text("No problem found.", GOOD)
+    print_lines([*lines_of(table, _table_width(console)), Text(), verdict], console)
 
 
 def print_start(parts: Sequence[tuple[str, float, float, str]], starts: int, *, console: Console | None = None) -> None:
-    """Print how long each part of a start took, and their sum.
+    """Print how long each part of a start took, and their sum: medians over `starts` fresh processes.
 
-    Args:
-        parts: name, wall-clock ms, CPU ms and meaning of each.
-        starts: over how many fresh processes the medians are taken.
-        console: where to print, stdout if None.
+    `parts`: name, wall-clock ms, CPU ms and meaning of each.
     """
     console = console or stdout_console()
     table = columns(False, True, True, False)

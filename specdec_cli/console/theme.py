@@ -36,52 +36,24 @@ BAD: Final = "bold red"
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """The characters of the display, in one encoding.
+    """The characters of the display: in Unicode where nothing else is given."""
 
-    Attributes:
-        roles: the sign before a run of tokens; an empty one for tokens that nobody judged.
-        bars: eight levels of a bar; the upper four are those at which the gate escalates.
-        eos: in place of the token that ends a text.
-        newline, space: in place of a token that is nothing but that.
-        partial: in place of bytes that are not yet a character.
-        joint: between two tokens that no space separates.
-        ok, warn, fail: outcomes.
-        dot: between two facts in one line.
-        ellipsis: where text was left out.
-        rule: the line of a heading.
-    """
-
-    roles: dict[Fate, str]
-    bars: str
-    eos: str
-    newline: str
-    space: str
-    partial: str
-    joint: str
-    ok: str
-    warn: str
-    fail: str
-    dot: str
-    ellipsis: str
-    rule: str
+    roles: dict[Fate, str]  # the sign before a run of tokens; an empty one for tokens that nobody judged
+    bars: str = "▁▂▃▄▅▆▇█"  # the upper four levels are those at which the gate escalates
+    eos: str = "∎"  # in place of the token that ends a text
+    newline: str = "⏎"  # in place of a token that is nothing but that
+    space: str = "␣"  # alike
+    partial: str = "·"  # in place of bytes that are not yet a character
+    joint: str = "|"  # between two tokens that no space separates
+    ok: str = "✓"
+    warn: str = "!"
+    fail: str = "✗"
+    dot: str = "·"  # between two facts in one line
+    ellipsis: str = "…"
+    rule: str = "─"
 
 
-UNICODE: Final = Signs(
-    roles={fate: sign for fate, (sign, _, _) in _FATES.items()},
-    bars="▁▂▃▄▅▆▇█",
-    eos="∎",
-    newline="⏎",
-    space="␣",
-    partial="·",
-    joint="|",
-    ok="✓",
-    warn="!",
-    fail="✗",
-    dot="·",
-    ellipsis="…",
-    rule="─",
-)
-
+UNICODE: Final = Signs({fate: sign for fate, (sign, _, _) in _FATES.items()})
 ASCII: Final = Signs(
     roles={fate: sign for fate, (_, sign, _) in _FATES.items()},
     bars=".:-=+*#@",
@@ -89,16 +61,12 @@ ASCII: Final = Signs(
     newline="\\n",
     space="_",
     partial="?",
-    joint="|",
     ok="ok",
-    warn="!",
     fail="x",
     dot="-",
     ellipsis="...",
     rule="-",
 )
-
-
 _ASCII_FIGURES: Final = str.maketrans("—×–", "-x-")
 
 

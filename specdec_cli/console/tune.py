@@ -11,9 +11,10 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, hanging
 from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines, stdout_console
 from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
-from specdec_cli.report.figures import NONE, Interval, count, percent, share
+from specdec_cli.report.figures import NONE, count, percent, share
 
 if TYPE_CHECKING:
+    from specdec_cli.metrics import Interval
     from specdec_cli.tune.result import Tuning
 
 _BAR: Final = 24  # cells of a gap that is closed
@@ -26,12 +27,7 @@ _MEASURES: Final = {
 
 
 def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
-    """Print a tuning.
-
-    Args:
-        tuning: what was found.
-        console: where to print, stdout if None.
-    """
+    """Print a tuning to `console`, stdout if None."""
     console = console or stdout_console()
     print_lines(_lines(tuning, page_width(console), signs_for(console)), console)
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
-from specdec_cli.config.yaml_file import read_tree
+from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
 from specdec_cli.lexicon.layout import Attribute, LanguageWords, LexiconFile, Markers, MarkersByLanguage, Near, Words
 
@@ -61,7 +61,8 @@ def _shipped() -> LexiconFile:
 
 def _read(path: Path) -> LexiconFile:
     label = str(path)
-    tree, lines = read_tree(path, label)
+    tree, lines, problems = read_yaml(path, label)
+    raise_if_any(problems)
     if not isinstance(tree, dict):
         raise LexiconError(f"{label} is no lexicon: it holds {show(tree)}.", hint=_HELP)
     try:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from specdec_cli.metrics import Interval
 
 NONE: Final = "—"
 """In place of a figure that was not measured."""
-
-
-class Interval(Protocol):
-    """A figure and its interval; without ends where there was too little to tell."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
 
 
 def milliseconds(value: float | None) -> str:

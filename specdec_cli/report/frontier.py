@@ -11,32 +11,29 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
-from specdec_cli.report.figures import Interval
+from specdec_cli.metrics import Interval
 
 
-class FrontierPoint(Protocol):
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
     """One setting.
 
     Attributes:
-        label: its name in the picture.
+        label: short name for a plot or a table.
         gate: what it belongs to; settings of one gate share a sign, a colour and a line.
-        escalation_rate: share of blocks that are escalated, 0 to 1.
-        gap_closed: share of the edge-cloud gap; None where it was not measured, which leaves the point out.
-        confirmed: measured by real runs rather than estimated from recorded ones.
+        escalation_rate: escalated / all blocks, 0 to 1.
+        gap_closed: share of the distance from edge to cloud that it covers, with its interval: 0 is the edge, 1 the
+            cloud; None where the two are not measurably apart, which leaves the point out of a picture.
+        confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
     """
 
-    @property
-    def label(self) -> str: ...
-    @property
-    def gate(self) -> str: ...
-    @property
-    def escalation_rate(self) -> float: ...
-    @property
-    def gap_closed(self) -> Interval | None: ...
-    @property
-    def confirmed(self) -> bool: ...
+    label: str
+    gate: str
+    escalation_rate: float
+    gap_closed: Interval | None
+    confirmed: bool
 
 
 STYLE: Final = (files("specdec_cli.report") / "assets" / "frontier.css").read_text(encoding="utf-8")
@@ -89,14 +86,10 @@ class _Scale:
 
 
 def frontier_svg(points: Sequence[FrontierPoint], *, title: str) -> str:
-    """Draws the settings with their intervals, and the diagonal that escalation at random would reach.
+    """An `<svg>` of the settings with their intervals, and of the diagonal that escalation at random would reach.
 
-    Args:
-        points: in any order; gates take their colours in the order in which they come.
-        title: above the picture.
-
-    Returns:
-        An `<svg>` element, usable as a file and inside HTML. All text in it is escaped.
+    Gates take their colours in the order in which they come. It is usable as a file and inside HTML; all text in it is
+    escaped.
     """
     marks = list(_marks(points))
     gates = list(dict.fromkeys(mark.gate for mark in marks))

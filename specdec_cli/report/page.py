@@ -1,28 +1,29 @@
-"""The report: one HTML file that fetches nothing."""
+"""The report: one HTML file that fetches nothing, with a view for every clip."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
-from typing import Final
+from itertools import combinations
+from pathlib import Path, PurePath
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.report import figures, frontier, tables
-from specdec_cli.report.clips import clip_views
-from specdec_cli.report.sound import SoundReader
+from specdec_cli.report.rounds import run_view
+from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Mode
 
-_ASSETS: Final = files("specdec_cli.report") / "assets"
 _SCRIPTS: Final = ("dom.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js", "app.js")
 """Joined in this order into one module."""
 
@@ -34,14 +35,14 @@ def write_report(
     *,
     embed_audio: bool = True,
 ) -> None:
-    """Writes `comparison` as a page that works offline, with a view for every clip.
+    """Writes `comparison` as a page that works offline, whole or not at all.
 
     Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
 
     Args:
-        path: the file, written whole or not at all.
+        path: the file.
         comparison: what was found.
-        transcripts: mode -> its transcripts; those of one clip are found by file, digest and start.
+        transcripts: of each mode; those of one clip are found by file, digest and start.
         embed_audio: whether the page plays the clips: 8 kB a second.
 
     Raises:
@@ -58,34 +59,6 @@ def render(
     comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], *, embed_audio: bool = True
 ) -> str:
     """The page itself; see `write_report`."""
-    clips = list(clip_views(comparison, transcripts, SoundReader(embed_audio)))
-    data = {name: getattr(comparison, name) for name in ("modes", "language", "attributes")}
-    picture = tables.frontier_points(comparison)
-    style, script = _asset("report.css"), "\n".join(map(_asset, _SCRIPTS))
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            policy=_policy(styles=(style, frontier.STYLE), scripts=(script,)),
-            style=Markup(style),
-            script=Markup(script),
-            frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
-            comparison=comparison,
-            settings=_settings(comparison),
-            tables=tables,
-            data={**data, "clips": [values for values, _ in clips]},
-            audio=[(number, audio) for number, (_, audio) in enumerate(clips, 1) if audio is not None],
-        )
-    )
-
-
-def _settings(comparison: Comparison) -> list[tuple[str, str]]:
-    """Name and value of every setting, and of what checkpoints add to those that were left open."""
-    own = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
-    return [*own, *suggestions_in_words(comparison.settings.get(SUGGESTED))]
-
-
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("specdec_cli.report", "assets"),
         autoescape=True,
@@ -95,19 +68,82 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
-    return environment
+    assets = files("specdec_cli.report") / "assets"
+    style, *scripts = ((assets / name).read_text(encoding="utf-8") for name in ("report.css", *_SCRIPTS))
+    script = "\n".join(scripts)
+    clips = list(_clips(comparison, transcripts, SoundReader(embed_audio)))
+    settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
+    picture = tables.frontier_points(comparison)
+    return environment.get_template("page.html.j2").render(
+        policy=_policy(script, style, frontier.STYLE),
+        style=Markup(style),
+        script=Markup(script),
+        frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
+        comparison=comparison,
+        settings=[*settings, *suggestions_in_words(comparison.settings.get(SUGGESTED))],
+        tables=tables,
+        data={
+            **{name: getattr(comparison, name) for name in ("modes", "language", "attributes")},
+            "clips": [values for values, _ in clips],
+        },
+        audio=[
+            (number, base64.b64encode(sound.mp3).decode("ascii"))
+            for number, (_, sound) in enumerate(clips, 1)
+            if sound and sound.mp3 is not None
+        ],
+    )
 
 
-def _policy(*, styles: Iterable[str], scripts: Iterable[str]) -> str:
+def _policy(script: str, *styles: str) -> str:
     """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
-    own = f"script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
+
+    def digest(source: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
+
+    own = f"script-src {digest(script)}; style-src {' '.join(map(digest, styles))}"
     return f"default-src 'none'; {own}; media-src blob:; base-uri 'none'; form-action 'none'"
 
 
-def _hashes(sources: Iterable[str]) -> str:
-    digests = (base64.b64encode(hashlib.sha256(source.encode("utf-8")).digest()).decode("ascii") for source in sources)
-    return " ".join(f"'sha256-{digest}'" for digest in digests)
+def _clips(
+    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], reader: SoundReader
+) -> Iterator[tuple[dict[str, Any], Sound | None]]:
+    """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
+
+    Of several transcripts of one clip in one mode, as repeats give, the first is shown.
+    """
+    modes = comparison.modes
+    runs: dict[tuple[Mode, str, str | None, float | None], Transcript] = {}
+    for mode in modes:
+        for transcript in transcripts.get(mode, ()):
+            if transcript.caption is not None:
+                runs.setdefault((mode, transcript.file, transcript.sha256, transcript.start_s), transcript)
+    for clip in comparison.clips:
+        own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in modes}
+        sound, missing = None, None
+        try:
+            sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
+        except SoundUnavailable as unavailable:
+            missing = str(unavailable)
+        values = {
+            "file": clip.file,
+            "name": PurePath(clip.file).name or clip.file,
+            "seconds": clip.duration_s,
+            "start": clip.start_s,
+            "end": clip.end_s,
+            "captions": {mode: clip.captions[mode] for mode in modes},
+            "labels": {mode: clip.labels.get(mode, {}) for mode in modes},
+            "total": {mode: clip.total_ms.get(mode) for mode in modes},
+            "escalation": {mode: clip.escalation_rate.get(mode) for mode in modes},
+            "disagreement": round(disagreement([clip.captions[mode] for mode in modes]), 4),
+            "texts": clip.reference_texts,
+            "truth": clip.reference_labels,
+            "runs": {mode: run_view(run) for mode, run in own.items() if run is not None},
+            "sound": sound.drawing if sound else None,
+            "missing": missing,
+        }
+        yield values, sound
 
 
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+def disagreement(captions: Sequence[str]) -> float:
+    """Largest edit distance between two of the captions in characters, as a share of the longer, 0 to 1."""
+    return max((Levenshtein.normalized_distance(a, b) for a, b in combinations(captions, 2)), default=0.0)

@@ -28,11 +28,7 @@ def fates(
     """Text, fate and place in the draft of each token of a round, in the order of the text.
 
     Rejected tokens stand before the one that replaced them. Tokens of the cloud have no place in the draft.
-
-    Args:
-        draft, committed: text of each drafted and of each committed token.
-        source: origin of each committed token.
-        accepted: leading drafted tokens that were kept, before stop rules cut the text.
+    `accepted`: leading drafted tokens that were kept, before stop rules cut the text.
     """
     kept = min(len(committed), accepted)
     own = "corrected" in source or "bonus" in source
@@ -48,8 +44,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
 
     Times are milliseconds, entropies nats; what was not measured is None.
     """
-    totals, settings = transcript.totals, transcript.settings
-    gate = settings.get("gate")
+    totals, settings, gate = transcript.totals, transcript.settings, transcript.settings.get("gate")
     return {
         "gate": {
             "name": gate,
@@ -61,23 +56,22 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         "finish": transcript.finish_reason,
         "prefill": {"edge": transcript.timing.prefill_edge_ms, "cloud": transcript.timing.prefill_cloud_ms},
         "edge_share": totals.edge_token_share if totals else None,
-        "rounds": [_round(record) for record in transcript.rounds],
-    }
-
-
-def _round(record: RoundRecord) -> dict[str, Any]:
-    return {
-        "tokens": [list(token) for token in tokens(record)],
-        "text": record.committed_text if record.committed_pieces is None else None,
-        "escalated": record.escalated,
-        "reason": record.reason,
-        "drafted": len(record.draft_ids),
-        "committed": len(record.committed_ids),
-        "accepted": record.accepted,
-        "max": record.max_entropy,
-        "draft": record.draft_ms,
-        "verify": record.verify_ms,
-        "network": record.network_ms,
+        "rounds": [
+            {
+                "tokens": list(tokens(record)),
+                "text": record.committed_text if record.committed_pieces is None else None,
+                "escalated": record.escalated,
+                "reason": record.reason,
+                "drafted": len(record.draft_ids),
+                "committed": len(record.committed_ids),
+                "accepted": record.accepted,
+                "max": record.max_entropy,
+                "draft": record.draft_ms,
+                "verify": record.verify_ms,
+                "network": record.network_ms,
+            }
+            for record in transcript.rounds
+        ],
     }
 
 
@@ -86,8 +80,8 @@ def tokens(record: RoundRecord) -> Iterator[tuple[str, Fate, float | None, float
     if record.committed_pieces is None or record.draft_pieces is None:
         return
     for piece, fate, index in fates(record.draft_pieces, record.committed_pieces, record.source, record.accepted):
-        yield piece, fate, _at(record.entropy, index), _at(record.score, index)
-
-
-def _at(figures: list[float], index: int | None) -> float | None:
-    return None if index is None or index >= len(figures) else figures[index]
+        entropy, score = (
+            None if index is None or index >= len(figures) else figures[index]
+            for figures in (record.entropy, record.score)
+        )
+        yield piece, fate, entropy, score

@@ -50,11 +50,7 @@ class SoundUnavailable(Exception):
 
 
 class SoundReader:
-    """Reads clips for a page; segments that follow each other share one reading of their recording.
-
-    Args:
-        encode: whether the audio itself is wanted.
-    """
+    """Reads clips for a page, with their audio to `encode` or without; segments in a row share one reading."""
 
     def __init__(self, encode: bool) -> None:
         self._encode = encode

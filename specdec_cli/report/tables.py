@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from specdec_cli.compare.headline import SUBJECTS
-from specdec_cli.compare.result import Comparison, Figure, Gap, ModeFigures, Spread
+from specdec_cli.compare.result import Comparison, Figure, Gap, ModeFigures
+from specdec_cli.metrics import Interval
 from specdec_cli.report.figures import (
     NONE,
-    Interval,
     count,
     interval,
     milliseconds,
@@ -22,6 +22,7 @@ from specdec_cli.report.figures import (
     volume,
     whole,
 )
+from specdec_cli.report.frontier import FrontierPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,7 @@ class Table:
     corner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GapPoint:
-    """One mode in the frontier picture; see `report.frontier.FrontierPoint`."""
-
-    label: str
-    gate: str
-    escalation_rate: float
-    gap_closed: Spread | None
-    confirmed: bool = True
-
-
-_Found = Figure | Spread | float | None
+_Found = Figure | Interval | float | None
 _COSTS: Final[tuple[tuple[str, Callable[[ModeFigures], _Found], Callable[[float | None], str]], ...]] = (
     ("total time", lambda costs: costs.total_s, seconds),
     ("first token", lambda costs: costs.ttft_ms, milliseconds),
@@ -111,7 +101,7 @@ def costs(comparison: Comparison) -> Table | None:
 
 
 def _cost(found: _Found, show: Callable[[float | None], str]) -> Cell:
-    if isinstance(found, Spread):
+    if isinstance(found, Interval):
         return measured(found, show)
     if not isinstance(found, Figure):
         return Cell(show(found))
@@ -192,24 +182,26 @@ def gaps(comparison: Comparison) -> Table | None:
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
 
-def frontier_points(comparison: Comparison) -> tuple[str, list[GapPoint]] | None:
+def frontier_points(comparison: Comparison) -> tuple[str, list[FrontierPoint]] | None:
     """What to draw as a frontier, by the measure that the headline goes by: its title, and the modes.
 
     None if no gap was measured.
     """
     found = [gap for gap in comparison.gaps if gap.basis == "references"] or comparison.gaps
     found = [gap for gap in found if gap.closed is not None]
-    if not found:
+    subject = next((subject for subject in SUBJECTS if subject in {(gap.basis, gap.measure) for gap in found}), None)
+    if subject is None:
         return None
-    first = min(list(SUBJECTS).index((gap.basis, gap.measure)) for gap in found)
-    subject = list(SUBJECTS)[first]
-    points_ = [GapPoint("edge", "edge", 0.0, Spread(value=0.0, low=0.0, high=0.0))]
-    for gap in found:
-        if (gap.basis, gap.measure) == subject:
-            rate = comparison.costs_of(gap.mode).escalation_rate
-            points_.append(GapPoint(gap.mode, gap.mode, rate.value if rate else 0.0, gap.closed))
-    points_.append(GapPoint("cloud", "cloud", 1.0, Spread(value=1.0, low=1.0, high=1.0)))
-    return f"{SUBJECTS[subject]}: share of the gap closed", points_
+
+    def point(mode: str, rate: float, closed: Interval | None) -> FrontierPoint:
+        return FrontierPoint(mode, mode, rate, closed, confirmed=True)
+
+    rates = {costs.mode: costs.escalation_rate.value for costs in comparison.costs if costs.escalation_rate}
+    drawn = [
+        point(gap.mode, rates.get(gap.mode, 0.0), gap.closed) for gap in found if (gap.basis, gap.measure) == subject
+    ]
+    ends = point("edge", 0.0, Interval(0.0, 0.0, 0.0)), point("cloud", 1.0, Interval(1.0, 1.0, 1.0))
+    return f"{SUBJECTS[subject]}: share of the gap closed", [ends[0], *drawn, ends[1]]
 
 
 def _references(comparison: Comparison) -> str:

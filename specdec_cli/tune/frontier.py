@@ -7,39 +7,30 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from specdec_cli.metrics import Interval, Resampler, Values, measure_gap
+from specdec_cli.metrics import Resampler, Values, measure_gap
 from specdec_cli.metrics.bootstrap import mean
+from specdec_cli.report import frontier
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.types import GateName
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierPoint:
+class FrontierPoint(frontier.FrontierPoint):
     """One setting of one gate, measured.
 
     Attributes:
-        label: short name for a plot or a table.
-        gate: its kind.
         threshold: in the unit of the gate.
         k: tokens drafted per block.
-        escalation_rate: escalated / all blocks, 0 to 1.
-        gap_closed: share of the distance from edge to cloud that it covers, with its interval: 0 is the edge, 1 the
-            cloud; None where the two are not measurably apart.
         quality: mean of the figure that the gap is taken in, 0 to 1.
-        confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
         stop_drafting: whether a block ends with its first unsure token.
         asks_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
             change merely because the same text is cut into smaller blocks.
     """
 
-    label: str
     gate: GateName
     threshold: float
     k: int
-    escalation_rate: float
-    gap_closed: Interval | None
     quality: float
-    confirmed: bool
     stop_drafting: bool
     asks_per_clip: float
 

@@ -74,7 +74,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 @needs_proc
-@pytest.mark.slow
+@pytest.mark.full
 def test_three_hours_are_cut_in_constant_memory(folder: Path) -> None:
     printed, megabytes = peak_of(folder / "short.wav", folder / "long.wav", "cut")
     assert printed == f"360 {3 * HOUR}"
@@ -82,7 +82,7 @@ def test_three_hours_are_cut_in_constant_memory(folder: Path) -> None:
 
 
 @needs_proc
-@pytest.mark.slow
+@pytest.mark.full
 def test_six_hours_in_a_small_file_are_cut_in_constant_memory(folder: Path) -> None:
     printed, megabytes = peak_of(folder / "short.flac", folder / "long.flac", "cut")
     assert printed == f"720 {6 * HOUR}"
@@ -90,7 +90,7 @@ def test_six_hours_in_a_small_file_are_cut_in_constant_memory(folder: Path) -> N
 
 
 @needs_proc
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("extension", ["wav", "flac"])
 def test_what_is_refused_is_refused_early(extension: str, folder: Path) -> None:
     printed, megabytes = peak_of(folder / f"short.{extension}", folder / f"long.{extension}", "whole")
@@ -128,7 +128,7 @@ print(-read_four(sys.argv[1]) + read_four(sys.argv[2]))
 
 
 @needs_proc
-@pytest.mark.slow
+@pytest.mark.full
 def test_four_loaders_with_bombs_take_little_more_than_with_short_clips(folder: Path) -> None:
     command = [sys.executable, "-c", FOUR, str(folder / "short.flac"), str(folder / "long.flac")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ from tests.mini_pair import captioner, write_voice
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
 ]

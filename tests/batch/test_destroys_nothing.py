@@ -14,7 +14,7 @@ import pytest
 from specdec_cli.batch.export import INDEX
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.captioner import recorded_settings
-from specdec_cli.cli.batching import Batching, Place, find_inputs, refuse
+from specdec_cli.cli.batch import Batching, find_inputs, refuse
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.targets import TABLE, TRANSCRIPTS
@@ -113,7 +113,7 @@ def run(rng: random.Random) -> None:
     refuse([*given, manifest, "lexicon.yaml"], output, csv, txt_dir, resume=resume, retry_failed=retry)
     view: object = View()
     job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
-    job.run(Place(None, 1, False, None), rng.choice([None, 1]), fail_fast=False)
+    job.run(rng.choice([None, 1]), fail_fast=False)
     job.export(csv, txt_dir)
 
 

@@ -100,7 +100,7 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     return died
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 12), marks=pytest.mark.full)], ids=["few", "many"])
 def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int]
 ) -> None:

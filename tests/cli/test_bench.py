@@ -76,7 +76,7 @@ def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) ->
     assert specdec("bench", "--clips", tmp_path / "no.wav").code == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_doctor_times_a_start(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_command, "_STARTS", 1)
     outcome = specdec("doctor", "--time")

@@ -193,7 +193,7 @@ def test_a_token_and_a_certificate_of_its_own(
     assert "s3cret" not in json.dumps(process.events)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="files are limited otherwise elsewhere")
 def test_idle_connections_and_unfinished_bodies_hold_nothing_up(process: Process) -> None:
     """2,000 connections without a request and 64 bodies of 31 MiB, each without its last byte."""

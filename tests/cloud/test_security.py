@@ -287,7 +287,7 @@ def test_a_thousand_broken_bodies(served: Served, case: Case, monkeypatch: pytes
     _survives(served, case, 1000, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_ten_thousand_broken_bodies(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     _survives(served, case, 10_000, monkeypatch)
 

@@ -12,7 +12,7 @@ from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, case, cloud, configured, outcome
 from tests.cloud.vllm_server import serving
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.full, pytest.mark.vllm]
 
 CASES = 50
 

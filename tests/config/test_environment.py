@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting, variable_of
-from specdec_cli.config.environment import VARIABLES
+from specdec_cli.config.sources import VARIABLES
 from specdec_cli.errors import ConfigError
 from tests.config.conftest import Load, Refusal
 

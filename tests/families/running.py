@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,6 @@ from tests.families.checkpoints import KINDS, write
 from tests.families.equality import Settings, assert_agree, cache_free_logits
 
 Samples: TypeAlias = npt.NDArray[np.float32]
-CASES = int(os.environ.get("SPECDEC_CASES", "20"))
 NOISES = {"same": 0.0, "near": 0.05, "far": 0.3}
 SECONDS = (0.1, 0.4, 0.9, 1.7, 3.2)
 KINDS_OF_EDGE = tuple(NOISES)

@@ -1,6 +1,6 @@
 """The edge and the cloud law for every family, over many pairs, clips and settings.
 
-`SPECDEC_CASES` is the number of cases per family and law.
+A tenth of a law's cases for each family.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from transformers import DynamicCache
 from specdec_cli.models.audio_lm import AudioLM
 from tests.families.checkpoints import KINDS
 from tests.families.equality import Tally, assert_law
-from tests.families.running import CASES, Case, assert_recorded, drawn_case, recording
+from tests.families.running import Case, assert_recorded, drawn_case, recording
+from tests.laws.tolerance import cases
 
 families = pytest.mark.parametrize("family", KINDS)
 
 
 @families
 def test_without_escalations_the_text_is_that_of_the_edges_generate(family: str) -> None:
-    _check(family, "edge", CASES)
+    _check(family, "edge", cases(0.1))
 
 
 @families
 def test_with_every_block_verified_the_text_is_that_of_the_clouds_generate(family: str) -> None:
-    _check(family, "lossless", CASES)
+    _check(family, "lossless", cases(0.1))
 
 
 def test_an_error_in_the_scores_breaks_both_laws(monkeypatch: pytest.MonkeyPatch) -> None:

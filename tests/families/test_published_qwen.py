@@ -117,7 +117,7 @@ def test_prompts_equal_those_of_the_published_processor(load: Load, family: str,
         torch.testing.assert_close(features, expected["input_features"][..., : features.shape[-1]])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("cloud", ["qwen2.5-omni", "qwen3-omni"])
 def test_a_pair_of_published_layouts_is_lossless(load: Load, cloud: str) -> None:
     target = load(cloud, 152_064)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -24,13 +24,19 @@ from tests.tiny import collect, near_model, settings, tiny_clip, tiny_model
 
 __all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "learned_weights", "make_case", "prompt"]
 
+Ran = tuple[list[Round], Finished]
 INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
 GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One pair, one clip, some settings by name; `weights` are those of the learned gate."""
+    """One pair, one clip, some settings by name.
+
+    Attributes:
+        weights: those of the learned gate.
+        ran: what became of it whenever it was decoded, with whichever settings.
+    """
 
     number: int
     pair: Pair
@@ -38,6 +44,7 @@ class Case:
     cloud_prompt: Prompt
     given: dict[str, Any]
     weights: LearnedWeights
+    ran: list[Ran] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def config(self) -> Config:
@@ -67,9 +74,10 @@ class Case:
             self.pair, self.config, self.edge_prompt, self.cloud_prompt, classifier=classifier, shared=shared
         )
 
-    def run(self, shared: Shared | None = None) -> tuple[list[Round], Finished]:
+    def run(self, shared: Shared | None = None) -> Ran:
         """Decodes the clip."""
-        return collect(self.loop(shared).run())
+        self.ran.append(collect(self.loop(shared).run()))
+        return self.ran[-1]
 
 
 @cache
@@ -184,6 +192,18 @@ def mixed(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.2:
         drawn |= {"k": "auto", "cost_ratio": rng.choice((0.05, 0.2, 0.8, 2.0))}
     return drawn
+
+
+def fast(number: int) -> dict[str, Any]:
+    """All settings that are there for speed at once: blocks as long as pays, and a cloud that works beside the edge."""
+    rng = random.Random(f"speed {number}")
+    return {
+        "k": "auto",
+        "cost_ratio": rng.choice((None, 0.02, 0.15, 0.9)),
+        "draft_ahead": "on",
+        "run_on": rng.choice((0, 0, 1, 3)),
+        "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
+    }
 
 
 def learned_weights(rng: random.Random) -> LearnedWeights:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from specdec_cli.types import Finished, Round
 from tests.laws.cases import Case, generate
@@ -12,25 +13,39 @@ from tests.laws.tolerance import LawBroken, assert_figures, assert_law
 Check = Callable[[Case], str | None]
 
 
-def edge_law(case: Case) -> str | None:
-    """Nothing escalates: every token is the edge's best, and the text is its `generate()`'s."""
-    rounds, finished = case.run()
-    if any(round_.escalated for round_ in rounds):
-        raise LawBroken(f"case {case.number}: a block was escalated")
-    assert_best(case, finished, edge_oracle(case))
-    assert_recorded(case, rounds, edge_oracle(case))
-    return parts(case, finished, generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding))
+def edge_law(case: Case, *ways: Mapping[str, Any]) -> str | None:
+    """Nothing escalates: every token is the edge's best, and the text is its `generate()`'s; so too with `ways`.
+
+    Those are other settings that must not change the text.
+    """
+    oracle, parted = edge_oracle(case), list[str]()
+    expected = generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding)
+    for each in (case, *(case.but(**way) for way in ways)):
+        rounds, finished = each.run()
+        if any(round_.escalated for round_ in rounds):
+            raise LawBroken(f"case {each.number}: a block was escalated")
+        assert_best(each, finished, oracle, each.edge.processor.eos_ids)
+        assert_recorded(each, rounds, oracle)
+        parted += filter(None, [parts(each, finished, expected)])
+    return "; ".join(parted) or None
 
 
-def cloud_law(case: Case) -> str | None:
-    """Everything escalates, or the cloud is alone: every token is its best, and the text is its `generate()`'s."""
-    rounds, finished = case.run()
-    alone = case.config.decoding.mode == "cloud"
-    if not alone and not all(round_.escalated for round_ in rounds):
-        raise LawBroken(f"case {case.number}: a block was not escalated")
-    assert_best(case, finished, cloud_oracle(case))
-    assert_recorded(case, rounds, cloud_oracle(case) if alone else edge_oracle(case))
-    return parts(case, finished, generate(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding))
+def cloud_law(case: Case, *ways: Mapping[str, Any]) -> str | None:
+    """Everything escalates, or the cloud is alone: every token is its best, and the text is its `generate()`'s.
+
+    So too with `ways`, other settings that must not change the text.
+    """
+    drafted, oracle, parted = edge_oracle(case), cloud_oracle(case), list[str]()
+    expected = generate(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding)
+    for each in (case, *(case.but(**way) for way in ways)):
+        rounds, finished = each.run()
+        alone = each.config.decoding.mode == "cloud"
+        if not alone and not all(round_.escalated for round_ in rounds):
+            raise LawBroken(f"case {each.number}: a block was not escalated")
+        assert_best(each, finished, oracle, each.cloud.processor.eos_ids)
+        assert_recorded(each, rounds, oracle if alone else drafted)
+        parted += filter(None, [parts(each, finished, expected)])
+    return "; ".join(parted) or None
 
 
 def reference_law(case: Case) -> str | None:
@@ -38,24 +53,11 @@ def reference_law(case: Case) -> str | None:
     return assert_rounds(case, *case.run())
 
 
-def k_law(case: Case) -> str | None:
-    """Whatever k: every token is the best of the model whose text it is, and the text is the same."""
-    mode = case.config.decoding.mode
-    texts = set()
-    for k in range(1, 9):
-        rounds, finished = case.but(k=k).run()
-        assert_best(case, finished, edge_oracle(case) if mode == "edge" else cloud_oracle(case))
-        assert_recorded(case, rounds, cloud_oracle(case) if mode == "cloud" else edge_oracle(case))
-        texts.add(finished.token_ids)
-    return None if len(texts) == 1 else f"case {case.number}: {len(texts)} texts"
-
-
-def assert_best(case: Case, finished: Finished, oracle: Oracle) -> None:
+def assert_best(case: Case, finished: Finished, oracle: Oracle, eos: Sequence[int]) -> None:
     """Every token of the text is the best, but for rounding, and the text ends where its `finish_reason` says."""
     oracle.read(finished.token_ids)
     assert_law(finished.token_ids, oracle, f"case {case.number}")
     decoding, text = case.config.decoding, finished.token_ids
-    eos = case.edge.processor.eos_ids if decoding.mode == "edge" else case.cloud.processor.eos_ids
     early = set(text[:-1]) & set(eos)
     if early or (finished.finish_reason == "eos") != (text[-1] in eos):
         raise LawBroken(f"case {case.number}: {text} ends with {finished.finish_reason}")

@@ -11,21 +11,23 @@ from tests.laws.cases import Case
 from tests.laws.checks import Check
 from tests.laws.tolerance import most_parting
 
-Run = Callable[[str, Iterable[Case], Check], None]
+Run = Callable[[str, Iterable[Case], Check], list[Case]]
 
 
 @pytest.fixture
 def law(record_property: Callable[[str, object], None]) -> Run:
-    """`law(name, cases, check)`: every case keeps the law, and few texts part."""
+    """`law(name, cases, check)`: every case keeps the law, and few texts part; returns the cases with what they ran."""
 
-    def run(name: str, cases: Iterable[Case], check: Check) -> None:
-        count, parted = 0, []
+    def run(name: str, cases: Iterable[Case], check: Check) -> list[Case]:
+        checked, parted = [], []
         for case in cases:
-            count += 1
             if (how := check(case)) is not None:
                 parted.append(how)
-        record_property("law", f"{name}: {count} cases, {len(parted)} texts part" + "".join(f"\n  {p}" for p in parted))
-        assert len(parted) <= most_parting(count), parted
+            checked.append(case)
+        told = f"{name}: {len(checked)} cases, {len(parted)} texts part"
+        record_property("law", told + "".join(f"\n  {p}" for p in parted))
+        assert len(parted) <= most_parting(len(checked)), parted
+        return checked
 
     return run
 

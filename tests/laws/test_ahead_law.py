@@ -18,7 +18,7 @@ from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import cloud_law, reference_law
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
-from tests.laws.tolerance import numbers
+from tests.laws.tolerance import ENOUGH, cases, numbers
 
 
 def ahead_case(number: int, **fixed: Any) -> Case:
@@ -63,7 +63,8 @@ def slowed(case: Case, forwards: int) -> Loop:
 
 def run_slowed(case: Case, forwards: int) -> tuple[list[Round], Finished]:
     """The rounds and the end of a run with such a cloud."""
-    return collect(slowed(case, forwards).run())
+    case.ran.append(collect(slowed(case, forwards).run()))
+    return case.ran[-1]
 
 
 def slowed_law(case: Case) -> str | None:
@@ -77,37 +78,26 @@ def mode_case(number: int) -> Case:
 
 
 def test_drafting_ahead_changes_no_round(law: Run) -> None:
-    law("ahead", map(mode_case, numbers(100_000)), slowed_law)
+    ran = law("ahead", map(mode_case, numbers(100_000, 0.6)), slowed_law)
+    if cases() >= ENOUGH:  # else something may be drafted ahead nowhere, or nowhere in vain
+        rounds = [round_ for case in ran for round_ in case.ran[0][0]]
+        assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 10
+        assert sum(round_.thrown_away > 0 for round_ in rounds) > 10
 
 
 def test_a_thread_changes_no_round(law: Run) -> None:
     """As it runs, without a word about when the cloud answers."""
-    law("ahead, unslowed", map(mode_case, numbers(101_000, 0.5)), reference_law)
+    law("ahead, unslowed", map(mode_case, numbers(101_000, 0.2)), reference_law)
 
 
 def test_lossless_over_a_thread_equals_generate(law: Run) -> None:
-    cases = (ahead_case(n, mode="lossless", temperature=0.0, run_on=n % 5) for n in numbers(110_000, 0.5))
+    cases = (ahead_case(n, mode="lossless", temperature=0.0, run_on=n % 5) for n in numbers(110_000, 0.2))
     law("ahead, lossless", cases, cloud_law)
-
-
-def test_drafting_ahead_is_used_and_thrown_away() -> None:
-    """Guards the tests above against drafting nothing ahead, or never in vain."""
-    hidden = useless = sent = 0
-    for number in range(130_000, 130_060):
-        case = ahead_case(number, mode="hybrid", temperature=0.0, k=3, max_new_tokens=18)
-        events = list(slowed(case, 30).run())
-        rounds = [event for event in events if isinstance(event, Round)]
-        hidden += sum(round_.hidden_ms is not None and round_.hidden_ms > 0 for round_ in rounds)
-        useless += sum(round_.thrown_away > 0 for round_ in rounds)
-        sent += sum(isinstance(event, Sent) for event in events)
-    assert hidden > 20
-    assert useless > 20
-    assert sent > 60
 
 
 def test_what_was_drafted_ahead_and_fits_is_not_drafted_again() -> None:
     """As many forwards as tokens, guesses and what was lost."""
-    for number in range(131_000, 131_030):
+    for number in range(131_000, 131_020):
         case = ahead_case(number, mode="hybrid", temperature=0.0, loop_period=0, run_on=0)
         rounds, finished = run_slowed(case, 30)
         assert finished.edge is not None

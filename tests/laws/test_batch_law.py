@@ -28,7 +28,7 @@ from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished, Round
 from tests.laws.cases import Case, cloud, collect, edge, make_case, mixed, prompt
 from tests.laws.reference import assert_rounds
-from tests.laws.tolerance import CASES, most_parting
+from tests.laws.tolerance import cases, most_parting
 
 TIMEOUT_S = 60.0
 Ran = tuple[list[Round], Finished]
@@ -84,7 +84,7 @@ def batch_law(batch: Sequence[Case], size: int) -> list[str]:
 
 def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> None:
     clips, parted, number = 0, list[str](), 0
-    while clips < CASES:
+    while clips < cases():
         batch = batch_of(number)
         parted += batch_law(batch, random.Random(-number).randint(2, len(batch)))
         clips, number = clips + len(batch), number + 1
@@ -94,7 +94,7 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
 
 def test_the_order_of_the_clips_does_not_matter() -> None:
     parted = list[str]()
-    for number in range(500, 506):
+    for number in range(500, 503):
         batch = batch_of(number)
         parted += batch_law(batch, 3) + batch_law(batch[::-1], 3)
     assert len(parted) <= 2, parted

@@ -11,34 +11,32 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.laws.cases import Case, make_case
-from tests.laws.checks import Check, cloud_law, edge_law, k_law, reference_law
+from tests.laws.cases import Case, fast, make_case
+from tests.laws.checks import Check, cloud_law, edge_law, reference_law
 from tests.laws.planted import noise, rollback
 from tests.laws.test_ahead_law import mode_case, slowed_law
 from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
+from tests.laws.test_edge_law import edge_case, sampled_law
 from tests.laws.test_edge_law import sampled_case as sampled_edge_case
-from tests.laws.test_edge_law import sampled_law
 from tests.laws.test_reference_law import gated_case, mixed_case
 from tests.laws.test_sampling_law import sampled_case
-from tests.laws.test_speed_law import fast, fast_edge
 from tests.laws.tolerance import LawBroken
 
 Make = Callable[[int], Case]
 Plant = Callable[[Case], AbstractContextManager[None]]
 
 LAWS: dict[str, tuple[Make, Check]] = {
-    "edge": (lambda n: make_case(n, mode="edge", loop_period=0), edge_law),
+    "edge": (edge_case, edge_law),
     "edge, sampled": (sampled_edge_case, sampled_law),
     "cloud": (lambda n: make_case(n, mode="lossless"), cloud_law),
     "cloud, alone": (lambda n: make_case(n, mode="cloud"), cloud_law),
-    "k": (lambda n: make_case(n, mode="lossless"), k_law),
     "reference": (gated_case, reference_law),
     "reference, everything": (mixed_case, reference_law),
     "sampling": (sampled_case, reference_law),
     "ahead": (mode_case, slowed_law),
-    "speed, lossless": (lambda n: fast(n, mode="lossless"), cloud_law),
-    "speed, edge": (fast_edge, edge_law),
+    "speed, lossless": (lambda n: make_case(n, mode="lossless", **fast(n)), cloud_law),
+    "speed, edge": (lambda n: edge_case(n).but(**fast(n)), edge_law),
     "cache": (once_case, fed_once_law),
     "cache, clean": (once_case, clean_law),
 }

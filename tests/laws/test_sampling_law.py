@@ -11,10 +11,10 @@ import torch
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import reference_law
 from tests.laws.conftest import Run
-from tests.laws.tolerance import CASES, numbers
+from tests.laws.tolerance import cases, numbers
 from tests.table import EOS, START, TableModel, random_table, table_loop
 
-RUNS = max(10 * CASES, 1500)
+RUNS = max(10 * cases(), 1500)
 LENGTH = 3
 
 

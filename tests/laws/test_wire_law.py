@@ -126,7 +126,7 @@ def ways(number: int, **fixed: Any) -> Case:
 
 
 def test_the_rounds_are_those_of_one_process(over_the_wire: Any) -> None:
-    over_the_wire("all rules", map(ways, numbers(70_000)))
+    over_the_wire("all rules", map(ways, numbers(70_000, 0.5)))
 
 
 def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Run) -> None:
@@ -134,7 +134,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
         rounds, finished = collect(far_loop(case, servers.link(case)).run())
         assert {source for round_ in rounds for source in round_.source} == {"cloud"}
         here = as_sent(case)
-        assert_best(here, finished, cloud_oracle(here))
+        assert_best(here, finished, cloud_oracle(here), here.cloud.processor.eos_ids)
         return parts(here, finished, here.run()[1].token_ids)
 
     law("wire: cloud alone", (make_case(number, mode="cloud") for number in numbers(73_000, 0.15)), check)
@@ -151,12 +151,12 @@ def test_draws_are_the_same_too(over_the_wire: Any) -> None:
             top_p=rng.choice((None, 0.9)),
         )
 
-    over_the_wire("sampling", map(case, numbers(71_000, 0.4)))
+    over_the_wire("sampling", map(case, numbers(71_000, 0.25)))
 
 
 def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
-    for number in range(75_000, 75_012):
+    for number in range(75_000, 75_006):
         case = make_case(number, mode="lossless", repetition_penalty=None, no_repeat_ngram=None, min_new_tokens=None)
         generation = case.cloud.processor.generation
         before = generation.repetition_penalty

@@ -15,9 +15,6 @@ from typing import Final
 import torch
 
 TOLERANCE: Final = 2e-4
-CASES: Final = int(os.environ.get("SPECDEC_CASES", "200"))
-"""Cases per law."""
-
 Scores = Callable[[Sequence[int]], torch.Tensor]
 """Cache-free processed scores [vocab] after a text."""
 
@@ -26,9 +23,18 @@ class LawBroken(AssertionError):
     """A text, a figure or a decision that rounding does not explain."""
 
 
+def cases(share: float = 1.0) -> int:
+    """How many cases a law has, or a test that is about `share` of it: 200 unless `SPECDEC_CASES` says otherwise."""
+    return max(4, round(share * int(os.environ.get("SPECDEC_CASES", "200"))))
+
+
 def numbers(base: int, share: float = 1.0) -> range:
-    """Numbers of a law's cases: `share` of `CASES`, at least four, from `base` on."""
-    return range(base, base + max(4, round(CASES * share)))
+    """Numbers of `cases(share)` cases, from `base` on."""
+    return range(base, base + cases(share))
+
+
+ENOUGH: Final = 200
+"""Cases among which every kind of case is found; below, nothing is said of how many there are of each."""
 
 
 def most_parting(cases: int) -> float:

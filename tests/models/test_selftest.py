@@ -82,7 +82,7 @@ def test_eager_attention_passes_and_steps_one_by_one() -> None:
     assert not model.joins
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile wants a C++ compiler")
 @pytest.mark.filterwarnings("default")  # torch's own, while it compiles
 def test_a_compiled_model_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

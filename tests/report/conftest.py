@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.report import write_report
+from specdec_cli.report.page import write_report
 from tests.report.sample import Runs, comparison, runs_over, voices
 
 

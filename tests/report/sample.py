@@ -16,9 +16,9 @@ from specdec_cli.compare.result import (
     ModeFigures,
     ModeQuality,
     Process,
-    Spread,
     TextQuality,
 )
+from specdec_cli.metrics import Interval
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Mode
 from tests.mini_pair import captioner, write_voice
@@ -96,8 +96,8 @@ def _clip(runs: Runs, index: int) -> ClipComparison:
     )
 
 
-def _spread(value: float) -> Spread:
-    return Spread(value=value, low=0.9 * value, high=1.1 * value)
+def _spread(value: float) -> Interval:
+    return Interval(value=value, low=0.9 * value, high=1.1 * value)
 
 
 def _costs(mode: Mode, index: int) -> ModeFigures:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from specdec_cli.report import write_report
+from specdec_cli.report.page import write_report
 from tests.report.sample import MODES, Runs
 from tests.report.test_page import EVIL, hostile
 
@@ -30,7 +30,7 @@ FLAGS = [
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

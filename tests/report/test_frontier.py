@@ -8,24 +8,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.report import frontier_svg
+from specdec_cli.metrics import Interval
+from specdec_cli.report.frontier import FrontierPoint, frontier_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @dataclass(frozen=True)
-class Share:
-    value: float
+class Share(Interval):
     low: float | None = None
     high: float | None = None
 
 
 @dataclass(frozen=True)
-class Point:
-    label: str
-    gate: str
-    escalation_rate: float
-    gap_closed: Share | None
+class Point(FrontierPoint):
     confirmed: bool = True
 
 

@@ -14,9 +14,7 @@ import soundfile
 
 from specdec_cli.compare.result import ClipError
 from specdec_cli.errors import ReportError
-from specdec_cli.report import write_report
-from specdec_cli.report.clips import disagreement
-from specdec_cli.report.page import render
+from specdec_cli.report.page import disagreement, render, write_report
 from tests.report.read_page import Page
 from tests.report.sample import MODES, Runs, comparison, runs_over, voices
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.compare.result import Comparison, Gap, Spread
+from specdec_cli.compare.result import Comparison, Gap
+from specdec_cli.metrics import Interval
 from specdec_cli.report import figures, tables
 from tests.report.sample import Runs, comparison
 
@@ -17,8 +18,8 @@ def found(runs: Runs) -> Comparison:
 
 
 def gap(basis: Any, measure: Any, closed: float | None) -> Gap:
-    none = Spread(value=0.1, low=0.05, high=0.2)
-    share = None if closed is None else Spread(value=closed, low=0.1, high=0.9)
+    none = Interval(value=0.1, low=0.05, high=0.2)
+    share = None if closed is None else Interval(value=closed, low=0.1, high=0.9)
     ends = {"edge": 0.5, "value": 0.6, "cloud": 1.0, "gap": none, "gain": none}
     return Gap(mode="hybrid", basis=basis, measure=measure, clips=9, closed=share, **ends)
 
@@ -57,9 +58,9 @@ def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:
         (figures.short(1234.5), "1,234"),
         (figures.volume(1400), "1.4 kB"),
         (figures.share(None), "—"),
-        (figures.interval(Spread(value=0.1, low=-0.05, high=0.2), figures.points), "-5.0 to +20.0"),
-        (figures.interval(Spread(value=0.1, low=0.05, high=0.2), figures.percent), "5–20%"),
-        (figures.interval(Spread(value=0.1, low=None, high=None)), ""),
+        (figures.interval(Interval(value=0.1, low=-0.05, high=0.2), figures.points), "-5.0 to +20.0"),
+        (figures.interval(Interval(value=0.1, low=0.05, high=0.2), figures.percent), "5–20%"),
+        (figures.interval(Interval(value=0.1, low=None, high=None)), ""),
     ],
 )
 def test_figures_have_units_and_plurals(written: str, text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tools.beside import measure
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_time_beside_busy_processes_is_reported() -> None:
     found = measure(processes=1, clips=1)
     assert found["quiet_ms"] > 0

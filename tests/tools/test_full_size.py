@@ -112,7 +112,7 @@ def test_numbers_that_mean_nothing_are_refused(dtype: str, acceptance: str) -> N
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_published_pair_steps_on_a_gpu() -> None:
     free, needed = torch.cuda.mem_get_info()[0], 2 * sum(parameters(SHAPES[name]) for name in ("3b", "7b"))
