@@ -33,7 +33,7 @@ class Columns:
     Attributes:
         file: the clip's path, name or id.
         texts: reference captions.
-        labels: attribute -> column with its class.
+        labels: attribute -> column with its class, in the lexicon's words or their aliases.
         speaker: who speaks, or None.
     """
 
@@ -98,9 +98,7 @@ class References:
 
         Args:
             path: the table.
-            file_column: column with the clip's path, name or id.
-            text_columns: columns with reference captions.
-            label_columns: attribute -> column with its class, in the lexicon's words or their aliases.
+            file_column, text_columns, label_columns: see `Columns`.
             lexicon: knows attributes, classes and words.
 
         Raises:
