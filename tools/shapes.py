@@ -16,11 +16,10 @@ from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditio
 
 import specdec_cli
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.device import resolve_dtype
+from specdec_cli.models.device import quantization_config, resolve_dtype
 from specdec_cli.models.families import QwenOmni
 from specdec_cli.models.family import AudioProcessor
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.quantization import quantization_config
 
 _WINDOW_S = 300
 _PATTERN = 1 << 20  # numbers that are drawn; every weight repeats them

@@ -1,9 +1,8 @@
 """Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed refusal.
 
     files    opens a path that may be anything, hashes it, words names and hints
-    search   finds the recordings in a folder
     decode   opens a recording with libsndfile or FFmpeg, as blocks of samples, and refuses what is cut short
-    checks   refuses what has nothing to describe: too short, silent, not finite
+    samples  recordings in memory; refuses what has nothing to describe: too short, silent, not finite
     speech   decides whether samples hold speech
     load     opens a Recording: mono at the model's rate, cut while it is decoded if it is longer than the window
 
@@ -11,8 +10,8 @@ Nothing here imports torch. The decoders are imported when a file needs them. Me
 recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.
 """
 
-from specdec_cli.audio.checks import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, check_samples
-from specdec_cli.audio.load import Recording, Segment, load_audio, open_recording
+from specdec_cli.audio.load import Recording, load_audio, open_recording
+from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Segment, check_samples
 from specdec_cli.audio.speech import has_speech
 
 __all__ = [

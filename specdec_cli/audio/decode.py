@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.audio.checks import Floats
 from specdec_cli.audio.files import refusal
+from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioDecodeError
 
 if TYPE_CHECKING:
@@ -57,19 +57,12 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """An open recording.
+    """An open recording."""
 
-    Attributes:
-        sampling_rate: Hz.
-        channels: of every block.
-        declared_s: length that the header declares, seconds, or None.
-        blocks: float32 [frames, channels], full scale 1.0; iterate inside `open_sound` only.
-    """
-
-    sampling_rate: int
+    sampling_rate: int  # Hz
     channels: int
-    declared_s: float | None
-    blocks: Iterator[Floats]
+    declared_s: float | None  # length that the header declares
+    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0; iterate inside `open_sound` only
 
 
 @contextmanager

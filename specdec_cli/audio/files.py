@@ -7,7 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from typing import TypeVar
 
@@ -74,8 +74,6 @@ def sha256(file: FileIO) -> str:
 
 def content_of(path: str) -> str | None:
     """Hex digest of a recording's bytes; None if it cannot be read."""
-    try:
-        with opened(path) as (file, _):
-            return sha256(file)
-    except (AudioError, OSError):
-        return None
+    with suppress(AudioError, OSError), opened(path) as (file, _):
+        return sha256(file)
+    return None

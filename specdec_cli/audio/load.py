@@ -13,9 +13,16 @@ from io import FileIO
 
 import numpy as np
 
-from specdec_cli.audio.checks import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Floats, SampleStatistics
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
+from specdec_cli.audio.samples import (
+    MAX_DURATION_S,
+    MIN_DURATION_S,
+    SILENCE_DBFS,
+    Floats,
+    SampleStatistics,
+    Segment,
+)
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 
 _LONG_S = 300.0
@@ -24,50 +31,17 @@ _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A piece of a recording, or all of it.
-
-    Attributes:
-        samples: float32 mono [n].
-        start_s, end_s: place in the recording, seconds.
-        silent: nothing in it is above -70 dBFS, so that a caption would be invented. False for a whole recording,
-            which is refused instead.
-    """
-
-    samples: Floats
-    start_s: float
-    end_s: float
-    silent: bool = False
-
-    @property
-    def duration_s(self) -> float:
-        """Length, seconds."""
-        return self.end_s - self.start_s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A recording that was decoded once and found fit to caption.
+    """A recording that was decoded once and found fit to caption."""
 
-    Attributes:
-        path: as it was given.
-        sampling_rate: of the samples of its pieces, Hz.
-        duration_s: of the original, seconds.
-        sha256: hex digest of the file's bytes.
-        original_rate: of the file, Hz.
-        channels: of the file.
-        count: number of pieces.
-        decode_s: time from opening the file to the checked samples, seconds.
-    """
-
-    path: str
-    sampling_rate: int
-    duration_s: float
-    sha256: str
-    original_rate: int
-    channels: int
-    count: int
-    decode_s: float
+    path: str  # as it was given
+    sampling_rate: int  # of the samples of its pieces, Hz
+    duration_s: float  # of the original
+    sha256: str  # hex digest of the file's bytes
+    original_rate: int  # of the file, Hz
+    channels: int  # of the file
+    count: int  # of pieces
+    decode_s: float  # from opening the file to the checked samples
     _samples: Floats | None = field(repr=False)  # if they fit the window
     _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
     _stamp: tuple[int, ...] = field(repr=False)
@@ -209,10 +183,7 @@ def _decode(
 class _Mixdown:
     """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
 
-    Args:
-        sound: an open recording.
-        sampling_rate: of the result, Hz.
-        channel: use this one instead of the mean over the channels.
+    They are the mean over the channels, or `channel` alone.
     """
 
     def __init__(self, sound: Sound, sampling_rate: int, channel: int | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_cli.audio.checks import Floats
+from specdec_cli.audio.samples import Floats
 
 Numbers = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.work import Work
     from specdec_cli.compare.journal import Journal
-    from specdec_cli.compare.runner import Runner, Step
+    from specdec_cli.compare.runner import Step
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import InputFile
     from specdec_cli.transcript.terms import Terms
@@ -130,7 +130,12 @@ class _Study:
             if self.overwrite:
                 journal.clear()
             runner.refuse_unreadable(recordings)
-            self._run(runner, steps, captioners)
+            if not steps:
+                return
+            self.work.view.say("warming up: a first run of every mode, which does not count")
+            runner.warm_up(steps, captioners)
+            self.work.view.begin(len(steps))
+            runner.run(steps, captioners)
 
     def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
         with still_collector():
@@ -141,14 +146,6 @@ class _Study:
         captioners = {mode: both.variant(in_mode(self.config, mode)) for mode in wanted}
         journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
         return captioners
-
-    def _run(self, runner: Runner, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
-        if not steps:
-            return
-        self.work.view.say("warming up: a first run of every mode, which does not count")
-        runner.warm_up(steps, captioners)
-        self.work.view.begin(len(steps))
-        runner.run(steps, captioners)
 
     def begins(self, step: Step) -> None:
         """A step is about to be taken."""

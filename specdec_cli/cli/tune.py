@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import TUNED_GATES
 from specdec_cli.cli.startup import read_references, still_collector
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import GateName
-
-if TYPE_CHECKING:
-    from specdec_cli.cli.work import Work
 
 
 @command("language", "style", "prompt", "accept", "max_new_tokens", example="recordings/ --save-gate gate.json")
@@ -78,7 +74,7 @@ def tune(
         plan = Plan(competing, sizes, budget, eval_seed)
         find = table.find if table is not None else lambda _: None
         with Journal(setup_of(captioner), recordings) as journal:
-            found, file = tuned(captioner, plan, clips, find, words, journal, _Watch(work))
+            found, file = tuned(captioner, plan, clips, find, words, journal, work)
     if work.interrupted:
         return work.code(done=False)
     if save_gate is not None and file is not None:
@@ -127,17 +123,3 @@ def parse_ks(text: str) -> tuple[int, ...]:
             )
         sizes.append(int(word))
     return tuple(sorted(set(sizes)))
-
-
-class _Watch:
-    """Shows the steps of a tuning."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self.begin = work.view.begin
-        self.step = work.view.step
-        self.advance = work.view.advance
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        self._work.failed(file, error)

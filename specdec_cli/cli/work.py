@@ -44,6 +44,7 @@ class Work:
 
     def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:
         self.view = choose_steps(quiet=quiet, debug=debug)
+        self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
         self.interrupted = False
         self._interruption = interruption
         self._failed: set[str] = set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Request
+from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
@@ -19,14 +19,11 @@ from specdec_cli.errors import CloudError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
-Payload = Literal["features", "waveform"]
-"""What of a recording leaves the device: log-mel features, or the recording itself."""
-
-T = TypeVar("T")
+Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
+C = TypeVar("C", bound="RemoteCloud")
 _PROBES: Final = 5
 
 TOO_LARGE: Final = "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits."
-"""What to do about a clip that exceeds a server's limits."""
 
 
 class RemoteCloud(ABC):
@@ -37,50 +34,28 @@ class RemoteCloud(ABC):
         http: connections.
         payload: what it is sent of a recording.
         own: whether the processor was loaded for this cloud; otherwise it is the edge's.
-
-    Attributes:
-        name: what the user calls it: the address in the configuration.
-        vocab_size: leading token ids that it may use.
-        window_s: longest recording that it takes, seconds.
-        role: what the processor is called in messages.
     """
+
+    verifies: type[RemoteVerifier[Any]]
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         self.name, self.http = http.url, http
         self.payload, self.processor = payload, processor
         self.vocab_size, self.window_s = processor.vocab_size, processor.window_s
-        self.role = "cloud.processor" if own else "edge"
-
-    @property
-    @abstractmethod
-    def reached(self) -> bool:
-        """Whether it has answered, and fits."""
+        self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
+        self.reached = False
 
     @abstractmethod
-    def connect(self, caller: Caller) -> None:
-        """Finds out, within a call, whether the server fits; once. Raises CloudError where it does not."""
+    def fit(self, caller: Caller) -> None:
+        """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
 
     @abstractmethod
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
 
     @abstractmethod
-    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> RemoteVerifier:
-        """Judges the blocks of one clip. Nothing is sent before the first block, or `prefill`.
-
-        Args:
-            prompt: the clip's, made by `processor`.
-            config: the run's settings.
-            vocab_size: ids from here on are never scored.
-            stop_ids: nothing is generated after any of these.
-
-        Raises:
-            DecodingError: this cloud cannot judge such a clip, or not by these settings.
-        """
-
-    @abstractmethod
-    def probe(self) -> str:
-        """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
+    def versions(self, caller: Caller) -> str:
+        """What answers, in a phrase, by one GET within a call."""
 
     @property
     def trouble(self) -> str | None:
@@ -88,11 +63,7 @@ class RemoteCloud(ABC):
         return None if self.reached else self.http.breaker.reason
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Connects for the first time. A server that is not reached is tried again when a clip needs it.
-
-        Raises:
-            SpecdecError: the configuration is to blame.
-        """
+        """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
         caller = Caller(self.http)
         try:
             with caller.call(timeout_s):
@@ -103,57 +74,68 @@ class RemoteCloud(ABC):
         except CloudError:
             pass  # see `trouble`
 
-    def timed(self, path: str, read: Callable[[bytes], T]) -> tuple[T, str]:
-        """The answer to a GET, and the median round trip in words; the server must fit."""
-        caller, times = Caller(self.http), []
+    def connect(self, caller: Caller) -> None:
+        """Makes sure, within a call, that the server fits; once."""
+        if not self.reached:
+            self.fit(caller)
+            self.reached = True
+
+    def verifier(
+        self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+    ) -> RemoteVerifier[Any]:
+        """Judges the blocks of one clip; see `RemoteVerifier`. Nothing is sent before the first block, or `prefill`."""
+        return self.verifies(self, prompt, config, vocab_size, stop_ids)
+
+    def probe(self) -> str:
+        """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
+        caller, times, found = Caller(self.http), list[float](), ""
         for _ in range(_PROBES):
             started = time.perf_counter()
             with caller.call():
-                found = caller.fetch(Request("GET", path), read)
+                found = self.versions(caller)
             times.append((time.perf_counter() - started) * 1e3)
         with caller.call():
             self.connect(caller)
-        return found, f"{median(times):.1f} ms round trip"
+        return f"{self.name}: {found}, {median(times):.1f} ms round trip"
 
     def close(self) -> None:
         """Closes the connections, as happens by itself when this is dropped."""
         self.http.close()
 
 
-class RemoteVerifier(ABC):
+class RemoteVerifier(ABC, Generic[C]):
     """Judges the blocks of one clip at a server. See `Verifier`; one thread at a time calls it.
 
     The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
 
     Args:
         cloud: the server.
-        prompt, config, vocab_size, stop_ids: see `RemoteCloud.verifier`.
-
-    Attributes:
-        id: names the clip to the server; nobody can guess it.
+        prompt: the clip's, made by the cloud's processor.
+        config: the run's settings.
+        vocab_size: ids from here on are never scored.
+        stop_ids: nothing is generated after any of these.
 
     Raises:
-        DecodingError: the prompt holds no recording.
+        DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
     """
 
     elsewhere = True
 
-    def __init__(
-        self, cloud: RemoteCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
-    ) -> None:
+    def __init__(self, cloud: C, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> None:
         if prompt.waveform is None:
             raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
-        self.cloud, self.prompt, self.waveform = cloud, prompt, prompt.waveform
+        self.cloud, self.prompt, self.waveform, self.config = cloud, prompt, prompt.waveform, config
         self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
         self.stop_ids = tuple(sorted(stop_ids))
+        self.done = ModelWork()
         self.caller = Caller(cloud.http)
-        self.id = uuid.uuid4().hex
+        self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._never = frozenset(cloud.processor.family.placeholders(cloud.processor.config))
 
     @property
-    @abstractmethod
     def work(self) -> ModelWork:
         """What the server's model has done for this clip, and the bytes that were sent."""
+        return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
 
     @abstractmethod
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:

@@ -35,9 +35,7 @@ from specdec_cli.errors import CloudError, ConfigError, SpecdecError
 
 _log = logging.getLogger(__name__)
 
-TRIES: Final = 4
-"""Of one request, over a link that fails. A server that is busy is tried again until the time is up."""
-
+_TRIES: Final = 4  # of one request over a link that fails; a server that is busy is tried until the time is up
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _PIECE: Final = 1 << 16  # bytes of a body that are written at a time
@@ -64,8 +62,7 @@ class RefusedError(CloudError):
 
     def __init__(self, message: str, *, hint: str | None = None, code: str = "", about_clip: bool = False) -> None:
         super().__init__(message, hint=hint)
-        self.code = code
-        self.about_clip = about_clip
+        self.code, self.about_clip = code, about_clip
 
 
 class MisfitError(CloudError):
@@ -81,7 +78,7 @@ class _LateError(Exception):
 
 
 class Request(NamedTuple):
-    """What to send; it may be sent several times."""
+    """What to send, possibly several times."""
 
     method: str
     path: str
@@ -89,20 +86,20 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer as it came; `digest` is its header Content-Digest."""
+    """An answer as it came."""
 
     status: int
-    digest: str | None
+    digest: str | None  # the header Content-Digest
     body: bytes
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What requests have cost: bytes of bodies, and seconds between the end of a request and the head of its answer."""
+    """What requests have cost."""
 
-    bytes_up: int = 0
+    bytes_up: int = 0  # of bodies
     bytes_down: int = 0
-    silent_s: float = 0.0
+    silent_s: float = 0.0  # between the end of a request and the head of its answer
 
 
 Check = Callable[[str, Request, Reply], bytes]
@@ -114,19 +111,11 @@ class Breaker:
 
     After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are refused while
     it is under way, and if it fails.
-
-    Args:
-        retry_s: seconds without a try after a failure.
-        clock: seconds, monotonic.
-
-    Attributes:
-        reason: why the last call failed; None if it did not.
     """
 
     def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reason: str | None = None
-        self._retry_s = retry_s
-        self._clock = clock
+        self.reason: str | None = None  # why the last call failed
+        self._retry_s, self._clock = retry_s, clock
         self._lock = threading.Lock()
         self._failed_at = 0.0
         self._probing = False
@@ -139,11 +128,10 @@ class Breaker:
     def admits(self) -> bool:
         """Whether a call may go out; if so, `ended` or `undecided` must follow."""
         with self._lock:
-            if self.reason is None:
-                return True
-            if self._probing or self.since_s < self._retry_s:
-                return False
-            self._probing = True
+            if self.reason is not None:
+                if self._probing or self.since_s < self._retry_s:
+                    return False
+                self._probing = True
             return True
 
     def ended(self, reason: str | None = None) -> None:
@@ -220,16 +208,7 @@ class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else.
-
-    Args:
-        config: with a `url`.
-        content_type: of the bodies.
-        most_bytes: of an answer.
-        check: separates good answers from others.
-
-    Attributes:
-        shortest_s: shortest silence before an answer so far, seconds: a round trip, and what the quickest took.
+    nowhere else. An answer may have `most_bytes`; `check` separates good ones from others.
 
     Raises:
         ConfigError: the token or the certificates cannot be read.
@@ -241,7 +220,7 @@ class Http:
         self.config, self.url = config, config.url
         self.most_bytes, self.check = most_bytes, check
         self.breaker = Breaker(config.retry_s)
-        self.shortest_s = math.inf
+        self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         # not compressed on the way: digests are of the bytes that were sent
         self._headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, "cloud.token_env"):
@@ -324,11 +303,7 @@ class Caller:
         breaker.ended()
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
-        """What `read` makes of a good answer.
-
-        Args:
-            request: may be sent several times.
-            read: raises MalformedError for an answer that makes no sense.
+        """What `read` makes of a good answer. It raises MalformedError for one that makes no sense.
 
         Raises:
             CloudError: there is no good answer.
@@ -347,7 +322,7 @@ class Caller:
                 tries -= error.patience
             _log.debug("%s %s: %s", request.method, request.path, trouble)
             tries += 1
-            if tries == TRIES:
+            if tries == _TRIES:
                 raise CloudError(f"{self._http.url}: {trouble}")
             if self._closed.wait(min(self._left_s, pause_s * random.uniform(0.5, 1.0))):
                 raise CloudError(_CLOSED)
@@ -427,11 +402,10 @@ def certificate_recipe(host: str) -> str:
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
-    """The token in an environment variable, so that none stands in a file or in a list of processes; None if none is
-    named.
+    """The token in an environment variable, so that none stands in a file or in a list of processes.
 
     Args:
-        variable: its name.
+        variable: its name; None: no token.
         asked_by: the setting or flag that names it, for messages.
         least: characters that it must have.
 

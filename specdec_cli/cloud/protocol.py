@@ -25,25 +25,18 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 
-PROTOCOL: Final = 2
-"""Both ends must use the same."""
-
-MAX_JSON_BYTES: Final = 1 << 20
-"""Longest JSON part of a body."""
-
+PROTOCOL: Final = 2  # both ends must use the same
+MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
-"""No answer is longer."""
-
-SESSION_ID: Final = r"[0-9a-f]{32}"
-"""The client chooses it at random."""
-
+SESSION_ID: Final = r"[0-9a-f]{32}"  # the client chooses it at random
 _LENGTH: Final = 4
 _MOST_TENSORS: Final = 16
 SentAs = Literal["float16", "bool", "uint8", "int32", "int64"]
+_INTEGERS: Final[tuple[SentAs, ...]] = ("uint8", "int32", "int64")
 _DTYPES: Final[dict[SentAs, str]] = {"float16": "<f2", "bool": "|b1", "uint8": "|u1", "int32": "<i4", "int64": "<i8"}
 
 Code = Literal[
@@ -65,13 +58,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("holds a control character")
-    return text
-
-
-Name = Annotated[str, Field(max_length=500), AfterValidator(_printable)]
+Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
 
 
 class Message(BaseModel):
@@ -157,7 +144,7 @@ class Judgement(Message):
 
     accepted: Count
     token: TokenId
-    more: list[TokenId] = Field(default=[])
+    more: tuple[TokenId, ...] = ()
     near_ties: Count | None = None
 
 
@@ -204,11 +191,7 @@ def pack(message: Message, *numbers: bytes) -> bytes:
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, memoryview]:
-    """The message at the head of a body, and the bytes after it.
-
-    Raises:
-        MalformedError: it is not one of that kind.
-    """
+    """The message at the head of a body, and the bytes after it. Raises MalformedError."""
     length = int.from_bytes(body[:_LENGTH], "little")
     if length > MAX_JSON_BYTES:
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")
@@ -218,11 +201,7 @@ def unpack(kind: type[M], body: bytes) -> tuple[M, memoryview]:
 
 
 def parse(kind: type[M], text: bytes) -> M:
-    """The message in a JSON text.
-
-    Raises:
-        MalformedError: names the first field that is wrong, and no value.
-    """
+    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -245,22 +224,16 @@ def pack_tensors(tensors: Mapping[str, torch.Tensor]) -> tuple[list[TensorInfo],
     """A clip's tensors: floats in float16, exact to about a thousandth; integers in the smallest type that fits."""
     infos, parts = [], []
     for name, tensor in tensors.items():
-        values = tensor.detach().cpu()
-        dtype = _sent_as(values)
-        if dtype == "float16":
-            values = values.to(torch.float16)
+        values: torch.Tensor = tensor.detach().cpu()
+        dtype: SentAs = "bool"
+        if values.is_floating_point():
+            values, dtype = values.to(torch.float16), "float16"
+        elif values.dtype != torch.bool:
+            low, high = int(values.min()), int(values.max())
+            dtype = next(kind for kind in _INTEGERS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
         infos.append(TensorInfo(name=name, shape=list(values.shape), dtype=dtype))
         parts.append(np.ascontiguousarray(values.numpy(), dtype=_DTYPES[dtype]).tobytes())
     return infos, b"".join(parts)
-
-
-def _sent_as(values: torch.Tensor) -> SentAs:
-    if values.is_floating_point():
-        return "float16"
-    if values.dtype == torch.bool:
-        return "bool"
-    low, high = int(values.min()), int(values.max())
-    return "uint8" if low >= 0 and high < 1 << 8 else "int32" if low >= -(1 << 31) and high < 1 << 31 else "int64"
 
 
 def unpack_tensors(infos: Sequence[TensorInfo], data: memoryview) -> tuple[dict[str, torch.Tensor], memoryview]:

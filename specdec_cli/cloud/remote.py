@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cached_property, partial
 from typing import Final
 
 from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
@@ -26,14 +26,14 @@ from specdec_cli.cloud.protocol import (
     pack_tensors,
     parse,
 )
-from specdec_cli.config import CloudConfig, Config
+from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
-from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
-_INFO: Final = "/v1/info"
+_INFO: Final = Request("GET", "/v1/info")
 _HINTS: Final[dict[Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
@@ -41,21 +41,105 @@ _HINTS: Final[dict[Code, str]] = {
 }
 
 
+class SessionVerifier(RemoteVerifier["HttpCloud"]):
+    """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
+
+    _open = False
+    _before = ModelWork()  # of sessions that the server has forgotten
+
+    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        counts, rows = None, b""
+        sampling = self.config.decoding.scoring().sampling
+        if draft.ids and self.config.acceptance.in_force(sampling=sampling) == "sampling":
+            counts, rows = pack_rows(draft.probabilities())
+        more = min(run_on, self._info.limits.more_tokens)
+        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows)
+        found = answer.judgement
+        if found is None:
+            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
+        return Verdict(**found.model_dump(), ms=answer.cloud_ms)
+
+    def send(self) -> None:
+        if not self._open:
+            self._put(None, b"")
+
+    def close(self) -> None:
+        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
+        super().close()
+        if self.caller.traffic.bytes_up:
+            self.cloud.http.send(Request("DELETE", self._path))
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/sessions/{self.id}"
+
+    @property
+    def _info(self) -> Info:
+        assert self.cloud.info is not None  # within a call the cloud is connected
+        return self.cloud.info
+
+    def _answer(self, question: Question, rows: bytes) -> Answer:
+        if self._open:
+            try:
+                return self._exchange(Request("POST", f"{self._path}/verify", pack(question, rows)))
+            except RefusedError as error:
+                if error.code != "unknown_session":
+                    raise
+                self._open, self._before = False, self.done
+        return self._put(question, rows)
+
+    def _put(self, question: Question | None, rows: bytes) -> Answer:
+        """Sends the clip, and the question with it: one round trip instead of two."""
+        info, limits, rate = self._info, self._info.limits, self.cloud.processor.sampling_rate
+        tensors, numbers = pack_tensors(self.prompt.audio)
+        clip = Clip(
+            identity=info.identity,
+            prompt_ids=list(self.prompt.ids),
+            samples=len(self.waveform),
+            tensors=tensors,
+            capacity=self.capacity,
+            vocab_size=self.vocab_size,
+            stop_ids=list(self.stop_ids),
+            scoring=self.config.decoding.scoring(),
+            acceptance=self.config.acceptance,
+            question=question,
+        )
+        body = pack(clip, numbers, rows)
+        self.require_room(
+            ("positions", len(self.prompt.ids) + self.capacity, info.context),
+            ("tokens after a prompt", self.capacity, limits.text_tokens),
+            ("bytes", len(body), limits.body_bytes),
+            ("seconds", len(self.waveform) / rate, info.window_s),
+        )
+        answer = self._exchange(Request("PUT", self._path, body))
+        self._open = True
+        return answer
+
+    def _exchange(self, request: Request) -> Answer:
+        def read(body: bytes) -> Answer:
+            answer = parse(Answer, body)
+            if answer.request != digest(request.body):
+                raise MalformedError("the answer is to another question")
+            return answer
+
+        answer = self.caller.fetch(request, read)
+        self.done = _sum(self._before, ModelWork(**answer.work.model_dump()))
+        return answer
+
+
 class HttpCloud(RemoteCloud):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
 
-    A clip that exceeds the server's limits is degraded.
-
-    Args:
-        config: with a `url`.
-        processor: makes the prompts.
-        own: whether it was loaded for this cloud; otherwise it is the edge's, whose tokenizer the server must share.
+    A clip that exceeds the server's limits is degraded. The tokenizer of an edge's processor must be the server's, too.
 
     Raises:
         ConfigError: the token or the certificates are not there or not accepted, the server makes other prompts, or
             it would be sent recordings without leave.
         TokenizerMismatchError: its token ids have other meanings.
     """
+
+    verifies = SessionVerifier
+    info: Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         payload = processor.family.payload
@@ -66,43 +150,24 @@ class HttpCloud(RemoteCloud):
             )
         http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, _checked)
         super().__init__(processor, http, "waveform" if payload == "waveform" else "features", own=own)
-        self.info: Info | None = None
         self.start()
 
-    @property
-    def reached(self) -> bool:
-        """Whether the server has described itself, and fits."""
-        return self.info is not None
-
     def describe(self) -> dict[str, str]:
-        """The address, and how the server describes its model."""
         if self.info is None:
             return {"name": self.name, "dtype": "unknown", "device": "unknown"}
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
-    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> SessionVerifier:
-        """Judges the blocks of one clip; see `RemoteCloud.verifier`."""
-        return SessionVerifier(self, prompt, config, vocab_size, stop_ids)
-
-    def probe(self) -> str:
-        """Versions and round trip; see `RemoteCloud.probe`."""
-        info, trip = self.timed(_INFO, lambda body: parse(Info, body))
-        return f"{self.name}: {info.model}, specdec {info.server}, protocol {info.protocol}, {trip}"
-
-    def connect(self, caller: Caller) -> None:
-        """Requests the server's description of itself; see `RemoteCloud`."""
-        if self.info is None:
-            info = caller.fetch(Request("GET", _INFO), lambda body: parse(Info, body))
-            self._require_fit(info)
-            self.info = info
+    def versions(self, caller: Caller) -> str:
+        info = caller.fetch(_INFO, partial(parse, Info))
+        return f"{info.model}, specdec {info.server}, protocol {info.protocol}"
 
     @cached_property
     def _ours(self) -> dict[str, str]:
         return self.processor.fingerprints()
 
-    def _require_fit(self, info: Info) -> None:
-        """Raises CloudError if the server cannot be used with this processor."""
+    def fit(self, caller: Caller) -> None:
+        info = caller.fetch(_INFO, partial(parse, Info))
         mine, theirs = self.processor, f"cloud {info.model} at {self.name}"
         both = f"{self.role} {mine.name} and {theirs}"
         hint = "Name the checkpoint that the server runs in cloud.processor, and use one release of transformers."
@@ -129,103 +194,7 @@ class HttpCloud(RemoteCloud):
         if set(info.eos_ids) != set(mine.eos_ids):
             ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
             raise MisfitError(f"{both} end a text with different ids ({ends})", hint=hint)
-
-
-class SessionVerifier(RemoteVerifier):
-    """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
-
-    def __init__(
-        self, cloud: HttpCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
-    ) -> None:
-        super().__init__(cloud, prompt, config, vocab_size, stop_ids)
-        self._server = cloud
-        self._scoring, self._acceptance = config.decoding.scoring(), config.acceptance
-        self._path = f"/v1/sessions/{self.id}"
-        self._open = False
-        self._before = ModelWork()  # of sessions that the server has forgotten
-        self._work = ModelWork()
-
-    @property
-    def work(self) -> ModelWork:
-        """What the server's model has done for this clip, by its own account, and the bytes that were sent."""
-        return replace(_sum(self._before, self._work), bytes_up=self.caller.traffic.bytes_up)
-
-    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        """See `RemoteVerifier`."""
-        counts, rows = None, b""
-        if draft.ids and self._acceptance.in_force(sampling=self._scoring.sampling) == "sampling":
-            counts, rows = pack_rows(draft.probabilities())
-        more = min(run_on, self._info.limits.more_tokens)
-        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows)
-        found = answer.judgement
-        if found is None:
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
-        return Verdict(found.accepted, found.token, tuple(found.more), found.near_ties, ms=answer.cloud_ms)
-
-    def send(self) -> None:
-        """See `RemoteVerifier`."""
-        if not self._open:
-            self._put(None, b"")
-
-    def close(self) -> None:
-        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
-        super().close()
-        if self.caller.traffic.bytes_up:
-            self.cloud.http.send(Request("DELETE", self._path))
-
-    @property
-    def _info(self) -> Info:
-        assert self._server.info is not None  # within a call the cloud is connected
-        return self._server.info
-
-    def _answer(self, question: Question, rows: bytes) -> Answer:
-        if self._open:
-            try:
-                return self._exchange(Request("POST", f"{self._path}/verify", pack(question, rows)))
-            except RefusedError as error:
-                if error.code != "unknown_session":
-                    raise
-                self._open = False
-                self._before, self._work = _sum(self._before, self._work), ModelWork()
-        return self._put(question, rows)
-
-    def _put(self, question: Question | None, rows: bytes) -> Answer:
-        """Sends the clip, and the question with it: one round trip instead of two."""
-        info, limits, rate = self._info, self._info.limits, self.cloud.processor.sampling_rate
-        tensors, numbers = pack_tensors(self.prompt.audio)
-        clip = Clip(
-            identity=info.identity,
-            prompt_ids=list(self.prompt.ids),
-            samples=len(self.waveform),
-            tensors=tensors,
-            capacity=self.capacity,
-            vocab_size=self.vocab_size,
-            stop_ids=list(self.stop_ids),
-            scoring=self._scoring,
-            acceptance=self._acceptance,
-            question=question,
-        )
-        body = pack(clip, numbers, rows)
-        self.require_room(
-            ("positions", len(self.prompt.ids) + self.capacity, info.context),
-            ("tokens after a prompt", self.capacity, limits.text_tokens),
-            ("bytes", len(body), limits.body_bytes),
-            ("seconds", len(self.waveform) / rate, info.window_s),
-        )
-        answer = self._exchange(Request("PUT", self._path, body))
-        self._open = True
-        return answer
-
-    def _exchange(self, request: Request) -> Answer:
-        def read(body: bytes) -> Answer:
-            answer = parse(Answer, body)
-            if answer.request != digest(request.body):
-                raise MalformedError("the answer is to another question")
-            return answer
-
-        answer = self.caller.fetch(request, read)
-        self._work = ModelWork(**answer.work.model_dump())
-        return answer
+        self.info = info
 
 
 def _sum(one: ModelWork, other: ModelWork) -> ModelWork:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,156 +37,54 @@ from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
 
-T = TypeVar("T")
-
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
 VERSION: Final = "/version"
 
-MOST_CANDIDATES: Final = 20
-"""Likeliest tokens that a server gives of a position, unless it is started with another --max-logprobs."""
+MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 
+# Gap of two log-probabilities that counts as a near tie. A server gives neither its number format nor how far the
+# scores of a position spread, so this is the tolerance of the coarsest usual format alone, as for a spread of 1.
 TIE: Final = tie_tolerance(torch.bfloat16)
-"""Gap of two log-probabilities that counts as a near tie.
-
-A server gives neither its number format nor how far the scores of a position spread, so this is the tolerance of the
-coarsest usual format alone, as for a spread of 1.
-"""
 
 _START_S: Final = 120.0  # for the first requests: a server that was just started may still be compiling
 _MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
-_RESERVE: Final = 1  # likeliest tokens beyond the rule's own need, in case one is banned
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
-_FULL_SCALE: Final = 1 << 15
 
 
-class VllmCloud(RemoteCloud):
-    """A vLLM server, for any number of clips at once. See `RemoteCloud`.
-
-    The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them.
-
-    Args:
-        config: with a `url`, the `model` as the server names it, and leave to send it recordings.
-        processor: makes the prompts.
-        own: whether it was loaded for this cloud; otherwise it is the edge's.
-
-    Raises:
-        ConfigError: the token or the certificates are not there, or the server lacks what is needed.
-        TokenizerMismatchError: its token ids have other meanings.
-    """
-
-    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        if config.url is None or config.model is None or not config.allow_audio_upload:
-            raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
-        super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
-        self.model = config.model
-        self.context = 0  # positions that the model takes; 0: not reached yet
-        self.start(max(config.timeout_s, _START_S))
-
-    @property
-    def reached(self) -> bool:
-        """Whether the server has answered, and fits."""
-        return self.context > 0
-
-    def describe(self) -> dict[str, str]:
-        """The address, and the name of the model behind it; vLLM gives no more."""
-        return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
-
-    def verifier(self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> VllmVerifier:
-        """Judges the blocks of one clip; see `RemoteCloud.verifier`."""
-        if (why := unserved(config, self.processor)) is not None:
-            raise DecodingError(
-                f"a vLLM cloud gives the likeliest tokens only, and {why}",
-                hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
-            )
-        return VllmVerifier(self, prompt, config, vocab_size, stop_ids)
-
-    def probe(self) -> str:
-        """Version and round trip; see `RemoteCloud.probe`."""
-        found, trip = self.timed(VERSION, lambda body: parse(_Version, body))
-        return f"{self.name}: {self.model}, vLLM {found.version}, {trip}"
-
-    def connect(self, caller: Caller) -> None:
-        """Finds out whether the server fits, by requests like those that will come; see `RemoteCloud`."""
-        if self.context:
-            return
-        models = _set_up(caller, Request("GET", MODELS), lambda body: parse(_Models, body)).data
-        context = next((each.max_model_len for each in models if each.id == self.model), None)
-        if context is None:
-            names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            raise MisfitError(
-                f"the vLLM server at {self.name} serves {names}, not {self.model}",
-                hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
-            )
-        self._compare_tokens(caller)
-        # about no recording; it shows whether the last id exists there, too
-        ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
-        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
-        body = question.body(self.model, self.processor.eos_ids)
-        _set_up(caller, Request("POST", GENERATE, body), lambda found: read_answer(found, question))
-        self.context = context
-
-    def _compare_tokens(self, caller: Caller) -> None:
-        tokenizer = self.processor.tokenizer
-        specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
-        text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
-        body = json.dumps({"model": self.model, "prompt": text, "add_special_tokens": False}).encode()
-        theirs = _set_up(caller, Request("POST", TOKENIZE, body), lambda found: parse(_Tokens, found)).tokens
-        ours = tokenizer(text, add_special_tokens=False).input_ids
-        if theirs != ours:
-            raise MisfitError(
-                f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
-                f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
-                hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
-                kind=TokenizerMismatchError,
-            )
-
-
-class VllmVerifier(RemoteVerifier):
+class VllmVerifier(RemoteVerifier["VllmCloud"]):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
     def __init__(
         self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
     ) -> None:
+        if (why := unserved(config, cloud.processor)) is not None:
+            raise DecodingError(
+                f"a vLLM cloud gives the likeliest tokens only, and {why}",
+                hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
+            )
         super().__init__(cloud, prompt, config, vocab_size, stop_ids)
+        self.done = ModelWork(prompt_tokens=len(prompt.ids))
         ids, placeholder = prompt.ids, cloud.processor.placeholder_id
         # as the server takes it: one placeholder in place of each run of them
         self._prompt = tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
-        self._server = cloud
         self._rules = VllmRules(config.acceptance, frozenset(cloud.processor.banned_ids), vocab_size)
-        self._recordings = self._passes = self._fed = 0
-        self._cloud_ms = 0.0
-
-    @property
-    def work(self) -> ModelWork:
-        """What the server did for this clip. It computes the prompt anew each time, and gives no times."""
-        return ModelWork(
-            encoder_passes=self._recordings,
-            forwards=self._passes,
-            step_ms=self._cloud_ms,
-            prompt_tokens=len(self.prompt.ids),
-            fed_tokens=self._fed,
-            bytes_up=self.caller.traffic.bytes_up,
-        )
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        """See `RemoteVerifier`."""
-        before_ms = self._cloud_ms
+        before_ms = self.done.step_ms
         found = self._judged(text, draft.ids, 1 + run_on)
         tokens = self._until_stop((found.token, *found.more))
         while len(tokens) < 1 + run_on and tokens[-1] not in self.stop_ids:
             written = (*text, *draft.ids[: found.accepted], *tokens)
             further = self._judged(written, (), 1 + run_on - len(tokens))
             tokens = self._until_stop((*tokens, further.token, *further.more))
-        return replace(found, token=tokens[0], more=tokens[1:], ms=self._cloud_ms - before_ms)
+        return replace(found, token=tokens[0], more=tokens[1:], ms=self.done.step_ms - before_ms)
 
     def send(self) -> None:
-        """See `RemoteVerifier`."""
-        if not self._recordings:
+        if not self.done.encoder_passes:
             self._scored((), 0, 1, 1)
 
     def _until_stop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
@@ -205,29 +104,101 @@ class VllmVerifier(RemoteVerifier):
     def _scored(self, ids: tuple[int, ...], drafted: int, tokens: int, candidates: int) -> Scored:
         """The answer to one question, with the recording if the server does not have it."""
         prompt_tokens = len(self.prompt.ids)
-        self.require_room(("positions", prompt_tokens + self.capacity, self._server.context))
+        self.require_room(("positions", prompt_tokens + self.capacity, self.cloud.context))
         question = Question((*self._prompt, *ids), prompt_tokens + len(ids), drafted, tokens, candidates)
-        if self._recordings:
+        if self.done.encoder_passes:
             try:
                 return self._exchanged(question, None)
             except RefusedError as error:
                 if error.code != "400" or "cache miss" not in error.message.lower():
                     raise
-        scored = self._exchanged(question, data_url(self.waveform, self.cloud.processor.sampling_rate))
-        self._recordings += 1
-        return scored
+        return self._exchanged(question, data_url(self.waveform, self.cloud.processor.sampling_rate))
 
     def _exchanged(self, question: Question, url: str | None) -> Scored:
         traffic = self.caller.traffic
         before_s = traffic.silent_s
         recording = {"type": "audio_url", "url": url, "uuid": self.id}
-        body = question.body(self._server.model, self.stop_ids, content_parts=[recording])
-        scored = self.caller.fetch(Request("POST", GENERATE, body), lambda found: read_answer(found, question))
-        # The server gives no times: its silence, less the shortest silence so far, stands for them.
-        self._cloud_ms += max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3
-        self._passes += len(scored.generated)  # the first comes with reading the question, each other one with a step
-        self._fed += question.length - len(self.prompt.ids) + len(scored.generated) - 1
+        body = question.body(self.cloud.model, self.stop_ids, content_parts=[recording])
+        scored = self.caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
+        done, generated = self.done, len(scored.generated)
+        self.done = replace(
+            done,
+            encoder_passes=done.encoder_passes + (url is not None),
+            # the first token comes with reading the question, prompt and all, each other one with a step
+            forwards=done.forwards + generated,
+            fed_tokens=done.fed_tokens + question.length - len(self.prompt.ids) + generated - 1,
+            # the server gives no times: its silence, less the shortest silence so far, stands for them
+            step_ms=done.step_ms + max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
+        )
         return scored
+
+
+class VllmCloud(RemoteCloud):
+    """A vLLM server, for any number of clips at once. See `RemoteCloud`.
+
+    The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
+    tokenizer and vocabulary are compared by trying them.
+
+    Raises:
+        ConfigError: the token or the certificates are not there, or the server lacks what is needed.
+        TokenizerMismatchError: its token ids have other meanings.
+    """
+
+    verifies = VllmVerifier
+
+    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
+        if config.url is None or config.model is None or not config.allow_audio_upload:
+            raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
+        super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
+        self.model = config.model
+        self.context = 0  # positions that the model takes
+        self.start(max(config.timeout_s, _START_S))
+
+    def describe(self) -> dict[str, str]:
+        return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
+
+    def versions(self, caller: Caller) -> str:
+        return f"{self.model}, vLLM {caller.fetch(Request('GET', VERSION), partial(parse, _Version)).version}"
+
+    def fit(self, caller: Caller) -> None:
+        """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
+        try:
+            self._try(caller)
+        except RefusedError as error:
+            hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
+            raise MisfitError(error.message, hint=hint) from error
+
+    def _try(self, caller: Caller) -> None:
+        models = caller.fetch(Request("GET", MODELS), partial(parse, _Models)).data
+        context = next((each.max_model_len for each in models if each.id == self.model), None)
+        if context is None:
+            names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
+            raise MisfitError(
+                f"the vLLM server at {self.name} serves {names}, not {self.model}",
+                hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
+            )
+        self._compare_tokens(caller)
+        # about no recording; it shows whether the last id exists there, too
+        ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
+        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
+        body = question.body(self.model, self.processor.eos_ids)
+        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
+        self.context = context
+
+    def _compare_tokens(self, caller: Caller) -> None:
+        tokenizer = self.processor.tokenizer
+        specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
+        text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
+        body = json.dumps({"model": self.model, "prompt": text, "add_special_tokens": False}).encode()
+        theirs = caller.fetch(Request("POST", TOKENIZE, body), partial(parse, _Tokens)).tokens
+        ours = tokenizer(text, add_special_tokens=False).input_ids
+        if theirs != ours:
+            raise MisfitError(
+                f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
+                f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
+                hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
+                kind=TokenizerMismatchError,
+            )
 
 
 class Question(NamedTuple):
@@ -280,17 +251,13 @@ class VllmRules(NamedTuple):
 
     @property
     def candidates(self) -> int:
-        """Likeliest tokens that are usually enough."""
-        need = self.acceptance.rank if self.acceptance.rule == "rank" else 1
-        return min(need + _RESERVE, MOST_CANDIDATES)
+        """Likeliest tokens that are usually enough: one more than the rule needs, in case one is banned."""
+        return min(1 + (self.acceptance.rank if self.acceptance.rule == "rank" else 1), MOST_CANDIDATES)
 
     def judge(self, draft: Sequence[int], scored: Scored, *, at_most: bool = False) -> Verdict | None:
         """The rule applied to a block of m tokens; None if the answer does not hold enough.
 
-        Args:
-            draft: the block.
-            scored: the answer to a question about it.
-            at_most: no answer holds more; a drafted token whose rank it does not give is not kept.
+        With `at_most` no answer holds more: a drafted token whose rank it does not give is not kept.
         """
         ties: list[bool | None] = []
         for index, (token, position) in enumerate(zip(draft, scored.drafted, strict=True)):
@@ -357,7 +324,7 @@ def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
 
     FLAC where they are numbers of 16 bits, as those of a 16-bit recording at this rate are; else WAV of 32-bit floats.
     """
-    scaled = samples * np.float32(_FULL_SCALE)  # a power of two: exact
+    scaled = samples * np.float32(1 << 15)  # a power of two: exact
     whole, buffer = scaled.astype(np.int16), BytesIO()
     exact = np.array_equal(whole.astype(np.float32), scaled)
     kind, subtype = ("flac", "PCM_16") if exact else ("wav", "FLOAT")
@@ -414,11 +381,7 @@ class _Answer(_Message):
 
 
 def read_answer(body: bytes, question: Question) -> Scored:
-    """The answer to a question.
-
-    Raises:
-        MalformedError: it is not one: of another shape or length, about other tokens, or with impossible numbers.
-    """
+    """The answer to a question. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
     answer = parse(_Answer, body)
     rows, tokens, content = answer.prompt_logprobs or [], answer.tokens, answer.content
     if answer.prompt_tokens != question.length:
@@ -453,15 +416,6 @@ def _ordered(listed: dict[int, float]) -> dict[int, float]:
     return ordered
 
 
-def _set_up(caller: Caller, request: Request, read: Callable[[bytes], T]) -> T:
-    """As `Caller.fetch`, but what the server refuses at the start is a mistake of set-up."""
-    try:
-        return caller.fetch(request, read)
-    except RefusedError as error:
-        hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
-        raise MisfitError(error.message, hint=hint) from error
-
-
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
     """The body, if it is that of a good answer; see `http.Check`."""
     if 200 <= reply.status < 300:
@@ -474,12 +428,10 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
     answer = f"status {reply.status}: {reason}"
     if reply.status in _TRANSIENT:
         raise UnsoundError(answer)
-    hint = (
-        "Set the variable that cloud.token_env names to the server's --api-key." if reply.status in (401, 403) else None
-    )
+    hint = "Set the variable that cloud.token_env names to the server's --api-key."
     raise RefusedError(
         f"{url}{request.path} answers {answer}",
-        hint=hint,
+        hint=hint if reply.status in (401, 403) else None,
         code=str(reply.status),
         about_clip=reply.status in (400, 413, 422),
     )

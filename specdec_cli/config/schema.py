@@ -7,9 +7,9 @@ nats for entropy and log-probability, seconds for audio, tokens for lengths.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -25,17 +25,9 @@ SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Annotation: how to say in an error what a field takes, where its type alone would not tell.
-
-    Attributes:
-        phrase: after "must be".
-        choices: words that a slip of the pen may have meant.
-    """
-
-    phrase: str
-    choices: tuple[str, ...] = ()
+def expected(phrase: str, choices: Sequence[str] = ()) -> Any:
+    """Annotation: what a field takes, after "must be", and words that a slip of the pen may have meant."""
+    return Field(json_schema_extra={"expected": phrase, "choices": list(choices)})
 
 
 def _encodable(text: str) -> str:
@@ -96,7 +88,7 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-ModelName = Annotated[str, AfterValidator(_model_name), Expected("a folder, a hub id or a packaged model, as text")]
+ModelName = Annotated[str, AfterValidator(_model_name), expected("a folder, a hub id or a packaged model, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
 FamilyName = Literal[
@@ -110,16 +102,16 @@ FamilyName = Literal[
     "audio-flamingo-3",
     "granite-speech",
 ]
-PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), Expected("a non-empty text")]
-GateFileName = Annotated[str, AfterValidator(_gate_file), Expected("a gate file, as text")]
-Url = Annotated[str, AfterValidator(_url), Expected("an address, as text")]
+PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
+GateFileName = Annotated[str, AfterValidator(_gate_file), expected("a gate file, as text")]
+Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
 VariableName = Annotated[
-    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), Expected("the name of an environment variable")
+    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), expected("the name of an environment variable")
 ]
 Device = Annotated[
     str,
     StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z"),
-    Expected("one of auto, cpu, mps, cuda, cuda:N", ("auto", "cpu", "mps", "cuda", "cuda:0")),
+    expected("one of auto, cpu, mps, cuda, cuda:N", ("auto", "cpu", "mps", "cuda", "cuda:0")),
 ]
 
 
@@ -277,7 +269,7 @@ class BlockConfig(Section):
     )
     k: Annotated[
         Literal["auto"] | Annotated[int, Field(ge=1, le=64)],
-        Expected("auto, or a whole number from 1 to 64", ("auto",)),
+        expected("auto, or a whole number from 1 to 64", ("auto",)),
     ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
     cost_ratio: float | None = Field(
         default=None,
@@ -292,7 +284,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
     stop_strings: Annotated[
-        tuple[PlainText, ...], BeforeValidator(_as_tuple), Expected("a list of non-empty texts")
+        tuple[PlainText, ...], BeforeValidator(_as_tuple), expected("a list of non-empty texts")
     ] = Field(default=(), description="stop where one of these texts appears; []: off")
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
@@ -316,7 +308,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: Annotated[GateName, Expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
+    name: Annotated[GateName, expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
         default="entropy",
         description=f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
     )

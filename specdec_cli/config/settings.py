@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final
 
-from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from specdec_cli.config.problems import Problem, nearest, show, show_name
-from specdec_cli.config.schema import SECTIONS, Expected, Section
+from specdec_cli.config.schema import SECTIONS, Section
 
 _QUOTABLE: Final = (bool, int, float)
 
@@ -47,10 +44,9 @@ class Setting:
         return f"{self.section}.{self.field}"
 
 
-def _number(noun: str, metadata: Sequence[Any]) -> str:
-    low = next((m.ge for m in metadata if isinstance(m, Ge)), None)
-    above = next((m.gt for m in metadata if isinstance(m, Gt)), None)
-    high = next((m.le for m in metadata if isinstance(m, Le)), None)
+def _number(noun: str, schema: Mapping[str, Any]) -> str:
+    bounds = (schema.get(bound) for bound in ("minimum", "exclusiveMinimum", "maximum"))
+    low, above, high = (bound if bound is None or bound % 1 else int(bound) for bound in bounds)
     if low is not None and high is not None:
         return f"{noun} from {low} to {high}"
     if above is not None and high is not None:
@@ -60,57 +56,44 @@ def _number(noun: str, metadata: Sequence[Any]) -> str:
     return noun if above is None else f"{noun} above {above}"
 
 
-def _phrase(annotation: Any, metadata: Sequence[Any]) -> str:
-    """What a field of this type takes, in words."""
-    if said := next((m.phrase for m in metadata if isinstance(m, Expected)), None):
+def _phrase(schema: Mapping[str, Any]) -> str:
+    """What a field of this JSON schema takes, in words."""
+    if said := schema.get("expected"):
         return str(said)
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        inner = next(a for a in arguments if a is not type(None))
-        return f"{_phrase(inner, metadata)}, or null"
-    if origin is Annotated:
-        return _phrase(arguments[0], [*metadata, *arguments[1:]])
-    if origin is Literal:
-        return f"one of {', '.join(arguments)}" if len(arguments) > 1 else str(arguments[0])
-    if annotation is bool:
-        return "true or false"
-    if annotation in (int, float):
-        return _number("a whole number" if annotation is int else "a number", metadata)
-    return "text"
+    if "anyOf" in schema:
+        return f"{_phrase(schema['anyOf'][0])}, or null"
+    if words := _choices(schema):
+        return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
+    if schema["type"] in ("integer", "number"):
+        return _number("a whole number" if schema["type"] == "integer" else "a number", schema)
+    return "true or false" if schema["type"] == "boolean" else "text"
 
 
-def _choices(annotation: Any, metadata: Sequence[Any]) -> tuple[str, ...]:
-    if said := next((m for m in metadata if isinstance(m, Expected)), None):
-        return said.choices
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(word for argument in get_args(annotation) for word in _choices(argument, ()))
+def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    if "anyOf" in schema and "choices" not in schema:
+        return _choices(schema["anyOf"][0])
+    words = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    return tuple(schema.get("choices", words))
 
 
-def _holds_str(annotation: Any) -> bool:
-    if annotation is str:
-        return True
-    inner = get_args(annotation)
-    return get_origin(annotation) in (Union, types.UnionType, Annotated) and any(map(_holds_str, inner))
-
-
-def _setting(section: str, field: str, info: FieldInfo) -> Setting:
+def _setting(section: str, field: str, schema: Mapping[str, Any], info: FieldInfo) -> Setting:
+    inner = schema.get("anyOf", [schema])[0]
     return Setting(
         section=section,
         field=field,
-        expected=_phrase(info.annotation, info.metadata),
-        choices=_choices(info.annotation, info.metadata),
+        expected=_phrase(schema),
+        choices=_choices(schema),
         description=info.description or "",
         required=info.is_required(),
-        default=None if info.default is PydanticUndefined else info.default,
-        takes_text=_holds_str(info.annotation),
+        default=None if info.is_required() else info.default,
+        takes_text=inner.get("type") == "string" and not inner.keys() & {"enum", "const"},
     )
 
 
 SETTINGS: Final[dict[str, Setting]] = {
-    f"{section}.{field}": _setting(section, field, info)
+    f"{section}.{field}": _setting(section, field, schema, model.model_fields[field])
     for section, model in SECTIONS.items()
-    for field, info in model.model_fields.items()
+    for field, schema in model.model_json_schema()["properties"].items()
 }
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.tables import PIPED_WIDTH, stdout_console
+from specdec_cli.console.output import console_on
+from specdec_cli.console.tables import PIPED_WIDTH
 from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, Signs, signs_for, written
 from specdec_cli.report.figures import NONE, count, milliseconds, seconds
 
@@ -19,21 +20,16 @@ if TYPE_CHECKING:
     from specdec_cli.metrics.bootstrap import Interval
 
 _NAMES: Final = {
-    "edge-tower": "edge audio encoder",
-    "edge-prefill": "edge prefill",
-    "edge-step": "edge step",
-    "cloud-tower": "cloud audio encoder",
-    "cloud-prefill": "cloud prefill",
-    "cloud-step": "cloud step",
-    "generate-edge": "generate, edge",
-    "generate-cloud": "generate, cloud",
-}
+    f"{model}-{step}": f"{model} {name}"
+    for model in ("edge", "cloud")
+    for step, name in (("tower", "audio encoder"), ("prefill", "prefill"), ("step", "step"))
+} | {"generate-edge": "generate, edge", "generate-cloud": "generate, cloud"}
 _WIDEST: Final = 140
 
 
 def print_bench(bench: Bench, *, console: Console | None = None) -> None:
     """Print a benchmark to `console`, stdout if None."""
-    console = console or stdout_console()
+    console = console or console_on()
     console.width = min(console.width, _WIDEST) if console.is_terminal else PIPED_WIDTH
     console.print(Group(*_page(bench, signs_for(console))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate, takewhile
 
 from rich.cells import cell_len
@@ -73,41 +73,30 @@ def _atoms(plain: str) -> Iterator[str]:
         yield plain[start:]
 
 
-def line_spans(atoms: Iterable[str], width: int) -> list[tuple[int, int]]:
-    """Where to break the text that `atoms` make up into lines of at most `width` cells (trailing spaces not counted).
-
-    Lines break between atoms; one that is longer than a line is broken where the line ends.
-    """
-    lines: list[tuple[int, int]] = []
-    start = position = used = 0
-    for atom in atoms:
-        if used and used + cell_len(atom.rstrip(" ")) > width:
-            lines.append((start, position))
-            start, used = position, 0
-        while cell_len(atom.rstrip(" ")) > width and len(atom) > 1:
-            cut = max(prefix_length(atom, width), 1)
-            lines.append((position, position + cut))
-            position += cut
-            start, atom = position, atom[cut:]
-        used += cell_len(atom)
-        position += len(atom)
-    lines.append((start, position))
-    return lines
-
-
 def wrap(text: Text, width: int, *, joint: str | None = None) -> list[Text]:
-    """`text` in lines of at most `width` cells, styles kept.
+    """`text` in lines of at most `width` cells (trailing spaces not counted), styles kept.
 
     Lines break at spaces and between wide characters, never before a closing or after an opening punctuation mark.
-    With a `joint`, they break at spaces and after a joint only.
+    With a `joint`, they break at spaces and after a joint only. What is longer than a line is broken where that ends.
     """
+    width = max(width, 2)
     ends = rf"[^ {re.escape(joint)}]*[ {re.escape(joint)}]*" if joint else ""
-    atoms = re.findall(ends, text.plain) if joint else _atoms(text.plain)
-    lines = []
-    for start, end in line_spans(atoms, max(width, 2)):
-        line = text[start:end]
+    breaks: list[int] = []
+    position = used = 0
+    for atom in re.findall(ends, text.plain) if joint else _atoms(text.plain):
+        if used and used + cell_len(atom.rstrip(" ")) > width:
+            breaks.append(position)
+            used = 0
+        rest = atom
+        while cell_len(rest.rstrip(" ")) > width and len(rest) > 1:
+            cut = max(prefix_length(rest, width), 1)
+            rest = rest[cut:]
+            breaks.append(position + len(atom) - len(rest))
+        used += cell_len(rest)
+        position += len(atom)
+    lines = list(text.divide(breaks))
+    for line in lines:
         line.rstrip()
-        lines.append(line)
     return lines
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, fit_end, hanging, padded, paragraph
-from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, stdout_console, titled
+from specdec_cli.console.cells import clean, fit_end, hanging, padded, paragraph, wrap
+from specdec_cli.console.output import console_on
+from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, titled
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs, signs_for
 from specdec_cli.report import tables
 from specdec_cli.report.figures import count, percent, seconds
@@ -27,7 +28,7 @@ _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
     """Print a comparison to `console` (None: stdout), with at most `captions` clips whose captions differ."""
-    console = console or stdout_console()
+    console = console or console_on()
     width, signs = page_width(console), signs_for(console)
     lines = [*_headline(comparison, width, signs)]
     if comparison.clips:
@@ -93,12 +94,12 @@ def _captions(found: Comparison, most: int, width: int, signs: Signs) -> Iterato
     if most:
         base = "cloud" if "cloud" in found.modes else found.modes[0]
         legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
-        yield from hanging(Text(), Text(legend, DIM), 0, width)
+        yield from wrap(Text(legend, DIM), width)
     for clip in differing[:most]:
         yield from clip_lines(clip, width, signs)
     if len(differing) > most:
         more = f"{signs.ellipsis} and {len(differing) - most} more: --captions {len(differing)} shows all"
-        yield from hanging(Text(), Text(more, DIM), 0, width)
+        yield from wrap(Text(more, DIM), width)
 
 
 def _errors(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
@@ -121,7 +122,7 @@ def clip_lines(clip: ClipComparison, width: int, signs: Signs) -> Iterator[Text]
     for caption in dict.fromkeys(clip.captions.values()):
         modes = [mode for mode, said in clip.captions.items() if said == caption]
         text = Text(paragraph(caption)) if base in modes else marked(paragraph(caption), paragraph(clip.captions[base]))
-        lines = hanging(Text(), text, 0, width - _INDENT)
+        lines = wrap(text, width - _INDENT)
         for index in range(max(len(lines), len(modes))):
             head = padded(Text(f" {modes[index]}" if index < len(modes) else ""), _INDENT)
             yield Text.assemble(head, lines[index] if index < len(lines) else "")

@@ -18,14 +18,13 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, fit, hanging
-from specdec_cli.console.entropy import figure_of
-from specdec_cli.console.errors import stderr_console
-from specdec_cli.console.heading import INDENT, file_line, legend_lines, model_lines, prefill_lines
+from specdec_cli.console import clip as parts
+from specdec_cli.console.cells import clean, fit, hanging, wrap
+from specdec_cli.console.clip import INDENT, labelled
+from specdec_cli.console.output import console_on
 from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
-from specdec_cli.console.summary import classes, summary
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, Signs, signs_for
-from specdec_cli.console.tokens import CaptionTrail
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.console.tokens import CaptionTrail, figure_of
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
@@ -39,16 +38,13 @@ LOG_WIDTH = 100
 
 
 class Region:
-    """What is redrawn: the tail of the caption, and a line that says what is going on and for how long.
-
-    Above them stands the row of a block that is on its way to the cloud, where there is one.
-    """
+    """What is redrawn: a block on its way to the cloud, the tail of the caption, and what is going on for how long."""
 
     def __init__(self, signs: Signs, clock: Callable[[], float], state: str) -> None:
         self._signs = signs
         self._clock = clock
         self._start = clock()
-        self._spinner = Spinner("dots" if signs is UNICODE else "line", style=ASKED)
+        self._spinner = Spinner(signs.spinner, style=ASKED)
         self.state = state
         self.facts: list[str] = []
         self.flight: list[Text] = []
@@ -62,7 +58,7 @@ class Region:
         yield Text("\n").join([*flight, *lines, self._status(console, options.max_width - 1)])
 
     def _caption_lines(self, width: int, most: int) -> list[Text]:
-        lines = hanging(Text.assemble(" ", ("caption", DIM)), self.caption, INDENT, width)
+        lines = labelled("caption", self.caption, width)
         if len(lines) > most:
             lines = lines[-most:]
             mark = self._signs.ellipsis[: INDENT - 8].rjust(INDENT - 8)
@@ -135,7 +131,7 @@ class LiveView(View):
         """Show `what`, then print it with the time it took."""
         start, state, outer = self._clock(), f"loading {what}", self._region
         if not self.redraws:
-            self._print(*hanging(Text(), Text(f" {self._signs.ellipsis} {clean(state)}"), 0, self._width))
+            self._print(*wrap(Text(f" {self._signs.ellipsis} {clean(state)}"), self._width))
         region = outer or self._open(state)
         before, region.state = region.state, state
         try:
@@ -145,7 +141,7 @@ class LiveView(View):
             if outer is None:
                 self.close()
         took = (seconds(self._clock() - start), DIM)
-        self._print(*hanging(Text(), Text.assemble(" ", self._ok, f" loaded {clean(what)} ", took), 0, self._width))
+        self._print(*wrap(Text.assemble(" ", self._ok, f" loaded {clean(what)} ", took), self._width))
 
     def started(self, event: Started) -> None:
         """Print the heading, models and settings only where they differ from the last clip's; open the region."""
@@ -154,11 +150,12 @@ class LiveView(View):
         self._caption, self._layout = CaptionTrail(), None
         self._link = self._cloud_prefilled = False
         self._space()
-        self._print(file_line(event, self._width, self._signs))
+        self._print(parts.file_line(event, self._width, self._signs))
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
         if described != self._described:
             self._described = described
-            self._print(*model_lines(event, self._width, self._signs), *legend_lines(event, self._width, self._signs))
+            for lines in (parts.model_lines, parts.legend_lines):
+                self._print(*lines(event, self._width, self._signs))
         self._print(Text())
         self._open("encoding the clip")
 
@@ -172,7 +169,7 @@ class LiveView(View):
             case Prefill():
                 lazy = clip.mode != "cloud" and clip.settings.get("cloud_prefill", "lazy") == "lazy"
                 self._cloud_prefilled = event.model == "cloud" and lazy  # in one forward with the first verification
-                self._print(*prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
+                self._print(*parts.prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
             case Round():
                 self._caption.add(event, text)
                 self._print(*self._round(clip, event, text))
@@ -216,15 +213,13 @@ class LiveView(View):
         self.close()
         assert self._clip is not None
         self._caption.caption = text.caption  # which a stop string may have shortened
-        totals = summary(self._rounds, event, self._clip.mode, self._signs)
+        totals = parts.summary(self._rounds, event, self._clip.mode, self._signs)
         if text.labels is not None:
-            totals.insert(0, ("labels", Text(classes(text.labels, f" {self._signs.dot} "))))
+            totals.insert(0, ("labels", Text(parts.classes(text.labels, f" {self._signs.dot} "))))
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
         width = min(self._width - 1, PROSE_WIDTH)
-        lines = [
-            line for label, body in totals for line in hanging(Text.assemble(" ", (label, DIM)), body, INDENT, width)
-        ]
+        lines = [line for label, body in totals for line in labelled(label, body, width)]
         self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
 
     def failed(self, file: str, error: SpecdecError) -> None:
@@ -242,13 +237,10 @@ class LiveView(View):
 
     def finished_all(self, done: int, failed: int) -> None:
         """Say how many there were, if there were several."""
-        if done + failed < 2:
-            return
-        self._space()
-        line = Text.assemble(" ", self._ok, f" {done} captioned")
-        if failed:
-            line.append_text(Text.assemble("  ", (self._signs.fail, BAD), f" {failed} failed"))
-        self._print(line)
+        if done + failed > 1:
+            self._space()
+            failures = ("  ", (self._signs.fail, BAD), f" {failed} failed") if failed else ()
+            self._print(Text.assemble(" ", self._ok, f" {done} captioned", *failures))
 
     def close(self) -> None:
         """Erase the region and show the cursor again."""
@@ -282,7 +274,7 @@ def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = Fals
     stay where they are), under CI and where the cursor cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows
     with `no_live`. Errors only if `quiet`, or if `json` goes to the terminal that would show the display.
     """
-    console, terminal = stderr_console(), sys.stderr.isatty()
+    console, terminal = console_on(stderr=True), sys.stderr.isatty()
     if quiet or (json and terminal and sys.stdout.isatty()):
         return View(console, debug=debug)
     if not terminal and not no_live:

@@ -14,9 +14,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, fit, paragraph
-from specdec_cli.console.errors import print_error, stderr_console
 from specdec_cli.console.live import LiveView, can_redraw
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, UNICODE, signs_for
+from specdec_cli.console.output import console_on, print_error
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, signs_for
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, percent, seconds
@@ -34,13 +34,9 @@ Show = Literal["errors", "log", "bar"]
 
 
 class Steps:
-    """The progress of a command, on stderr.
+    """The progress of a command: errors alone, a line every few seconds, or a bar that is redrawn.
 
-    Args:
-        console: where to print.
-        show: errors alone; a line every few seconds, for logs and pipes; or a bar that is redrawn.
-        debug: whether errors come with their traceback.
-        clock: seconds from any start.
+    `clock`: seconds from any start; `debug`: errors come with their traceback.
     """
 
     def __init__(
@@ -70,9 +66,8 @@ class Steps:
         self._total, self._done, self._what = steps, 0, ""
         self._begun = self._said = self._clock()
         if self._show == "bar":
-            frames = "dots" if self._signs is UNICODE else "line"
             self._bar = Progress(
-                SpinnerColumn(frames, style=ASKED),
+                SpinnerColumn(self._signs.spinner, style=ASKED),
                 BarColumn(self._width_of_bar),
                 TextColumn("{task.fields[facts]}", markup=False),
                 console=self._console,
@@ -91,8 +86,7 @@ class Steps:
     def advance(self) -> None:
         """A step was taken."""
         self._done += 1
-        self._draw(self._facts())
-        self._log(self._facts())
+        self._tell(self._facts())
 
     def update(self, counts: Counts) -> None:
         """A batch begins, or another of its recordings is done."""
@@ -103,8 +97,7 @@ class Steps:
         left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
         numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
         facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
-        self._draw(facts)
-        self._log(facts)
+        self._tell(facts)
 
     def say(self, sentence: str) -> None:
         """Tell something that is no error."""
@@ -126,19 +119,16 @@ class Steps:
     def finished(self, counts: Counts) -> None:
         """A batch is over: its totals; of errors alone, how many captions lack the cloud."""
         self.close()
+        signs = self._signs
         if self._show == "errors":
             if counts.degraded:
-                what = f" {count(counts.degraded, 'caption')} degraded: the cloud failed"
-                self._print(Text.assemble(("warning:", BAD), what))
+                self._labelled("warning", f"{count(counts.degraded, 'caption')} degraded: the cloud failed")
             return
-        signs = self._signs
         line = Text.assemble((signs.ok, GOOD), f" {counts.captioned:,} captioned")
-        for number, what, sign, style in (
-            (counts.failed, "failed", signs.fail, BAD),
-            (counts.degraded, "degraded", signs.warn, ASKED),
-        ):
-            if number:
-                line.append_text(Text.assemble("  ", (sign, style), f" {number:,} {what}"))
+        if counts.failed:
+            line.append("  ").append(signs.fail, BAD).append(f" {counts.failed:,} failed")
+        if counts.degraded:
+            line.append("  ").append(signs.warn, ASKED).append(f" {counts.degraded:,} degraded")
         if counts.skipped:
             line.append(f"  {counts.skipped:,} done before")
         if counts.captioned:
@@ -151,13 +141,13 @@ class Steps:
         for failed in counts.failures:
             message = paragraph(failed.message)
             place = "" if clean(failed.file) in message else f"{clean(failed.file)}: "
-            self._print(Text.assemble(("error:", BAD), f" {place}{message}"))
+            self._labelled("error", f"{place}{message}")
         if (more := counts.failed - len({failed.file for failed in counts.failures})) > 0:
             self._print(Text(f"... and {more:,} more; every one has a line with `error` in {clean(output)}"))
 
     def hint(self, text: str) -> None:
         """What to do next."""
-        self._print(Text.assemble(("hint:", DIM), f" {clean(text)}"))
+        self._labelled("hint", clean(text), DIM)
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
@@ -190,11 +180,16 @@ class Steps:
             text += dot + fit(self._what, room - len(text) - len(dot), self._signs.ellipsis)
         self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total, facts=text)
 
-    def _log(self, facts: list[str]) -> None:
+    def _tell(self, facts: list[str]) -> None:
+        """Draw the facts, or write them into a log now and then."""
+        self._draw(facts)
         now = self._clock()
         if self._show == "log" and (self._done == self._total or now - self._said >= LINE_EVERY_S):
             self._said = now
             self.say(", ".join(facts))
+
+    def _labelled(self, label: str, sentence: str, style: str = BAD) -> None:
+        self._print(Text.assemble((f"{label}:", style), f" {sentence}"))
 
     def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True, highlight=False)
@@ -203,7 +198,7 @@ class Steps:
 def choose_steps(*, quiet: bool = False, debug: bool = False) -> Steps:
     """The display for stderr: a bar where lines can be redrawn, else a log; with `quiet` errors alone."""
     show: Show = "errors" if quiet else "bar" if can_redraw(debug=debug) else "log"
-    return Steps(stderr_console(), show, debug=debug)
+    return Steps(console_on(stderr=True), show, debug=debug)
 
 
 def _rates(counts: Counts) -> list[str]:

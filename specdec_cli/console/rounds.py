@@ -14,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import fit, wrap
-from specdec_cli.console.entropy import Figure, bars, figure_of, threshold_of
 from specdec_cli.console.tables import lines_of
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, written
-from specdec_cli.console.tokens import render_tokens, shown
+from specdec_cli.console.tokens import Figure, bars, figure_of, render_tokens, shown, threshold_of
 from specdec_cli.report.figures import NONE, milliseconds
 from specdec_cli.types import EventText, Mode, Round, Sent, Started
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.bench.start import WITHIN
-from specdec_cli.console.cells import clean, hanging
+from specdec_cli.console.cells import clean, wrap
+from specdec_cli.console.output import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
 from specdec_cli.report.figures import count, setting
 
@@ -29,11 +30,6 @@ _UNLIMITED: Final = 10_000
 _LABEL: Final = 18  # cells of a row's label in a grid, gap included
 _NARROWEST: Final = 10  # cells of a grid's column, gap included
 _WIDEST_COLUMN: Final = 34
-
-
-def stdout_console() -> Console:
-    """A console on stdout that interprets neither markup nor emoji codes."""
-    return Console(markup=False, emoji=False, highlight=False)
 
 
 def page_width(console: Console) -> int:
@@ -60,15 +56,14 @@ def columns(*right: bool) -> Table:
 
 def lines_of(table: Table, width: int) -> Iterator[Text]:
     """The lines of a table of at most `width` cells."""
-    console = Console(width=width, markup=False, emoji=False, highlight=False)
-    for line in console.render_lines(table, pad=False):
+    for line in console_on(width=width).render_lines(table, pad=False):
         yield Text.assemble(*((segment.text, segment.style or "") for segment in line))
 
 
 def titled(title: str, note: str, width: int) -> Iterator[Text]:
     """An empty line, and the title of what follows."""
     yield Text()
-    yield from hanging(Text(), Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), 0, width)
+    yield from wrap(Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), width)
 
 
 def grid(names: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
@@ -110,7 +105,7 @@ def _table_width(console: Console) -> int:
 
 def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
     """Print settings, one a line: name, value and origin of each. Piped lines are as long as they need to be."""
-    console = console or stdout_console()
+    console = console or console_on()
     table = columns(False, False, False)
     for name, value, origin in rows:
         table.add_row(Text(clean(name)), Text(clean(setting(value))), Text(clean(origin), DIM))
@@ -119,7 +114,7 @@ def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | 
 
 def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:
     """Print checks, one a line: name, outcome (as a sign and a word) and detail of each."""
-    console = console or stdout_console()
+    console = console or console_on()
     signs = signs_for(console)
     table = columns(False, False, False)
     for name, status, detail in checks:
@@ -138,7 +133,7 @@ def print_start(parts: Sequence[tuple[str, float, float, str]], starts: int, *, 
 
     `parts`: name, wall-clock ms, CPU ms and meaning of each.
     """
-    console = console or stdout_console()
+    console = console or console_on()
     table = columns(False, True, True, False)
     table.add_row("", "wall", "CPU", "")
     for name, wall_ms, cpu_ms, meaning in parts:

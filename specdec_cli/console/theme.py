@@ -51,6 +51,7 @@ class Signs:
     dot: str = "·"  # between two facts in one line
     ellipsis: str = "…"
     rule: str = "─"
+    spinner: str = "dots"  # in rich's list
 
 
 UNICODE: Final = Signs({fate: sign for fate, (sign, _, _) in _FATES.items()})
@@ -66,6 +67,7 @@ ASCII: Final = Signs(
     dot="-",
     ellipsis="...",
     rule="-",
+    spinner="line",
 )
 _ASCII_FIGURES: Final = str.maketrans("—×–", "-x-")
 

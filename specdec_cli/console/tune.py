@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, hanging
-from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines, stdout_console
+from specdec_cli.console.cells import clean, hanging, wrap
+from specdec_cli.console.output import console_on
+from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
 from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
 from specdec_cli.report.figures import NONE, count, percent, share
 
@@ -28,14 +29,14 @@ _MEASURES: Final = {
 
 def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
     """Print a tuning to `console`, stdout if None."""
-    console = console or stdout_console()
+    console = console or console_on()
     print_lines(_lines(tuning, page_width(console), signs_for(console)), console)
 
 
 def _lines(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
     prose = min(width, PROSE_WIDTH)
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
-    yield from hanging(Text(), Text(f" {signs.dot} ".join(facts), DIM), 0, prose)
+    yield from wrap(Text(f" {signs.dot} ".join(facts), DIM), prose)
     for sentence in (*_sentences(found), *map(Text, found.notes)):
         yield from hanging(Text(f" {signs.dot}"), sentence, 3, prose)
     yield Text()

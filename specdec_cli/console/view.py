@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.errors import print_error
-from specdec_cli.console.summary import classes, one_line
+from specdec_cli.console.clip import classes, one_line
+from specdec_cli.console.output import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
@@ -19,13 +19,9 @@ from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
 
 
 class View:
-    """A display of one or several clips, one after the other, on stderr.
+    """A display of clips, one after the other, that shows errors, and captions that lack the cloud, and nothing else.
 
-    This one shows errors, and captions that lack the cloud, and nothing else.
-
-    Args:
-        console: where to print.
-        debug: whether errors come with their traceback.
+    `debug`: errors come with their traceback.
     """
 
     shows_caption = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, capacity
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.scores import generator_for
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.errors import DecodingError
@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The models of a run; either may be absent where no mode needs it.
-
-    Attributes:
-        edge: a loaded checkpoint.
-        cloud: a loaded checkpoint, or a cloud that is elsewhere.
-        vocab_size: leading token ids that both may use.
-        costs: what their steps have taken so far.
-    """
+    """The models of a run; either may be absent where no mode needs it."""
 
     edge: AudioLM | None
     cloud: AudioLM | RemoteCloud | None
-    vocab_size: int
-    costs: Costs = field(default_factory=Costs, compare=False, repr=False)
+    vocab_size: int  # leading token ids that both may use
+    costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # what their steps have taken so far
 
     @classmethod
     def of(cls, edge: AudioLM | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
@@ -91,11 +84,11 @@ def build_loop(
     classifier: Classifier | None = None,
     shared: Shared | None = None,
 ) -> Loop:
-    """The loop of one clip, with fresh sessions.
+    """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
     Args:
         pair: the models.
-        config: the settings; `decoding.mode` says which of the models take part.
+        config: the settings.
         edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
@@ -146,10 +139,7 @@ def build_loop(
 
 
 def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
-    """Whether the cloud works while the edge drafts on: elsewhere, or on another device unless told.
-
-    On one device the two would only take time from each other.
-    """
+    """Whether the cloud works while the edge drafts on; on one device the two would take time from each other."""
     if settings.cloud_prefill == "overlap":
         return True
     if settings.draft_ahead == "off" or settings.mode == "cloud":
@@ -158,7 +148,7 @@ def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
 
 
 def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
-    """How far a clip is drafted: most tokens of a block, or what finds it."""
+    """Most tokens of a block, or what finds it."""
     settings, lossless = config.decoding, config.decoding.mode == "lossless"
     if settings.k != "auto":
         return settings.k
@@ -168,17 +158,15 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
-    """The random gate's generator, seeded by the run's seed and the clip; None for every other gate.
+    """The random gate's generator; None for every other gate.
 
-    It is another one than the clip's, so that the gate changes no token that is drawn. The clip counts, or every clip
-    would escalate the same blocks.
+    It is not the clip's own, so that the gate changes no token that is drawn. The clip seeds it as well as the run, or
+    every clip would escalate the same blocks.
     """
     if gate_of(config) != "random" or clip is None:
         return None
-    digest = hashlib.blake2b(digest_size=8, key=config.decoding.seed.to_bytes(8, "big"))
-    for name in sorted(clip.audio):
-        digest.update(clip.audio[name].detach().cpu().contiguous().numpy().tobytes())
-    return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
+    audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
+    return generator_for(config.decoding.seed, b"".join(audio))
 
 
 def gate_of(config: Config) -> GateName:
@@ -191,8 +179,7 @@ def gate_of(config: Config) -> GateName:
 
 def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:
     """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
-    edge = pair.edge.processor.eos_ids if pair.edge is not None else ()
-    cloud = pair.cloud.processor.eos_ids if pair.cloud is not None else ()
+    edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
     if config.decoding.mode == "hybrid":
         return tuple(sorted({*edge, *cloud}))
     return edge if config.decoding.mode == "edge" else cloud

@@ -1,18 +1,25 @@
-"""Drafting: one model proposes a block of tokens, one forward each."""
+"""Drafting: one model proposes a block of tokens, one forward each, and drafts ahead while a block is verified.
+
+Drafting ahead supposes that the block will be accepted whole, guesses the cloud's token after it, and drafts on from
+there block by block as the coming rounds would, up to the first block that would be verified itself. Scores depend on
+the text alone, so they serve wherever the text turns out to be the one that they were computed for; otherwise they are
+dropped. That is why drafting ahead cannot change what is written.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.ahead import Ahead
-from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
-from specdec_cli.decoding.gate import Judge
+from specdec_cli.decoding.gate import Gate, Judge, TokenEvidence, evidence_of
 from specdec_cli.decoding.scores import Scores, draw
+from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork, Reason
 
@@ -22,25 +29,15 @@ Enough = Callable[[Judge], bool]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed block of m tokens, and what the gate finds.
+    """A proposed block of m tokens, and what the gate finds."""
 
-    Attributes:
-        ids: the tokens; none where the cloud is to generate without a draft.
-        scores: [m, vocab] processed scores that each was chosen by, or None of an empty draft.
-        evidence: what the drafting model's own distributions say of each token.
-        figures: the gate's figure per token.
-        reason: why the block should be verified; None: it is kept.
-        ms: time spent drafting, milliseconds, without prefill.
-        hidden_ms: time that drafting these tokens took while an earlier block was being verified, milliseconds.
-    """
-
-    ids: tuple[int, ...] = ()
-    scores: torch.Tensor | None = None
+    ids: tuple[int, ...] = ()  # none where the cloud is to generate without a draft
+    scores: torch.Tensor | None = None  # [m, vocab] processed scores that each was chosen by
     evidence: tuple[TokenEvidence, ...] = ()
-    figures: tuple[float, ...] = ()
-    reason: Reason | None = None
-    ms: float = 0.0
-    hidden_ms: float = 0.0
+    figures: tuple[float, ...] = ()  # the gate's, per token
+    reason: Reason | None = None  # why the block should be verified; None: it is kept
+    ms: float = 0.0  # time spent drafting, without prefill
+    hidden_ms: float = 0.0  # time that drafting these tokens took while an earlier block was being verified
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
@@ -55,17 +52,11 @@ class Drafter:
         session: the clip on the drafting model.
         settings: of the run; the seed is that of the clip's random generator, on the CPU.
         stop_ids: a block ends with any of these, since nothing after it could be kept.
-
-    Attributes:
-        scores: of that model.
-        ahead: what was drafted while a block was verified elsewhere.
     """
 
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
-        self.session = session
+        self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
         self.scores = Scores(settings, session, stop_ids)
-        self.stop_ids = frozenset(stop_ids)
-        self.ahead = Ahead()
         self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
 
@@ -83,7 +74,7 @@ class Drafter:
             text: the committed token ids.
             k: most tokens; fewer if one of them ends the text, the gate stops drafting, or `enough` says so.
             judge: the gate, open for this block.
-            enough: asked after each token.
+            enough: called after each token.
             top_k: draw every token from so many likeliest: a way out of a loop.
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
@@ -107,22 +98,93 @@ class Drafter:
         if scores is not None:
             judge.add_all(scores, ids)
         own_s = time.perf_counter() - started - (self._blocked_s - blocked_s)
-        return Draft(
-            tuple(ids),
-            scores,
-            tuple(judge.evidence),
-            tuple(judge.scores),
-            judge.reason,
-            own_s * 1e3 + self.work.step_ms - steps_ms,
-            hidden_ms,
-        )
+        ms = own_s * 1e3 + self.work.step_ms - steps_ms
+        return Draft(tuple(ids), scores, tuple(judge.evidence), tuple(judge.scores), judge.reason, ms, hidden_ms)
+
+    def draft_ahead(
+        self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
+    ) -> None:
+        """Drafts until the verdict is there, or until there is nothing more to draft. Decides nothing.
+
+        Args:
+            gate: of the run.
+            k: tokens of a block.
+            most: length limit of the text.
+            text: the committed text and the block under way.
+            verdict: of that block.
+            loop: after a loop, nothing can be foreseen.
+        """
+        written = list(text)
+        if most - len(written) < 2 or verdict.done():  # room for the cloud's own token alone
+            return
+        written.append(self._step_ahead(written, verdict, guess=True)[0])
+        while written[-1] not in self.stop_ids and len(written) < most:
+            start = len(written)
+            judge = Judge(gate, start)  # not gate.open: no random generator may move
+            while len(written) < min(start + k, most):
+                if verdict.done():
+                    return
+                token, scores = self._step_ahead(written, verdict, guess=False)
+                written.append(token)
+                unsure = judge.add(*evidence_of(scores, (token,)))
+                if token in self.stop_ids or (unsure and gate.stops_drafting):
+                    break
+            if gate.name == "random" or judge.escalates or loop.end(written, start) is not None:
+                return
+
+    def _step_ahead(self, text: Sequence[int], verdict: Future[Any], *, guess: bool) -> tuple[int, torch.Tensor]:
+        """The likeliest token after `text` and its scores [1, vocab], remembered."""
+        before_ms = self.work.step_ms
+        scores, _ = self.row(text)
+        # of a step in which the verdict arrived, nothing counts as hidden
+        hidden_ms = 0.0 if verdict.done() else self.work.step_ms - before_ms
+        return self.ahead.add(text, scores, hidden_ms, guess=guess), scores
 
     def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float]:
         """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time."""
-        known = self.ahead.use(text) if self.ahead else None
-        if known is not None:
+        if (known := self.ahead.use(text)) is not None:
             return known
         started = time.perf_counter()
         logits = self.session.logits(text)
         self._blocked_s += time.perf_counter() - started
         return self.scores(text, logits), 0.0
+
+
+@dataclass(slots=True)
+class _Step:
+    scores: torch.Tensor  # [1, vocab], processed
+    hidden_ms: float  # the part of the step's time that lay within the verification
+    counts: bool  # whether its token was drafted and is in no block yet; a guess of the cloud's own is no draft
+
+
+class Ahead:
+    """A chain of tokens drafted ahead and, after each of its prefixes, the scores that the next one was chosen by."""
+
+    def __init__(self) -> None:
+        self._chain: tuple[int, ...] = ()
+        self._steps: dict[int, _Step] = {}  # length of the prefix -> the step after it
+        self._lost = 0
+
+    def use(self, text: Sequence[int]) -> tuple[torch.Tensor, float] | None:
+        """Scores [1, vocab] after `text`, if they are known, and their hidden milliseconds, which count once."""
+        step = self._steps.get(len(text))
+        if step is None or self._chain[: len(text)] != tuple(text):
+            return None
+        hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
+        return step.scores, hidden_ms
+
+    def add(self, text: Sequence[int], scores: torch.Tensor, hidden_ms: float, *, guess: bool) -> int:
+        """Appends the likeliest token after `text`, whose scores [1, vocab] these are; returns it."""
+        token = int(scores.argmax())
+        if self._chain != tuple(text):
+            self._lost = self.keep(None)
+        self._chain = (*text, token)
+        self._steps[len(text)] = _Step(scores, hidden_ms, counts=not guess)
+        return token
+
+    def keep(self, text: Sequence[int] | None) -> int:
+        """Forgets all but what continues `text`, or everything; returns how many drafted tokens were of no use."""
+        fits = text is not None and len(text) < len(self._chain) and self._chain[: len(text)] == tuple(text)
+        dropped = [self._steps.pop(n) for n in list(self._steps) if not fits or n < len(text or ())]
+        lost, self._lost = self._lost + sum(step.counts for step in dropped), 0
+        return lost

@@ -1,15 +1,63 @@
-"""The gate: is the edge sure enough of its block, or does the block go to the cloud?"""
+"""The gate: is the edge sure enough of its block, or does the block go to the cloud?
+
+It reads the evidence: what the drafting model's own distributions say of the tokens that it drafted.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import torch
 
-from specdec_cli.decoding.evidence import TokenEvidence, evidence_of
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
-from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, GateName, Reason
+from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateName, Reason
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.learned import Classifier
+
+CANDIDATES: Final = 3
+"""Likeliest tokens that are kept for each position."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvidence:
+    """One drafted token, after the logits processors."""
+
+    id: int
+    entropy: float  # of the distribution that it was chosen from, nats
+    margin: float  # probability of the likeliest token minus that of the second
+    logprob: float  # natural logarithm of the token's probability
+    candidates: Candidates  # at most `CANDIDATES`
+
+    @property
+    def probability(self) -> float:
+        """Of the drafted token."""
+        return math.exp(self.logprob)
+
+
+def entropies(probabilities: torch.Tensor) -> torch.Tensor:
+    """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
+    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
+    return nats
+
+
+def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]:
+    """The evidence on m drafted tokens, whose processed scores [m, vocab] they were chosen by."""
+    probabilities = scores.softmax(dim=-1)
+    best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
+    rows = zip(ids, entropies(probabilities).tolist(), best.tolist(), likeliest.tolist(), strict=True)
+    found = []
+    for row, (id_, nats, ps, tokens) in enumerate(rows):
+        # nearly always one of the candidates, whose probabilities have been fetched already
+        own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
+        possible = zip(tokens, ps, strict=True)
+        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
+        margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
+        found.append(TokenEvidence(id_, nats, margin, math.log(own) if own > 0 else -math.inf, candidates))
+    return found
 
 
 class Gate:
@@ -22,12 +70,9 @@ class Gate:
             to this one, at or above); `random` escalates a fixed share of the blocks, which is the baseline that a
             gate has to beat; `always` and `never` decide without a figure.
         threshold: in the unit of the figure; None: the gate's own.
-        stop_drafting: end a block with the first token that escalates it.
+        stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
         classifier: of the learned gate.
         generator: of the random gate, apart from the one that tokens are drawn with.
-
-    Attributes:
-        stops_drafting: whether a block ends with its first unsure token: only where the gate judges tokens.
 
     Raises:
         DecodingError: the learned gate without a classifier, or the random one without a generator.
@@ -73,21 +118,15 @@ class Judge:
     """The gate at work on one block: token by token, so that drafting can end at the first unsure one.
 
     Args:
-        gate: whose judgement it is.
+        gate: that decides.
         start: tokens of the text before the block.
         draw: the random gate's figure for the whole block, uniform in [0, 1).
-
-    Attributes:
-        evidence: of each token so far.
-        scores: the gate's figure of each.
     """
 
     def __init__(self, gate: Gate, start: int, draw: float | None = None) -> None:
-        self.gate = gate
-        self.evidence: list[TokenEvidence] = []
-        self.scores: list[float] = []
-        self._start = start
-        self._draw = draw
+        self.gate, self._start, self._draw = gate, start, draw
+        self.evidence: list[TokenEvidence] = []  # of each token so far
+        self.scores: list[float] = []  # the gate's figure of each
 
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""

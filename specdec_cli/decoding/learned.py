@@ -3,24 +3,6 @@
 A logistic regression on the evidence of a token, its place, and the tokens of its block that come before it. It looks
 at nothing behind the token, so that drafting can stop there. Fitted by `specdec tune`; no fitting library is needed
 to use it.
-
-Features, by name:
-
-| name              | value                                                                         |
-|-------------------|-------------------------------------------------------------------------------|
-| `entropy`         | nats                                                                          |
-| `log_entropy`     | natural logarithm of the entropy, at least -7                                 |
-| `margin`          | p(likeliest) - p(second)                                                      |
-| `logprob`         | nats, at least -7                                                             |
-| `odds`            | log(p(second) / p(likeliest)), at least -7                                    |
-| `third`           | p(third)                                                                      |
-| `place`           | log(1 + tokens of the text before it)                                         |
-| `in_block`        | drafted tokens of the block before it                                         |
-| `before`          | largest entropy among them, 0 at the block's first                            |
-| `id=N`            | 1 if token N was drafted                                                      |
-| `second=N`        | 1 if N is the second likeliest                                                |
-| `doubt=N`         | 1 - p(N) if token N was drafted                                               |
-| `p=N`             | p(N) if N is among the candidates, and was not drafted                        |
 """
 
 from __future__ import annotations
@@ -31,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.errors import ConfigError
 
 _FLOOR: Final = -7.0  # e^-7 is below a thousandth: smaller than that tells nothing more
@@ -57,7 +39,10 @@ OF_TOKEN: Final[dict[str, Dense]] = {
     "third": lambda block, t, _: _p(block[t], 2),
     "place": lambda _, t, start: math.log1p(start + t),
 }
-"""Features of a token by itself: with these alone a token's probability is the same wherever its block begins."""
+"""Features of a token by itself: with these alone a token's probability is the same wherever its block begins.
+
+Logarithms are natural, and none is below -7.
+"""
 
 OF_BLOCK: Final[dict[str, Dense]] = {
     "in_block": lambda _, t, __: float(t),
@@ -69,7 +54,11 @@ DENSE: Final = OF_TOKEN | OF_BLOCK
 
 
 def sparse_features(token: TokenEvidence) -> list[tuple[str, int, float]]:
-    """The features of a token's identity and its rivals': (kind, token id, value); all others are 0."""
+    """The features of a token's identity and its rivals': (kind, token id, value); all others are 0.
+
+    In a gate file `id=N` is 1 and `doubt=N` is 1 - p(N) if token N was drafted, `second=N` is 1 if N is the second
+    likeliest, and `p=N` is p(N) if N is among the candidates and was not drafted.
+    """
     found = [("id", token.id, 1.0), ("doubt", token.id, 1.0 - math.exp(token.logprob))]
     for rank, (rival, p) in enumerate(token.candidates):
         if rank == 1:
@@ -87,11 +76,8 @@ class Classifier:
 
     Args:
         weights: fitted.
-        threshold: probability at which the gate escalates unless told otherwise.
+        threshold: probability at which the gate escalates by default.
         tokenizer: fingerprint of the tokenizer whose ids the weights are about.
-
-    Attributes:
-        fingerprint: of the weights, so that transcripts tell two gates apart.
 
     Raises:
         ConfigError: a feature that this version does not know.
@@ -100,6 +86,7 @@ class Classifier:
     def __init__(self, weights: LearnedWeights, threshold: float, tokenizer: str) -> None:
         self.threshold = threshold
         self.tokenizer = tokenizer
+        # so that transcripts tell two gates apart
         self.fingerprint = hashlib.sha256(weights.model_dump_json().encode()).hexdigest()[:16]
         self._dense: list[tuple[Dense, float]] = []
         self._sparse: dict[tuple[str, int], float] = {}
@@ -117,31 +104,16 @@ class Classifier:
     def token_probability(self, block: Sequence[TokenEvidence], t: int, start: int) -> float:
         """How likely the cloud is to replace token `t` of `block`, if it has let those before it pass.
 
-        Args:
-            block: evidence of the block's tokens up to `t` at least.
-            t: index of the token.
-            start: tokens of the text before the block.
+        Of the text, `start` tokens stand before the block.
         """
         logit = self._bias
         for feature, weight in self._dense:
             logit += weight * feature(block, t, start)
         for kind, id_, value in sparse_features(block[t]):
             logit += self._sparse.get((kind, id_), 0.0) * value
-        return _sigmoid(self._slope * logit + self._offset)
+        return 0.5 + 0.5 * math.tanh(0.5 * (self._slope * logit + self._offset))  # the logistic function
 
     def score(self, block: Sequence[TokenEvidence], t: int, start: int, before: float) -> float:
-        """How likely the cloud is to replace a token of `block` up to `t`.
-
-        Args:
-            block, t, start: as in `token_probability`.
-            before: the score of token t - 1, 0 for the first.
-        """
+        """How likely the cloud is to replace a token of `block` up to `t`; `before`: the score of token t - 1, or 0."""
         p = self.token_probability(block, t, start)
         return 1.0 - (1.0 - before) * (1.0 - p) if self._any else max(before, p)
-
-
-def _sigmoid(logit: float) -> float:
-    if logit < 0:
-        grown = math.exp(max(logit, -700.0))
-        return grown / (1.0 + grown)
-    return 1.0 / (1.0 + math.exp(-min(logit, 700.0)))

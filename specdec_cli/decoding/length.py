@@ -107,19 +107,12 @@ class _Share:
 
 @dataclass(eq=False)
 class AdaptiveLength:
-    """The length that pays, for one clip of a mode with both models.
+    """The length that pays, for one clip of a mode with both models."""
 
-    Attributes:
-        cost_ratio: c; None: as measured.
-        costs: of the pair.
-        always: whether every block is verified.
-        alone: whether the cloud may write without a draft.
-    """
-
-    cost_ratio: float | None
+    cost_ratio: float | None  # c; None: as measured
     costs: Costs
-    always: bool
-    alone: bool
+    always: bool  # whether every block is verified
+    alone: bool  # whether the cloud may write without a draft
 
     def __post_init__(self) -> None:
         self._passes, self._probability, self._unsure = _Share(PASSES), _Share(PASSES), _Share(UNSURE)  # a, p and s

@@ -13,7 +13,6 @@ import torch
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.ahead import draft_ahead
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, most_drafted
@@ -31,31 +30,18 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Loop:
-    """Decodes one clip.
+    """Decodes one clip."""
 
-    Attributes:
-        drafter: proposes blocks: the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone.
-        verifier: judges escalated blocks; None in the modes of one model.
-        gate: decides which blocks escalate.
-        stop: the stop rules.
-        settings: of the run.
-        length: most tokens of a block, or what finds it.
-        costs: what steps and verifications take, for `length`.
-        beside: whether the verifier works while the edge drafts on, in a thread of its own.
-        away: entered while the loop waits for something else than a forward; see `Shared.away`.
-        text: the committed token ids.
-    """
-
-    drafter: Drafter | None
-    verifier: Verifier | None
+    drafter: Drafter | None  # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
+    verifier: Verifier | None  # judges escalated blocks; None in the modes of one model
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
-    length: AdaptiveLength | int
-    costs: Costs = field(default_factory=Costs)
-    beside: bool = False
-    away: Callable[[], AbstractContextManager[None]] = nullcontext
-    text: tuple[int, ...] = field(default=(), init=False)
+    length: AdaptiveLength | int  # most tokens of a block, or what finds it
+    costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
+    beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
+    away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
+    text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loop_was_verified: bool = field(default=False, init=False)
     _degraded: str | None = field(default=None, init=False)
@@ -123,8 +109,8 @@ class Loop:
             else:
                 future = self._submit(verifier.verify, self.text, draft, run_on)
                 if self.drafter is not None and settings.draft_ahead != "off":
-                    written, k = (*self.text, *draft.ids), most_drafted(settings)
-                    draft_ahead(self.drafter, self.gate, k, settings.max_new_tokens, written, future, self.stop.loop)
+                    written, k, most = (*self.text, *draft.ids), most_drafted(settings), settings.max_new_tokens
+                    self.drafter.draft_ahead(self.gate, k, most, written, future, self.stop.loop)
                 with self.away():
                     verdict = future.result()
         except CloudError as error:
@@ -234,7 +220,7 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            SHORT_TURNS.begin()
+            SHORT_TURNS.count(+1)
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -248,7 +234,7 @@ class Loop:
                 with self.away():  # a verification under way may wait until no clip is at work
                     self._executor.shutdown(wait=True, cancel_futures=True)
             finally:
-                SHORT_TURNS.end()
+                SHORT_TURNS.count(-1)
 
 
 class _Clock:

@@ -5,6 +5,7 @@ Order and settings are those of transformers' `generate()`, so that a text decod
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -62,9 +63,6 @@ class Scores:
         settings: of the run.
         session: the clip on the model; its prompt counts as history, as in `generate()`.
         stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
-
-    Attributes:
-        settings: with nothing left open.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
@@ -88,14 +86,9 @@ class Scores:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-        """Scores for the m positions that end a text.
+        """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
 
-        Args:
-            text: token ids after the prompt.
-            logits: [m, vocab]; row i follows text[: len(text) - m + 1 + i], so the last row follows all of it.
-
-        Returns:
-            [m, vocab] scores; softmax gives the distribution that a token is drawn from.
+        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows all of it.
         """
         scores = logits
         if self._penalty is not None or self._no_repeat is not None:
@@ -115,16 +108,19 @@ class Scores:
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
-    """What stands before each of the last `rows` positions, `filling` in front: [rows, len(history)], a view.
+    """A view [rows, n] of a history [n]: the last row is all of it, and every row above has one token less.
 
-    Args:
-        history: [n] all tokens; the last row is all of them, and every row above has one less.
-        rows: m of them.
-        filling: token id.
+    Rows are padded in front with `filling`.
     """
     if rows == 1:
         return history[None]
     return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
+
+
+def generator_for(seed: int, place: bytes) -> torch.Generator:
+    """A random generator that a seed and a place determine, on every machine."""
+    digest = hashlib.blake2b(place, digest_size=8, key=seed.to_bytes(8, "big")).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:

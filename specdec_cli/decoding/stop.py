@@ -28,13 +28,7 @@ def count_sentences(text: str) -> int:
 
 
 class StopRules:
-    """The rules of one run.
-
-    Args:
-        settings: budget, sentences, stop strings, and what counts as a loop.
-        stop_ids: ids that end a text.
-        decode: token ids to text, special tokens left out.
-    """
+    """The rules of one run; `decode` turns token ids into text, special tokens left out."""
 
     def __init__(
         self, settings: DecodingConfig, stop_ids: Collection[int], decode: Callable[[Sequence[int]], str]
@@ -45,12 +39,7 @@ class StopRules:
         self._decode = decode
 
     def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
-        """The shortest prefix of `text`, longer than `start`, that ends the text, and why; None to go on.
-
-        Args:
-            text: committed token ids, a new block at the end.
-            start: length that was looked at before.
-        """
+        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
         ends = ((length, self._reason(text[:length])) for length in range(start + 1, len(text) + 1))
         return next(((length, reason) for length, reason in ends if reason is not None), None)
 
@@ -69,15 +58,10 @@ class StopRules:
 
 @dataclass(frozen=True, slots=True)
 class LoopRule:
-    """What counts as a repetition loop: a short unit that stands several times in a row at the end of a text.
+    """What counts as a repetition loop: a short unit that stands several times in a row at the end of a text."""
 
-    Attributes:
-        period: longest unit, tokens; 0: no detection.
-        repeats: times that it must stand in a row; a unit of one token at least four times.
-    """
-
-    period: int
-    repeats: int
+    period: int  # longest unit, tokens; 0: no detection
+    repeats: int  # times that it must stand in a row; a unit of one token at least four times
 
     def end(self, ids: Sequence[int], start: int) -> int | None:
         """Length of the shortest prefix of `ids`, longer than `start`, that ends in a loop; None if there is none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -12,7 +11,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 from specdec_cli.decoding.accept import Verdict, chosen, judge, near_ties
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.scores import Scores, generator_for
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
@@ -48,18 +47,10 @@ class Verifier(Protocol):
         """The clip is done: a call under way ends soon, in a CloudError, and what is held for the clip can go."""
 
 
-class LocalVerifier:
-    """Judges blocks with a session of this process.
+class LocalVerifier(Verifier):
+    """Judges blocks with a session of this process, by an acceptance rule.
 
-    Args:
-        session: the clip on the verifying model.
-        settings: of the run.
-        rules: the acceptance rule.
-        stop_ids: nothing is generated after any of these.
-        most: length limit of the text, tokens; nothing runs on past it.
-
-    Attributes:
-        scores: of that model.
+    Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text.
     """
 
     elsewhere = False
@@ -72,11 +63,9 @@ class LocalVerifier:
         stop_ids: Collection[int],
         most: int | None = None,
     ) -> None:
-        self.session = session
+        self.session, self._rules, self._most = session, rules, most
         self.scores = Scores(settings, session, stop_ids)
-        self._rules = rules
         self._stop_ids = frozenset(stop_ids)
-        self._most = most
         self._tolerance = tie_tolerance(session.model.dtype)
 
     @property
@@ -85,10 +74,7 @@ class LocalVerifier:
         return self.session.work
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """Scores all m + 1 positions of a block of m tokens in one forward and applies the acceptance rule.
-
-        Each run-on token takes one more forward.
-        """
+        """Scores all m + 1 positions of a block in one forward, and applies the rule; run-on tokens take one each."""
         before, settings = self.session.work, self.scores.settings
         proposed = [*text, *draft.ids]
         logits = self.session.logits(proposed, len(draft.ids) + 1)
@@ -107,14 +93,8 @@ class LocalVerifier:
             scores = self.scores(written, self.session.logits(written))
             written.append(chosen(scores[0], draws, sampling=settings.sampling))
         after = self.session.work
-        return Verdict(
-            accepted,
-            token,
-            tuple(written[judged:]),
-            ties,
-            own_s * 1e3 + after.step_ms - before.step_ms,
-            after.encoder_passes > before.encoder_passes,
-        )
+        ms, prefilled = own_s * 1e3 + after.step_ms - before.step_ms, after.encoder_passes > before.encoder_passes
+        return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled)
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -126,5 +106,4 @@ class LocalVerifier:
 
 def draws_at(seed: int, position: int) -> torch.Generator:
     """The random generator of a verdict about a block that begins at token `position` of the text."""
-    digest = hashlib.blake2b(position.to_bytes(4, "big"), digest_size=8, key=seed.to_bytes(8, "big"))
-    return torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
+    return generator_for(seed, position.to_bytes(4, "big"))

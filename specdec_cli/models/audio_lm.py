@@ -16,41 +16,30 @@ from specdec_cli.models.processor import Processor
 
 
 class AudioLM:
-    """A loaded checkpoint.
+    """A loaded checkpoint: transformers' model in evaluation mode, and the processor that belongs to it.
 
     Args:
-        module: transformers' model, in evaluation mode.
-        processor: of the same checkpoint.
-        weights: what tells its weights from others of the same name, see `models.weights`; None: unknown.
-        compiled: how its decoder is compiled; None: it is not.
-
-    Attributes:
-        device, dtype: where and in which format it computes.
-        layers: number of decoder layers.
-        parameters: number of weights, audio encoder included.
-        joins: whether several clips can share a forward: its attention allows it, and the self-test confirms it.
-        self_test: what the self-test found, in a phrase; None: it was not run.
+        weights: their fingerprint; None: unknown.
+        compiled: how the decoder is compiled; None: it is not.
     """
 
     def __init__(
         self, module: Any, processor: Processor, *, weights: str | None = None, compiled: str | None = None
     ) -> None:
-        self.module = module
-        self.processor = processor
-        self.name = processor.name
-        self.weights = weights
-        self.compiled = compiled
+        self.module, self.processor, self.name = module, processor, processor.name
+        self.weights, self.compiled = weights, compiled
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
+        # audio encoder included
         self.parameters = sum(weight.numel() for weight in module.parameters())
         self.dtype: torch.dtype = module.dtype
         self._embedding = module.get_input_embeddings()
         self.device: torch.device = self._embedding.weight.device
-        self.spread = len(set((getattr(module, "hf_device_map", None) or {}).values())) > 1
-        # sliding layers keep no full mask, and eager attention takes boolean masks for additive ones
+        # Whether several clips can share a forward, which the self-test confirms: sliding layers keep no full mask, and
+        # eager attention takes boolean masks for additive ones.
         sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
         self.joins = not sliding and module.config._attn_implementation == "sdpa"
-        self.self_test: str | None = None
+        self.self_test: str | None = None  # what it found, in a phrase; None: it was not run
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
@@ -109,9 +98,9 @@ class AudioLM:
 
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
-        told = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        found = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
         known = {"weights": self.weights, "compiled": self.compiled}
-        return told | {name: value for name, value in known.items() if value is not None}
+        return found | {name: value for name, value in known.items() if value is not None}
 
     def _placed(self, values: torch.Tensor) -> torch.Tensor:
         return values.to(self.device, self.dtype) if values.is_floating_point() else values.to(self.device)
@@ -127,13 +116,11 @@ class AudioLM:
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
-        for owner in owners:
-            if hasattr(owner, "get_audio_features"):
-                owner.get_audio_features = self._watched(owner.get_audio_features)
-                return
-        for owner in owners:
-            if (tower := getattr(owner, "audio_tower", None)) is not None:  # Qwen2-Audio has the tower alone
-                tower.forward = self._watched(tower.forward)
+        places = [(owner, "get_audio_features") for owner in owners]
+        places += [(getattr(owner, "audio_tower", None), "forward") for owner in owners]  # Qwen2-Audio has it alone
+        for owner, name in places:
+            if hasattr(owner, name):
+                setattr(owner, name, self._watched(getattr(owner, name)))
                 return
         raise CheckpointError(
             f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",

@@ -1,4 +1,4 @@
-"""Checks around reading a checkpoint: it is there, it is of the family, and no weight was made up.
+"""The files of a checkpoint: they are there, of the family, with no weight made up; and a fingerprint of the weights.
 
 transformers only warns about weights that a checkpoint lacks and fills them with random numbers; a caption from such
 a model would look like a bad model instead of a bad download. What can be seen from the files alone is refused before
@@ -7,7 +7,9 @@ anything is built, with the name of the file.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -34,20 +36,21 @@ _JSON_FILES = (
     "tokenizer.json",
     _INDEX,
 )
+_ONE_OF = {
+    "tokenizer": ("tokenizer.json", "vocab.json", "tekken.json"),
+    "feature extractor": ("preprocessor_config.json", "processor_config.json"),
+}
 _DOWNLOAD_AGAIN = "Download it again."
-
-
-_DOWNLOADED = ("*.json", "*.jinja", "*.txt", "*.model")
-"""What is taken of a hub's repository, beside its weights: never pickles, code, or weights in another format."""
+_DOWNLOADED = ("*.json", "*.jinja", "*.txt", "*.model")  # beside weights; never pickles, code, or other formats
+_SAMPLE = 1024  # bytes of each tensor in a fingerprint
 
 
 def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
-    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache, into which it is
-    downloaded unless `offline`.
+    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache.
 
     Args:
         config: which model.
-        offline: never ask a hub.
+        offline: never download it into that cache.
         weights: whether the weights must be there.
 
     Raises:
@@ -69,12 +72,20 @@ def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = Tru
             f"{called} is no checkpoint: it has no config.json",
             hint="Give the folder that holds config.json and the *.safetensors files.",
         )
-    for name in _JSON_FILES:
-        _require_object(called, folder / name)
+    for path in (folder / name for name in _JSON_FILES if (folder / name).is_file()):
+        with _readable(called, path, "cannot be read as JSON"):
+            holds_object = isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+        if not holds_object:
+            raise CheckpointError(f"{path.name} of {called} holds no JSON object", hint=_DOWNLOAD_AGAIN)
     for shard in weight_files(called, folder) if weights else ():
-        _require_tensors(called, shard)
-    _require_one_of(called, folder, "tokenizer", ("tokenizer.json", "vocab.json", "tekken.json"))
-    _require_one_of(called, folder, "feature extractor", ("preprocessor_config.json", "processor_config.json"))
+        with _readable(called, shard, "is damaged or cut short"), safe_open(shard, framework="pt") as tensors:
+            tensors.keys()  # reads the header only
+    for what, names in _ONE_OF.items():
+        if not any((folder / name).is_file() for name in names):
+            raise CheckpointError(
+                f"{called} has no {what}: neither {' nor '.join(names)}",
+                hint=f"Copy {names[0]} of the checkpoint into its folder.",
+            )
     return folder
 
 
@@ -96,19 +107,13 @@ def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) 
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
-    """Refuses a load that left weights random, dropped some, or found some of another shape.
+    """Refuses a load that left weights random, dropped some, or found some of another shape, by its loading info.
 
-    Args:
-        name: the model, as the user called it.
-        info: transformers' loading info.
-        ignored: prefixes of parameters that are not used and may be missing or of any shape.
+    Parameters with one of the `ignored` prefixes are not used, and may be missing or of any shape.
     """
-    mismatched = [key for key, *_ in info.get("mismatched_keys") or ()]
-    for what, found in (
-        ("lacks", info["missing_keys"]),
-        ("has unexpected", info["unexpected_keys"]),
-        ("has misshapen", mismatched),
-    ):
+    misshapen = [key for key, *_ in info.get("mismatched_keys") or ()]
+    faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
+    for what, found in faults.items():
         if keys := sorted(key for key in found if not key.startswith(ignored)):
             named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
             raise CheckpointError(
@@ -190,39 +195,36 @@ def weight_files(called: str, folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _require_tensors(called: str, path: Path) -> None:
-    """Refuses a weight file that is damaged or cut short; reads its header only."""
+@contextmanager
+def _readable(called: str, path: Path, fault: str) -> Iterator[None]:
+    """Refuses a file that cannot be read; `fault` is what is wrong with it then."""
     try:
-        with safe_open(path, framework="pt") as tensors:
-            tensors.keys()
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path.name} of {called} is damaged or cut short: {first_line(error)}", hint=_DOWNLOAD_AGAIN
-        ) from error
-
-
-def _require_object(called: str, path: Path) -> None:
-    """Refuses a file that exists and holds no JSON object."""
-    if not path.is_file():
-        return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise CheckpointError(
-            f"{path.name} of {called} cannot be read as JSON: {first_line(error)}", hint=_DOWNLOAD_AGAIN
-        ) from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path.name} of {called} holds no JSON object", hint=_DOWNLOAD_AGAIN)
-
-
-def _require_one_of(called: str, folder: Path, what: str, names: tuple[str, ...]) -> None:
-    if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(
-            f"{called} has no {what}: neither {' nor '.join(names)}",
-            hint=f"Copy {names[0]} of the checkpoint into its folder.",
-        )
+        yield
+    except (SafetensorError, ValueError, RecursionError, OSError) as error:
+        says = f"{path.name} of {called} {fault}: {first_line(error)}"
+        raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
 
 
 def first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__
+
+
+def fingerprint(shards: Sequence[Path]) -> str:
+    """A hash of the weights in safetensors files: another one where a tensor was added, renamed or trained.
+
+    Of each tensor a kilobyte from its middle is read: gigabytes are told apart by reading a few megabytes, and training
+    moves all of a tensor's numbers. The order of the files counts, and their names do not.
+    """
+    digest = hashlib.sha256()
+    for shard in shards:
+        with shard.open("rb") as file:
+            # the safetensors format: the length of the header, the header as JSON, then the tensors end to end
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = file.read(length)
+            digest.update(header)
+            entries = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
+            for start, end in sorted(entry["data_offsets"] for entry in entries):
+                file.seek(8 + length + max(start, (start + end - _SAMPLE) // 2))
+                digest.update(file.read(min(_SAMPLE, end - start)))
+    return f"sha256:{digest.hexdigest()[:32]}"

@@ -1,12 +1,15 @@
-"""Where a model runs and in which number format."""
+"""Where a model runs and in which number format, weight-only quantisation included."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import torch
 
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import CheckpointError, ConfigError
+from specdec_cli.models.checkpoint import require_packages
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def resolve_device(name: str) -> torch.device:
@@ -19,24 +22,21 @@ def resolve_device(name: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    device = torch.device(name)
+    device, fault = torch.device(name), None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, but this PyTorch sees no CUDA GPU", hint=_HINT)
-    if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} was asked for, but there are {torch.cuda.device_count()} GPUs", hint=_HINT)
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device 'mps' was asked for, but this PyTorch has no Apple GPU support", hint=_HINT)
+        fault = "this PyTorch sees no CUDA GPU"
+    elif device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
+        fault = f"there are {torch.cuda.device_count()} GPUs"
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        fault = "this PyTorch has no Apple GPU support"
+    if fault is not None:
+        hint = "Use device: auto, which takes what the machine has."
+        raise ConfigError(f"device {name!r} was asked for, but {fault}", hint=hint)
     return device
 
 
 def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -> torch.dtype:
-    """The dtype called `name`; "auto" means the checkpoint's own, but float32 for half precision on a CPU.
-
-    Args:
-        name: "auto", "float32", "bfloat16" or "float16".
-        device: where the model will run.
-        stored: dtype that the checkpoint declares, None if it does not.
-    """
+    """The dtype called `name`; "auto" means the one that the checkpoint declares, but float32 for float16 on a CPU."""
     if name != "auto":
         return _DTYPES[name]
     if stored is None or (device.type == "cpu" and stored == torch.float16):
@@ -44,4 +44,26 @@ def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -
     return stored
 
 
-_HINT = "Use device: auto, which takes what the machine has."
+def quantization_config(name: str | None, device: torch.device) -> Any | None:
+    """The `quantization_config` of `from_pretrained` for "int8" (torchao) or "int4" (bitsandbytes nf4, CUDA only).
+
+    Raises:
+        CheckpointError: the library is not installed, or does not run on `device`.
+    """
+    if name is None:
+        return None
+    if name == "int8":
+        require_packages(f"quantization {name!r}", ("torchao",))
+        from torchao.quantization import Int8WeightOnlyConfig
+        from transformers import TorchAoConfig
+
+        return TorchAoConfig(Int8WeightOnlyConfig())
+    if device.type != "cuda":
+        raise CheckpointError(
+            f"quantization 'int4' runs on CUDA only, and the device is {device}",
+            hint="Use quantization: int8, which also runs on a CPU.",
+        )
+    require_packages(f"quantization {name!r}", ("bitsandbytes",))
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)

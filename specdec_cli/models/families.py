@@ -8,18 +8,12 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
 import soundfile
 import torch
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.family import (
-    Family,
-    Made,
-    Samples,
-    conversation,
-    rendered,
-    whisper_features,
-)
+from specdec_cli.models.family import Family, Made, Samples, conversation, rendered
 
 if TYPE_CHECKING:
     from specdec_cli.models.processor import Processor
@@ -33,7 +27,6 @@ class QwenOmni(Family):
     class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
     processor_name = ""  # the whole one needs torchvision
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
-    parts_needed = ("text_config", "audio_config")
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
@@ -43,8 +36,25 @@ class QwenOmni(Family):
         return ids, {"input_features": features, "feature_attention_mask": mask}
 
     def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
-        """Log-mel features [1, bins, frames]."""
-        return whisper_features(processor.parts.feature_extractor, samples, processor.sampling_rate)
+        """Log-mel features at the clip's own length: float32 [1, bins, ceil(n / hop)].
+
+        The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of silence at the
+        end give the same frames: the last ones cover the zeros that the padding would be, and silence changes no
+        maximum. At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
+        """
+        extractor = processor.parts.feature_extractor
+        hop = int(extractor.hop_length)
+        frames = -(-len(samples) // hop)
+        padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
+        padded[: len(samples)] = samples
+        return self.extracted(processor, padded, padding=False)[:, :, :frames].contiguous()
+
+    def extracted(self, processor: Processor, samples: Samples, *, padding: bool) -> torch.Tensor:
+        """What the feature extractor makes of all samples."""
+        features: torch.Tensor = processor.parts.feature_extractor(
+            samples, sampling_rate=processor.sampling_rate, padding=padding, truncation=False, return_tensors="pt"
+        ).input_features
+        return features
 
     def audio_tokens(self, frames: int) -> int:
         """Audio tokens of a clip of `frames` mel frames: two strides of two."""
@@ -71,11 +81,7 @@ class Qwen3Omni(QwenOmni):
 
     def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
         """Log-mel features [1, bins, frames]; this family's own processor pads nothing."""
-        made = processor.parts.feature_extractor(
-            samples, sampling_rate=processor.sampling_rate, padding=True, truncation=False, return_tensors="pt"
-        )
-        features: torch.Tensor = made.input_features
-        return features
+        return self.extracted(processor, samples, padding=True)
 
     def audio_tokens(self, frames: int) -> int:
         """Three strides of two in chunks of 100 frames, 13 tokens each."""
@@ -91,7 +97,6 @@ class Qwen2Audio(Family):
     model_types = frozenset({"qwen2_audio"})
     class_name = "Qwen2AudioForConditionalGeneration"
     processor_name = "Qwen2AudioProcessor"
-    parts_needed = ("text_config", "audio_config")
 
 
 class AudioFlamingo3(Family):
@@ -101,7 +106,6 @@ class AudioFlamingo3(Family):
     model_types = frozenset({"audioflamingo3"})
     class_name = "AudioFlamingo3ForConditionalGeneration"
     processor_name = "AudioFlamingo3Processor"
-    parts_needed = ("text_config", "audio_config")
 
 
 class Gemma4(Family):
@@ -113,21 +117,15 @@ class Gemma4(Family):
     processor_name = ""  # the whole one needs torchvision
     unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
     eager: ClassVar[tuple[str, ...]] = ("audio_config",)
-    parts_needed = ("text_config", "audio_config")
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features and their mask; audio tokens stand between a begin and an end token."""
         made = processor.parts.feature_extractor([samples], return_tensors="pt")
         made["input_features_mask"] = made["input_features_mask"].bool()
-        tokenizer = processor.tokenizer
-        before, after = tokenizer.convert_tokens_to_ids([tokenizer.boa_token, tokenizer.eoa_token])
-        ids = processor.expanded(
-            rendered(processor.parts, instruction, system),
-            self.audio_tokens(made["input_features_mask"][0]),
-            [before],
-            [after],
-        )
-        return ids, self.tensors(made)
+        tokenizer, count = processor.tokenizer, self.audio_tokens(made["input_features_mask"][0])
+        around = tokenizer.convert_tokens_to_ids([tokenizer.boa_token, tokenizer.eoa_token])
+        text = rendered(processor.parts, instruction, system)
+        return processor.expanded(text, count, around[:1], around[1:]), self.tensors(made)
 
     def audio_tokens(self, mask: torch.Tensor) -> int:
         """Audio tokens of a clip with this mask [frames]: two strides of two."""
@@ -156,7 +154,6 @@ class Voxtral(Family):
     model_types = frozenset({"voxtral"})
     class_name = "VoxtralForConditionalGeneration"
     processor_name = "VoxtralProcessor"
-    parts_needed = ("text_config", "audio_config")
     needs = ("mistral-common",)
     takes_system = False  # mistral-common refuses one beside audio
     longest_s = 2400.0  # by the model card; windows of 30 s follow each other
@@ -199,7 +196,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     AudioFlamingo3(),
     GraniteSpeech(),
 )
-"""Every family by name; a model of another type is tried as `Family`."""
+"""Every family; a model of another type is tried as `Family`."""
 
 
 def family_named(name: str) -> Family:

@@ -28,45 +28,27 @@ Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 THINK: Final = "<think>"
 """Opens the reasoning of models that write it before their answer."""
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+_AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
+_OTHER_IDS: Final = ("image_token_id", "video_token_id")
 
 
 class Family:
-    """The generic way.
+    """The generic way."""
 
-    Attributes:
-        name: of the family, as `family` in a configuration names it.
-        model_types: values of `model_type` in config.json.
-        class_name: transformers' class, or auto class.
-        processor_name: of transformers' processor; empty: `AudioProcessor`.
-        unused: prefixes of parameters that speech does not need; parts of `module.model` among them are dropped.
-        eager: sections of config.json whose modules have no other attention than the eager one.
-        parts_needed: sections of config.json without which transformers would build a model of default size.
-        needs: packages beyond specdec's own, by their names on PyPI.
-        longest_s: longest recording, seconds; None: the processor's limit or the feature extractor's window.
-        takes_system: whether a prompt can have a system prompt.
-        payload: what the tensors of a clip are: features of it, or the waveform itself.
-    """
-
-    name: ClassVar[str] = "generic"
-    model_types: ClassVar[frozenset[str]] = frozenset()
-    class_name: ClassVar[str] = "AutoModelForMultimodalLM"
-    processor_name: ClassVar[str] = "AutoProcessor"
-    unused: ClassVar[tuple[str, ...]] = ()
-    eager: ClassVar[tuple[str, ...]] = ()
-    parts_needed: ClassVar[tuple[str, ...]] = ()
-    needs: ClassVar[tuple[str, ...]] = ()
-    longest_s: ClassVar[float | None] = None
-    takes_system: ClassVar[bool] = True
-    payload: ClassVar[str] = "features"
+    name: ClassVar[str] = "generic"  # `family` in a configuration
+    model_types: ClassVar[frozenset[str]] = frozenset()  # in config.json
+    class_name: ClassVar[str] = "AutoModelForMultimodalLM"  # in transformers, as is the next
+    processor_name: ClassVar[str] = "AutoProcessor"  # empty: `AudioProcessor`
+    unused: ClassVar[tuple[str, ...]] = ()  # prefixes of parameters that speech does not need
+    eager: ClassVar[tuple[str, ...]] = ()  # sections of config.json whose modules have eager attention only
+    parts_needed: ClassVar[tuple[str, ...]] = ("text_config", "audio_config")  # or a default size would be built
+    needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
+    longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
+    takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt
+    payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
-        """Raises a CheckpointError for a checkpoint of this family that is of a kind that cannot be run.
-
-        Args:
-            label: what the user calls it.
-            config: the content of config.json.
-        """
+        """Raises a CheckpointError for a checkpoint, by its config.json, that is of a kind that cannot be run."""
 
     def module_class(self) -> Any:
         """transformers' class, or auto class."""
@@ -78,7 +60,7 @@ class Family:
         return made_by.from_pretrained(source, **common)
 
     def prune(self, module: Any) -> None:
-        """Drops the parts that speech does not need."""
+        """Drops the parts of `module.model` that speech does not need."""
         for prefix in self.unused:
             owner, _, part = prefix.rstrip(".").rpartition(".")
             if owner == "model":
@@ -86,9 +68,8 @@ class Family:
 
     def placeholder(self, config: Any) -> int:
         """The id that stands for one audio token."""
-        for name in _PLACEHOLDERS[:2]:
-            if isinstance(found := getattr(config, name, None), int):
-                return found
+        if (found := next(iter(_ids(config, *_AUDIO_IDS)), None)) is not None:
+            return found
         raise CheckpointError(
             f"a model of type {config.model_type!r} names no audio_token_id",
             hint="Use an audio language model, one that takes speech and writes text.",
@@ -96,17 +77,15 @@ class Family:
 
     def placeholders(self, config: Any) -> set[int]:
         """Ids that stand for audio, image or video."""
-        found = (getattr(config, name, None) for name in _PLACEHOLDERS)
-        return {id_ for id_ in found if isinstance(id_, int)}
+        return set(_ids(config, *_AUDIO_IDS, *_OTHER_IDS))
 
     def extractor(self, parts: Any) -> Any:
         """The feature extractor of a processor."""
-        for name in ("feature_extractor", "audio_processor"):
-            if (found := getattr(parts, name, None)) is not None:
-                return found
-        raise CheckpointError(
-            f"{type(parts).__name__} has no feature extractor", hint="Use a checkpoint of a model that takes audio."
-        )
+        found = getattr(parts, "feature_extractor", None) or getattr(parts, "audio_processor", None)
+        if found is None:
+            hint = "Use a checkpoint of a model that takes audio."
+            raise CheckpointError(f"{type(parts).__name__} has no feature extractor", hint=hint)
+        return found
 
     def window_s(self, parts: Any) -> float:
         """Longest recording, seconds; some processors cut longer ones without a warning."""
@@ -129,6 +108,10 @@ class Family:
         return {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
 
 
+def _ids(config: Any, *names: str) -> list[int]:
+    return [id_ for name in names if isinstance(id_ := getattr(config, name, None), int)]
+
+
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:
     """The turns of a chat template, with the audio before the instruction.
 
@@ -137,10 +120,8 @@ def conversation(instruction: str, system: str | None, **audio: Any) -> list[dic
         system: a system prompt; None: the template's own.
         audio: fields of the audio part.
     """
-    content: list[dict[str, Any]] = [{"type": "audio", **audio}]
-    if instruction:
-        content.append({"type": "text", "text": instruction})
-    turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
+    said = [{"type": "text", "text": instruction}] if instruction else []
+    turns = [{"role": "user", "content": [{"type": "audio", **audio}, *said]}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
     return turns
@@ -172,20 +153,3 @@ class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
 
     def __init__(self, feature_extractor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
         super().__init__(feature_extractor, tokenizer, chat_template=chat_template)
-
-
-def whisper_features(extractor: Any, samples: Samples, sampling_rate: int) -> torch.Tensor:
-    """Log-mel features at a clip's own length: float32 [1, mel bins, ceil(n / hop)].
-
-    The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of trailing silence
-    give the same frames: the last ones cover the zeros that the padding would be, and silence changes no maximum.
-    At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
-    """
-    hop = int(extractor.hop_length)
-    frames = -(-len(samples) // hop)
-    padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
-    padded[: len(samples)] = samples
-    features: torch.Tensor = extractor(
-        padded, sampling_rate=sampling_rate, padding=False, truncation=False, return_tensors="pt"
-    ).input_features
-    return features[:, :, :frames].contiguous()

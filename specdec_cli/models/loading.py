@@ -13,19 +13,18 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import (
     checkpoint_folder,
+    fingerprint,
     loading_errors,
     require_complete,
     require_packages,
     require_parts,
     weight_files,
 )
-from specdec_cli.models.device import resolve_device, resolve_dtype
+from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
 from specdec_cli.models.family import Family
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.quantization import quantization_config
 from specdec_cli.models.selftest import self_test
-from specdec_cli.models.weights import fingerprint
 
 _log = logging.getLogger(__name__)
 
@@ -34,17 +33,10 @@ _GREEDY_ONLY: Final = {
     "num_beams": 1,
     "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0,
-    "bad_words_ids": None,
-    "sequence_bias": None,
-    "forced_bos_token_id": None,
-    "forced_eos_token_id": None,
-    "begin_suppress_tokens": None,
-    "exponential_decay_length_penalty": None,
-    "guidance_scale": None,
-    "penalty_alpha": None,
-    "dola_layers": None,
-    "watermarking_config": None,
     "min_length": 0,
+    **dict.fromkeys(("bad_words_ids", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id")),
+    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
+    **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
 }
 """What a generation_config.json may not ask for, as specdec's loop has no such step, and its value where it is off."""
 
@@ -54,12 +46,11 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
 
     Args:
         config: which model, and how.
-        offline: never ask a hub.
+        offline: never download.
         tested: run the self-test, or look up its result; see `models.selftest`.
 
     Raises:
-        CheckpointError: not found, of another family, incomplete, in a format that is not loaded, or failing the
-            self-test.
+        CheckpointError: not found, of another family, incomplete, of another format, or failing the self-test.
     """
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline):
@@ -112,7 +103,8 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
             f"{sorted(family.model_types)}",
             hint="Leave `family` at auto, or point `model` at another checkpoint.",
         )
-    require_parts(config.label, raw, family.parts_needed)
+    if family.model_types:  # of a type that is not known, neither are its parts
+        require_parts(config.label, raw, family.parts_needed)
     require_packages(config.label, family.needs)
     family.refuse(config.label, raw)
     whole = AutoConfig.from_pretrained(source, **_HERE)
@@ -141,6 +133,5 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
 
 def _stored_dtype(config: Any) -> torch.dtype | None:
     dtype = getattr(config, "dtype", None)
-    if isinstance(dtype, str):
-        dtype = getattr(torch, dtype, None)
+    dtype = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     return dtype if isinstance(dtype, torch.dtype) else None

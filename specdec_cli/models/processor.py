@@ -28,16 +28,11 @@ _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """A prompt ready for one model.
+    """A prompt ready for one model."""
 
-    Attributes:
-        ids: token ids, the audio placeholder repeated once per audio token.
-        audio: tensors of the clip on the CPU, by the names of the module's forward; log-mel features in float32.
-        waveform: mono samples [n] at the model's rate, for a cloud that computes features itself.
-    """
-
-    ids: tuple[int, ...]
-    audio: Mapping[str, torch.Tensor]
+    ids: tuple[int, ...]  # the audio placeholder repeated once per audio token
+    audio: Mapping[str, torch.Tensor]  # on the CPU, by the names of the module's forward; log-mel features in float32
+    # mono [n] at the model's rate, for a cloud that computes features itself
     waveform: npt.NDArray[np.float32] | None = field(default=None, repr=False)
 
 
@@ -48,24 +43,11 @@ class Processor:
         name: what the user called the checkpoint.
         family: what is particular about its family.
         parts: transformers' processor, or a composition of the parts that speech needs.
-        config: the checkpoint's configuration.
-        generation: what the checkpoint suggests for `generate()`.
-
-    Attributes:
-        tokenizer: transformers' tokenizer.
-        eos_ids: ids that end a text.
-        banned_ids: placeholders, and what the checkpoint suppresses; never to be generated.
-        sampling_rate: Hz, of the waveform that it takes.
-        window_s: longest recording that it takes, seconds.
-        context: positions that the model was made for, prompt and text together.
+        config, generation: its configuration, and what it suggests for `generate()`.
     """
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
-        self.name = name
-        self.family = family
-        self.parts = parts
-        self.config = config
-        self.generation = generation
+        self.name, self.family, self.parts, self.config, self.generation = name, family, parts, config, generation
         if not hasattr(parts, "tokenizer"):  # transformers gives the tokenizer itself of a model of text alone
             raise CheckpointError(
                 f"{name} is a model of type {config.model_type!r}, which takes no audio",
@@ -74,6 +56,7 @@ class Processor:
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
+        # positions of prompt and text together
         self.context = int(text_config.max_position_embeddings)
         self.placeholder_id = family.placeholder(config)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
@@ -85,6 +68,7 @@ class Processor:
             )
         self.vocab_size = max(highest + 1, len(self.tokenizer))  # Voxtral's table lacks parts of characters
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
+        # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         extractor = family.extractor(parts)
         if getattr(extractor, "padding_side", "right") != "right":
@@ -93,7 +77,7 @@ class Processor:
                 hint='Set "padding_side": "right" in its preprocessor_config.json.',
             )
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
-        self.window_s = family.window_s(parts)
+        self.window_s = family.window_s(parts)  # longest recording
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
         """The chat template around a clip and an instruction.
@@ -128,12 +112,7 @@ class Processor:
         return Prompt(tuple(ids), audio, samples)
 
     def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of a rendered chat template, its one audio placeholder repeated `count` times.
-
-        Args:
-            text: the rendered template.
-            count: audio tokens of the clip.
-            before, after: ids that go around them.
+        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them.
 
         Raises:
             CheckpointError: the text has no single placeholder.
@@ -182,14 +161,12 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
-    if one is other:
-        return True
 
     def settings(processor: Processor) -> object:
-        extractor = processor.family.extractor(processor.parts)
-        return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor.to_dict()
+        extractor, vocabulary = processor.family.extractor(processor.parts).to_dict(), processor.tokenizer.get_vocab()
+        return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor, vocabulary
 
-    return settings(one) == settings(other) and one.tokenizer.get_vocab() == other.tokenizer.get_vocab()
+    return one is other or settings(one) == settings(other)
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:

@@ -53,19 +53,15 @@ def tie_tolerance(dtype: torch.dtype) -> float:
 def self_test(model: AudioLM, folder: Path | None = None, quantization: str | None = None) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    Args:
-        model: the model.
-        folder: where it was loaded from; None: unknown, and the result is not remembered.
-        quantization: how it is quantised.
+    The result is not remembered without the folder that it was loaded from.
 
     Raises:
         CheckpointError: the model fails; says how.
     """
     memory = _memory(model, folder, quantization) if folder is not None else None
     joins = None
-    if memory is not None:
-        with suppress(OSError, ValueError):
-            joins = _RESULTS.get(memory.read_text(encoding="ascii"))
+    with suppress(OSError, ValueError):
+        joins = _RESULTS.get(memory.read_text(encoding="ascii")) if memory is not None else None
     if joins is None:
         joins = _test(model)
         if memory is not None:

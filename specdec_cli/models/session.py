@@ -33,9 +33,6 @@ class Session:
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
 
-    Attributes:
-        work: what the model has done for this clip so far.
-
     Raises:
         DecodingError: prompt and text together would not fit into the model's context.
     """
@@ -48,8 +45,7 @@ class Session:
                 f"and {capacity} may follow",
                 hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment_s.",
             )
-        self.model = model
-        self.prompt = prompt
+        self.model, self.prompt = model, prompt
         self.vocab_size = vocab_size or model.processor.vocab_size
         self.work = ModelWork(prompt_tokens=len(prompt.ids))
         self.cache: Cache | None = None  # None: the prompt has not been fed
@@ -80,11 +76,10 @@ class Session:
         if not lacking and self.cache is not None:
             return self._with_prompt_row(None)
         try:
-            scores = self._feed(lacking, len(text), positions)
+            return self._feed(lacking, len(text), positions)
         except BaseException:
             self.cache = None  # some layers may be ahead of others
             raise
-        return scores
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -127,15 +122,14 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        done, reading = self.work, passes > 0
+        done, kind = self.work, "prefill_ms" if passes > 0 else "step_ms"
         self.work = replace(
             done,
             encoder_passes=done.encoder_passes + passes,
             forwards=done.forwards + 1,
             encoder_ms=done.encoder_ms + encoder_ms,
-            prefill_ms=done.prefill_ms + (ms if reading else 0.0),
-            step_ms=done.step_ms + (0.0 if reading else ms),
             fed_tokens=done.fed_tokens + tokens,
+            **{kind: getattr(done, kind) + ms},
         )
 
     def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import torch
@@ -36,24 +37,18 @@ MOST: Final = 16
 _TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
 
 Watch = Callable[[int, float], None]
-"""Told of every forward: clips, seconds."""
+"""Called after every forward: clips, seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Scores that a clip waits for.
-
-    Attributes:
-        session, text, positions: as for `Session.logits`.
-        future: gets the scores.
-        counted: whether the waiting thread decodes a clip that others wait for.
-    """
+    """Scores that a clip waits for: a call of `Session.logits`."""
 
     session: SharedSession
     text: tuple[int, ...]
     positions: int
     future: Future[torch.Tensor]
-    counted: bool
+    counted: bool  # whether the waiting thread decodes a clip that others wait for
 
 
 class ShortTurns:
@@ -64,15 +59,8 @@ class ShortTurns:
         self._users = 0
         self._before_s = 0.0
 
-    def begin(self) -> None:
-        """One more user."""
-        self._count(+1)
-
-    def end(self) -> None:
-        """One user less; after the last one, turns are as long as before the first."""
-        self._count(-1)
-
-    def _count(self, change: int) -> None:
+    def count(self, change: int) -> None:
+        """Adds a user (+1) or takes one away (-1); after the last one, turns are as long as before the first."""
         with self._lock:
             if self._users == 0:
                 self._before_s = sys.getswitchinterval()
@@ -93,24 +81,21 @@ class Shared:
         encoders: audio encoders that run at a time, in the threads of their clips.
         most: clips in one forward.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
-        watch: told of every forward that is made here.
+        watch: called after every forward that is made here.
     """
 
     def __init__(
         self, encoders: int = 1, most: int = MOST, threads: int | None = None, watch: Watch | None = None
     ) -> None:
-        self._most = most
-        self._count = threads
-        self._watch = watch
+        self._most, self._count, self._watch = most, threads, watch
         self._encoding = threading.BoundedSemaphore(encoders)
         self._changed = threading.Condition()
         self._waiting: dict[AudioLM, deque[_Job]] = {}
         self._threads: list[threading.Thread] = []
-        self._at_work = 0
-        self._in_forward = 0
+        self._at_work = self._in_forward = 0
         self._closed = False
         self._here = threading.local()
-        SHORT_TURNS.begin()
+        SHORT_TURNS.count(+1)
 
     def __enter__(self) -> Shared:
         return self
@@ -158,10 +143,9 @@ class Shared:
         for thread in self._threads:
             thread.join()
         while self._waiting:
-            _, jobs = self._waiting.popitem()
-            for job in jobs:
+            for job in self._waiting.popitem()[1]:
                 self._answer(job, DecodingError("the models are shutting down"))
-        SHORT_TURNS.end()
+        SHORT_TURNS.count(-1)
 
     def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
@@ -269,10 +253,8 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
     lengths = [start + size for start, size in zip(starts, sizes, strict=True)]
     positions = torch.cat([torch.arange(start, length) for start, length in zip(starts, lengths, strict=True)])
-    rows, end = [], 0
-    for size, (_, _, count) in zip(sizes, wanted, strict=True):
-        end += size
-        rows.append(torch.arange(end - min(count, size), end))
+    ends = zip(accumulate(sizes), sizes, wanted, strict=True)
+    rows = [torch.arange(end - min(count, size), end) for end, size, (_, _, count) in ends]
     joined = Cache(
         layers=[_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
     )
@@ -283,11 +265,13 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
             positions,
             joined,
             torch.cat(rows),
-            mask=_apart(positions, sizes, lengths, model.device),
+            mask=_apart(sizes, lengths).to(model.device),
         )
     except BaseException:
-        for (session, *_), start in zip(wanted, starts, strict=True):
-            _restore(session, start)
+        for cache, start in zip(caches, starts, strict=True):
+            for layer in cache.layers:  # some have taken in what others have not
+                if (excess := layer.get_seq_length() - start) > 0:
+                    layer.crop(-excess)
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
     found: list[torch.Tensor | BaseException] = []
@@ -302,21 +286,12 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     return found
 
 
-def _apart(positions: torch.Tensor, sizes: Sequence[int], lengths: Sequence[int], device: torch.device) -> torch.Tensor:
+def _apart(sizes: Sequence[int], lengths: Sequence[int]) -> torch.Tensor:
     """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself alone."""
-    clips = torch.arange(len(sizes))
-    clip = torch.repeat_interleave(clips, torch.tensor(sizes))
-    other = torch.repeat_interleave(clips, torch.tensor(lengths))
-    place = torch.cat([torch.arange(length) for length in lengths])
-    mask = (clip[:, None] == other[None]) & (place[None] <= positions[:, None])
-    return mask[None, None].to(device)
-
-
-def _restore(session: Session, length: int) -> None:
-    """Takes out of a cache what a forward that failed half-way has added to some of its layers."""
-    for layer in session.cache.layers if session.cache is not None else ():
-        if (excess := layer.get_seq_length() - length) > 0:
-            layer.crop(-excess)
+    pairs = zip(sizes, lengths, strict=True)
+    causal = [torch.ones(size, length, dtype=torch.bool).tril(length - size) for size, length in pairs]
+    mask: torch.Tensor = torch.block_diag(*causal)  # type: ignore[no-untyped-call]
+    return mask[None, None]
 
 
 class _Joined(CacheLayerMixin):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -31,17 +31,14 @@ from specdec_cli.cloud.protocol import (
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Doorkeeper, Refusal
-from specdec_cli.serve.observe import LOGGER, Observed, event
+from specdec_cli.serve.observe import LOGGER, event, observed
 
 _SWEEP_S: Final = 1.0
-_REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": Problem} for status in (401, 404, 408, 409, 413, 422, 429, 500, 503)
-}
 
 SessionId = Annotated[str, Path(pattern=f"^{SESSION_ID}$", description="32 hexadecimal digits, the client's choice")]
 
 
-def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
+def create_app(service: Service, token: str | None) -> ASGIApp:
     """The server as an ASGI application. It closes `service` when it is shut down."""
 
     @asynccontextmanager
@@ -51,8 +48,6 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
             yield
         finally:
             sweeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await sweeping
             await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -64,7 +59,7 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
         openapi_url=None,  # below, behind the token
         lifespan=lifespan,
     )
-    admitted = [Depends(doorkeeper.admit)]
+    admitted = [Depends(Doorkeeper(token, service.limits.requests_per_s).admit)]
     app.include_router(_clips(service, admitted))
 
     @app.get("/healthz", summary="Whether the server is up; needs no token")
@@ -85,12 +80,12 @@ def create_app(service: Service, doorkeeper: Doorkeeper) -> ASGIApp:
 
     for kind in (Refusal, HTTPException, RequestValidationError, ClientDisconnect, Exception):
         app.add_exception_handler(kind, _failed)
-    return Observed(_framed(app), service.metrics)
+    return observed(_framed(app), service.metrics)
 
 
 def _clips(service: Service, admitted: list[params.Depends]) -> APIRouter:
     """The protocol, see `cloud.protocol`."""
-    router = APIRouter(prefix="/v1", dependencies=admitted, responses=_REFUSALS)
+    router = APIRouter(prefix="/v1", dependencies=admitted, responses={"default": {"model": Problem}})
     bodies = Bodies(service.limits)
 
     @router.get("/info", response_model=Info, summary="The model, and the limits")
@@ -118,11 +113,7 @@ def _clips(service: Service, admitted: list[params.Depends]) -> APIRouter:
 
 
 async def _answer(service: Service, work: Callable[[bytes, float], Answer], body: bytes) -> Response:
-    """Lets a thread answer a request, and waits for it.
-
-    Raises:
-        Refusal: whatever goes wrong, with the digest of the body, so that the client sees whether it is what was sent.
-    """
+    """Lets a thread answer a request. A refusal names the body, so that the client sees whether it is what was sent."""
     try:
         future = service.submit(work, body, time.perf_counter())
         async with asyncio.timeout(service.limits.answer_s):
@@ -137,15 +128,18 @@ async def _answer(service: Service, work: Callable[[bytes, float], Answer], body
     except Exception as error:
         event("model_failed", error=type(error).__name__)
         refusal = Refusal(500, "model_failed", typed(error, LOGGER).message)
-    refusal.request = digest(body)
-    raise refusal from None
+    return _refused(refusal, digest(body))
+
+
+def _refused(refusal: Refusal, request: str = "") -> Response:
+    event("refused", code=refusal.problem.code)
+    return _good(refusal.problem.model_copy(update={"request": request}), refusal.status)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
     """What is answered where a route raises, or there is none."""
     if isinstance(error, Refusal):
-        event("refused", code=error.code)
-        return _good(Problem(code=error.code, message=error.message[:2000], request=error.request), error.status)
+        return _refused(error)
     if isinstance(error, (HTTPException, RequestValidationError)):
         status = error.status_code if isinstance(error, HTTPException) else 404
         return _good(Problem(code="not_found", message="there is no such thing here"), status)

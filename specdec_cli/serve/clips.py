@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import torch
@@ -45,33 +45,21 @@ from specdec_cli.models.shared import MOST, Shared
 from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
-Why = Literal["done", "replaced", "room", "idle", "shutdown"]
-"""Why a clip was forgotten. done: its client deleted it."""
-
+Why = Literal["done", "replaced", "room", "idle", "shutdown"]  # a clip was forgotten; done: its client deleted it
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A clip that is held.
+    """A clip that is held."""
 
-    Attributes:
-        id: chosen by its client.
-        digest: of what it was opened with.
-        clip: what it was opened with, without the question.
-        verifier: judges its blocks.
-        bytes: memory that it takes, once its prompt is cached.
-        busy: requests that are being answered.
-        used: time of the last request, seconds.
-    """
-
-    id: str
-    digest: str
-    clip: Clip
+    id: str  # chosen by its client
+    digest: str  # of what it was opened with
+    clip: Clip  # what it was opened with, without the question
     verifier: LocalVerifier
-    bytes: int
-    busy: int = 0
-    used: float = 0.0
+    bytes: int  # of memory, once its prompt is cached
+    busy: int = 0  # requests that are being answered
+    used: float = 0.0  # time of the last request, seconds
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -86,16 +74,10 @@ class Held:
 
 
 class Clips:
-    """Holds clips within bounds of number, memory and time. Any thread may use it.
+    """Holds clips within bounds of number, memory and time. Any thread may use it."""
 
-    Args:
-        limits: the bounds.
-        forgotten: called for every clip that goes, with the reason.
-    """
-
-    def __init__(self, limits: ServeLimits, forgotten: Callable[[Why], None]) -> None:
-        self._limits = limits
-        self._forgotten = forgotten
+    def __init__(self, limits: ServeLimits, metrics: Metrics) -> None:
+        self._limits, self._metrics = limits, metrics
         self._lock = threading.RLock()
         self._held: OrderedDict[str, Held] = OrderedDict()  # least recently used first
 
@@ -140,7 +122,8 @@ class Clips:
         """Drops a clip, if it is there. One that is being answered is gone when that is done."""
         with self._lock:
             if self._held.pop(id_, None) is not None:
-                self._forgotten(why)
+                self._metrics.forgotten.labels(why).inc()
+                event("forgotten", logging.DEBUG, why=why)
 
     def sweep(self) -> None:
         """Drops the clips that have been idle for too long."""
@@ -166,19 +149,11 @@ class SentDraft(Draft):
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the threads that use it.
-
-    Args:
-        model: the cloud.
-        limits: bounds.
-        together: most clips in one forward.
-    """
+    """A loaded model, the clips that it holds, and the threads that use it; at most `together` clips in a forward."""
 
     def __init__(self, model: AudioLM, limits: ServeLimits, *, together: int = MOST) -> None:
-        self.metrics = Metrics()
-        self.limits = limits
-        self.clips = Clips(limits, self._forgot)
-        self.waiting = 0
+        self.metrics, self.limits, self.waiting = Metrics(), limits, 0
+        self.clips = Clips(limits, self.metrics)
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
         self._position_bytes = _position_bytes(model)
@@ -207,7 +182,7 @@ class Service:
 
         Args:
             id_: of its session.
-            body: of the request: a `Clip`.
+            body: a `Clip` and its numbers.
             started: when the body was there, by `perf_counter`.
 
         Raises:
@@ -247,12 +222,11 @@ class Service:
 
     def _hold(self, id_: str, name: str, clip: Clip, tensors: dict[str, torch.Tensor]) -> Held:
         """Checks a clip and holds it."""
-        self._require_bounds(clip)
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
+        self._require_bounds(clip)
         self._require_prompt(prompt, clip.samples)
-        model = self._model
         try:
-            session = self._shared.session(model, prompt, clip.capacity, clip.vocab_size)
+            session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids)
@@ -272,9 +246,7 @@ class Service:
                 verifier.prefill()
             else:
                 found = verifier.verify(question.text, draft, question.more)
-                judgement = Judgement(
-                    accepted=found.accepted, token=found.token, more=list(found.more), near_ties=found.near_ties
-                )
+                judgement = Judgement.model_validate(found, from_attributes=True)
                 self.metrics.drafted.inc(len(draft.ids))
                 self.metrics.accepted.inc(found.accepted)
                 self.metrics.generated.inc(1 + len(found.more))
@@ -282,19 +254,17 @@ class Service:
         if after.encoder_passes > before.encoder_passes:  # made in this thread, so that `Shared` does not count it
             ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
             self.metrics.fed(1, ms / 1e3)
-        work = {key: value for key, value in asdict(after).items() if key in Work.model_fields}
+        work = Work.model_validate(after, from_attributes=True)
         cloud_ms = (time.perf_counter() - started) * 1e3
-        return Answer(request=name, judgement=judgement, work=Work(**work), cloud_ms=cloud_ms)
+        return Answer(request=name, judgement=judgement, work=work, cloud_ms=cloud_ms)
 
     def _require_bounds(self, clip: Clip) -> None:
         """Refuses a clip that is too long, or contradicts itself."""
-        seconds = clip.samples / self._model.processor.sampling_rate
+        seconds, most = clip.samples / self._model.processor.sampling_rate, self.limits.text_tokens
         if seconds > self.info.window_s:
             raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self.info.window_s:g} s")
-        if clip.capacity > self.limits.text_tokens:
-            raise Refusal(
-                413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {self.limits.text_tokens} may"
-            )
+        if clip.capacity > most:
+            raise Refusal(413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {most} may")
         if clip.vocab_size > self.info.vocab_size:
             raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
         if max(clip.stop_ids, default=0) >= clip.vocab_size:
@@ -322,11 +292,7 @@ class Service:
         return prompt.ids[at[0] : at[-1] + 1] if at else ()
 
     def _draft(self, held: Held, question: Question, rows: memoryview) -> Draft:
-        """The block of a question.
-
-        Raises:
-            MalformedError: the question exceeds what the clip was opened for, or contradicts itself.
-        """
+        """The block of a question, which may not exceed what the clip was opened for, nor contradict itself."""
         tokens, counts = (*question.text, *question.draft), question.rows or []
         if len(question.draft) > self.limits.draft_tokens or len(tokens) + question.more > held.clip.capacity:
             raise MalformedError(f"{len(tokens)} tokens and {question.more} more do not fit into {held.clip.capacity}")
@@ -352,24 +318,14 @@ class Service:
             dtype=shown["dtype"],
             device=shown["device"],
             weights=model.weights,
-            tokenizer=prints["tokenizer"],
-            prompts=prints["prompts"],
+            **prints,
             identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
             vocab_size=processor.vocab_size,
             eos_ids=list(processor.eos_ids),
             context=processor.context,
             window_s=min(processor.window_s, limits.clip_s or processor.window_s),
-            limits=Limits(
-                body_bytes=limits.body_bytes,
-                text_tokens=limits.text_tokens,
-                draft_tokens=limits.draft_tokens,
-                more_tokens=limits.more_tokens,
-            ),
+            limits=Limits.model_validate(limits, from_attributes=True),
         )
-
-    def _forgot(self, why: Why) -> None:
-        self.metrics.forgotten.labels(why).inc()
-        event("forgotten", logging.DEBUG, why=why)
 
 
 def _shapes(prompt: Prompt) -> dict[str, tuple[bool, tuple[int, ...]]]:

@@ -8,7 +8,7 @@ import ipaddress
 import socket
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -16,29 +16,17 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from specdec_cli.cloud.protocol import Code
+from specdec_cli.cloud.protocol import Code, Problem
 
 _KNOWN_CLIENTS: Final = 10_000
 
 
 class Refusal(Exception):
-    """A request that is not answered.
-
-    Args:
-        status: of HTTP.
-        code: for the client's program.
-        message: for a person; never quotes what was sent.
-
-    Attributes:
-        request: digest of the body, where it was read.
-    """
+    """A request that is not answered: the status of HTTP and a `Problem`, whose message never quotes what was sent."""
 
     def __init__(self, status: int, code: Code, message: str) -> None:
         super().__init__(message)
-        self.status = status
-        self.code: Code = code
-        self.message = message
-        self.request = ""
+        self.status, self.problem = status, Problem(code=code, message=message[:2000])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +51,15 @@ class ServeLimits:
 
 
 class Doorkeeper:
-    """Lets requests in, or raises Refusal.
+    """Lets requests in that bear the token, if there is one, and `requests_per_s` of one address; refuses others."""
 
-    Args:
-        token: that every request must bear; None: none is needed.
-        requests_per_s: of one address.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, token: str | None, requests_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, token: str | None, requests_per_s: float) -> None:
         self._token = token.encode() if token else None
         self._rate = requests_per_s
-        self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, as of when)
 
     async def admit(self, request: Request) -> None:
-        """Checks a request by its head alone.
-
-        Raises:
-            Refusal: too many of that address, or not the token.
-        """
+        """Checks a request by its head alone. Raises Refusal."""
         self._count(request.client.host if request.client else "")
         if self._token is None:
             return
@@ -92,7 +69,7 @@ class Doorkeeper:
             raise Refusal(401, "unauthorized", "the token is missing or wrong")
 
     def _count(self, address: str) -> None:
-        now, most = self._clock(), 2 * self._rate
+        now, most = time.monotonic(), 2 * self._rate
         left, then = self._left.pop(address, (most, now))
         left = min(left + (now - then) * self._rate, most)
         self._left[address] = (max(left - 1, 0.0), now)
@@ -111,11 +88,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """The body of a request, which counts towards the budget until the end of the block.
-
-        Raises:
-            Refusal: too long, too slow, or beyond the budget.
-        """
+        """The body of a request, which counts towards the budget until the end of the block. Raises Refusal."""
         limits, parts, size = self._limits, list[bytes](), 0
         announced = request.headers.get("content-length", "")
         too_large = Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
@@ -186,23 +159,16 @@ class Listener(socket.socket):
 
 
 class Accepted(socket.socket):
-    """A connection, which counts as long as it is open.
-
-    Attributes:
-        address: of its client.
-        network: what it is counted with.
-        answering: whether a request is under way.
-    """
+    """A connection, which counts as long as it is open, with others of its `network`."""
 
     def __init__(self, taken: socket.socket, address: Any, listener: Listener) -> None:
         super().__init__(taken.family, taken.type, taken.proto, taken.detach())
         found = ipaddress.ip_address(address[0].partition("%")[0])
         wide = isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None
         self.address, self.network = address, found.exploded[:19] if wide else str(found)
-        self.answering = False
+        self.answering = False  # whether a request is under way
         self._listener = listener
 
     def close(self) -> None:
-        """Closes it."""
         self._listener.forget(self)
         super().close()

@@ -30,7 +30,6 @@ class JsonLines(logging.Formatter):
     """time, level, event, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -85,17 +84,12 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Observed:
+def observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
     """Logs and counts every request around an application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's lifetime."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # the server's lifetime
+            await app(scope, receive, send)
             return
         started = time.perf_counter()
         status = received = sent = 0
@@ -115,14 +109,16 @@ class Observed:
             await send(message)
 
         try:
-            await self._app(scope, receiving, sending)
+            await app(scope, receiving, sending)
         finally:
             seconds = time.perf_counter() - started
             path = getattr(scope.get("route"), "path", None)
             route, status = f"{scope['method']} {path}" if path else "other", _GONE if gone or not status else status
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(seconds)
-            self._metrics.bytes.labels("in").inc(received)
-            self._metrics.bytes.labels("out").inc(sent)
+            metrics.requests.labels(route, str(status)).inc()
+            metrics.seconds.labels(route).observe(seconds)
+            metrics.bytes.labels("in").inc(received)
+            metrics.bytes.labels("out").inc(sent)
             client, ms = (scope.get("client") or ("",))[0], round(seconds * 1e3, 2)
             event("request", route=route, status=status, ms=ms, received=received, sent=sent, client=client)
+
+    return counted

@@ -18,13 +18,7 @@ _CHUNK: Final = 1 << 14
 
 
 class Relay:
-    """Passes connections on to one address.
-
-    Args:
-        host, port: where they go.
-        rtt_ms: round trip, milliseconds.
-        mbps: megabits a second in each direction; None: as fast as it goes.
-    """
+    """Passes connections on to one address; `mbps`: megabits a second each way, None: as fast as it goes."""
 
     def __init__(self, host: str, port: int, rtt_ms: float, mbps: float | None = None) -> None:
         self._target = (host, port)

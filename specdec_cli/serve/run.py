@@ -21,7 +21,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.models.loading import load_model
 from specdec_cli.serve.app import create_app
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Accepted, Doorkeeper, Listener, ServeLimits
+from specdec_cli.serve.limits import Accepted, Listener, ServeLimits
 from specdec_cli.serve.observe import event, log_json
 
 _FINISHING_S: Final = 30
@@ -32,24 +32,15 @@ _FAREWELL_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server listens.
-
-    Attributes:
-        host, port: address; port 0: any that is free.
-        certificate, key: PEM files for TLS; None: plain HTTP.
-    """
+    """Where a server listens."""
 
     host: str
-    port: int
-    certificate: str | None = None
+    port: int  # 0: any that is free
+    certificate: str | None = None  # PEM files for TLS; None: plain HTTP
     key: str | None = None
 
     def require(self, token: str | None) -> None:
-        """Refuses what cannot be served, before a model is loaded.
-
-        Raises:
-            ConfigError: others can reach the address and there is no token; or the certificate cannot be used.
-        """
+        """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines, and no token is asked for.",
@@ -73,11 +64,7 @@ class Place:
 
 
 def bind(place: Place, limits: ServeLimits) -> Listener:
-    """A socket at `place`, which does not listen yet.
-
-    Raises:
-        ConfigError: it cannot be had.
-    """
+    """A socket at `place`, which does not listen yet. Raises ConfigError if it cannot be had."""
     bound = Listener(socket.AF_INET6 if ":" in place.host else socket.AF_INET, limits.connections)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -106,23 +93,19 @@ class GuardedProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A connection; its first head has to come."""
         super().connection_made(transport)
         self._accepted = self._listener.opened.get(transport.get_extra_info("peername"))
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of a request."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer has gone out."""
         super().on_response_complete()
         self._mark()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Its end."""
         self._stop()
         super().connection_lost(exc)
 
@@ -152,14 +135,9 @@ class GuardedProtocol(H11Protocol):
 
 
 def server(service: Service, place: Place, token: str | None, bound: Listener) -> uvicorn.Server:
-    """The server, not started yet; it is to run with `bound`.
-
-    Raises:
-        ConfigError: everybody could reach it and no token is needed; or the certificate cannot be used.
-    """
-    place.require(token)
+    """The server, not started yet; it is to run with `bound`."""
     config = uvicorn.Config(
-        create_app(service, Doorkeeper(token, service.limits.requests_per_s)),
+        create_app(service, token),
         host=place.host,
         port=place.port,
         loop="asyncio",

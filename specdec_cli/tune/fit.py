@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics import Values

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.gate import Gate, TokenEvidence
 from specdec_cli.tune.trace import Trace, Track
 
 

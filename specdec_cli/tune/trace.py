@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.metrics.bootstrap import Figures
 from specdec_cli.types import Candidates
 

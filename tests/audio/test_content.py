@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import check_samples, load_audio, open_recording
-from specdec_cli.audio.checks import SampleStatistics
+from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, video_bytes
 from tests.audio.test_formats import saved

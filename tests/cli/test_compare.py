@@ -263,7 +263,7 @@ def test_a_label_of_no_attribute_and_an_empty_folder_are_refused(
     assert "emotion" in outcome.err
     outcome = specdec("compare", tmp_path)
     assert outcome.code == 2
-    assert "holds no recording" in outcome.err
+    assert "There are no recordings in" in outcome.err
 
 
 def test_an_output_of_another_kind_is_left_alone(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from specdec_cli.console.entropy import bars, level, threshold_of
 from specdec_cli.console.theme import ABOVE, ASCII, UNICODE
+from specdec_cli.console.tokens import bars, level, threshold_of
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.5, 1.2, 4.0])

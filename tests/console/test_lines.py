@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from specdec_cli.console import LiveView, PlainView, View
+from specdec_cli.console.cells import clean
 from specdec_cli.console.rounds import layout_for
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Mode, Round, Started
@@ -267,3 +268,43 @@ def test_quiet_does_not_hide_that_a_caption_lacks_the_cloud() -> None:
     screen = Screen(100)
     play(View(screen), Clip(EN.started, (*EN.events[:-1], (degraded, text))))  # type: ignore[arg-type]
     assert screen.output == "warning: samples/angry_en.wav: degraded: the cloud does not answer\n"
+
+
+WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon has labels for captions in English.")
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_the_heading_has_the_warnings_of_the_prompt_and_repeats_none_for_the_next_clip(width: int) -> None:
+    screen = Screen(width)
+    view = LiveView(screen, redraw=False)
+    for file in ("a.wav", "b.wav"):
+        play(view, dataclasses.replace(EN, started=dataclasses.replace(EN.started, file=file, warnings=WARNINGS)))
+    lines = [line for line in screen.lines if line.startswith(" warning  ")]
+    assert len(lines) == len(WARNINGS)
+    words = heading(screen)
+    assert words.index("prompt ") < words.index("warning The instruction") < words.index("warning No lexicon")
+    assert "for captions in English. signs" in words
+    assert "\x1b" not in screen.output
+
+
+def test_a_log_has_a_line_for_each_warning() -> None:
+    screen = Screen(60)
+    PlainView(screen).started(dataclasses.replace(EN.started, warnings=WARNINGS))
+    first, *warnings, end = screen.lines
+    assert first.startswith("samples/angry_en.wav: 3.72 s")
+    assert warnings == [f"warning: {clean(warning)}" for warning in WARNINGS]
+    assert end == ""
+    assert "warning" not in shown(EN, 100).output
+
+
+@pytest.mark.parametrize(("no_speech", "told"), [(True, 1), (False, 0), (None, 0)])
+def test_a_clip_in_which_no_speech_was_found_is_marked(no_speech: bool | None, told: int) -> None:
+    head = dataclasses.replace(EN.started, no_speech=no_speech)
+    for live in (False, True):
+        screen = Screen(100)
+        view = LiveView(screen, redraw=False) if live else PlainView(screen)
+        view.started(head)
+        assert [line.count("no speech found") for line in screen.lines if "angry_en.wav" in line] == [told]
+    quiet = Screen(100)
+    View(quiet).started(head)
+    assert quiet.output == ""

@@ -9,7 +9,7 @@ import pytest
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.build import block_length
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.length import ALONE, MOST_DRAFTED, AdaptiveLength, Costs
 from specdec_cli.types import ModelWork, Round
 from tests.laws.cases import make_case

@@ -10,8 +10,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import judge, near_ties
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.evidence import entropies
-from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.gate import Gate, entropies
 from specdec_cli.decoding.scores import draw
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, table_loop

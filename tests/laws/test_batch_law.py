@@ -198,7 +198,7 @@ def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pyte
     def broken(*_: Any, **__: Any) -> None:
         raise DecodingError("no more drafts")
 
-    monkeypatch.setattr("specdec_cli.decoding.loop.draft_ahead", broken)
+    monkeypatch.setattr("specdec_cli.decoding.draft.Drafter.draft_ahead", broken)
     assert failing is batch[1].edge
     for ran in decode_together(batch, 3):
         assert isinstance(ran, DecodingError)

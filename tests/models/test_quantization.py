@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.quantization import quantization_config
+from specdec_cli.models.device import quantization_config
 from specdec_cli.models.session import Session
 from tests.models.checkpoints import greedy, load
 from tests.tiny import tiny_clip

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specdec_cli.models.weights import fingerprint
+from specdec_cli.models.checkpoint import fingerprint
 from tests.models.checkpoints import load, write_thinker
 from tests.tiny import tiny_module
 

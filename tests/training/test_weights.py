@@ -10,7 +10,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.models.weights import fingerprint
+from specdec_cli.models.checkpoint import fingerprint
 from specdec_cli.prompts import PROMPTS
 from training import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
 from training.captioning import Captioner

@@ -1,0 +1,203 @@
+"""What stands around the rounds of a clip: file, models, settings and signs above them, what they came to below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
+from specdec_cli.console.cells import clean, fit, fit_end, hanging
+from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
+from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
+from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
+from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
+from specdec_cli.types import Finished, FinishReason, Mode, Prefill, Round, Started
+
+INDENT = 10
+_NEVER = ("gate_weights",)  # a digest tells a reader nothing
+_ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
+_DEFAULTS = {
+    name: setting(field.default)
+    for section in (DecodingConfig, GateConfig, AcceptanceConfig, PromptConfig)
+    for name, field in section.model_fields.items()
+}
+_SETTING_LINES = 2
+_TIE = "\xa0"  # keeps a name and its value in one line
+_ENDINGS: dict[FinishReason, tuple[str, str]] = {
+    "max_tokens": ("stopped at the token limit", ASKED),
+    "sentences": ("stopped after the set number of sentences", DIM),
+    "stop_string": ("stopped at a stop string", DIM),
+    "loop": ("stopped: the text repeated itself, and neither model broke the loop", BAD),
+}
+
+
+def labelled(label: str, body: Text, width: int, style: str = DIM) -> list[Text]:
+    """`body` wrapped beside its label."""
+    return hanging(Text.assemble(" ", (label, style)), body, INDENT, width)
+
+
+def file_line(event: Started, width: int, signs: Signs) -> Text:
+    """The file between two stretches of rule, and the facts about it; the name gives way first."""
+    facts = [seconds(event.duration_s), event.language, event.mode]
+    if event.start_s is not None and event.end_s is not None:
+        facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
+    if event.no_speech:
+        facts.append("no speech found")
+    tail = clean(f" {signs.dot} ".join(facts))
+    name = fit_end(clean(event.file), max(width - cell_len(tail) - 8, 8), signs.ellipsis)
+    rule = signs.rule * max(min(width, 110) - cell_len(name) - cell_len(tail) - 7, 1)
+    line = Text.assemble((signs.rule * 2 + " ", DIM), (name, STRONG), (f" {rule} ", DIM), tail)
+    line.truncate(width, overflow="crop")
+    return line
+
+
+def model_lines(event: Started, width: int, signs: Signs) -> list[Text]:
+    """The models in use, the settings that matter first, the prompt, and warnings."""
+
+    def line(label: str, value: str) -> Text:
+        fitted = fit(clean(value).replace("·", signs.dot), width - INDENT - 1, signs.ellipsis)
+        return Text.assemble(" ", (f"{label:<{INDENT - 1}}", DIM), fitted)
+
+    models = [line(label, name) for label, name in (("edge", event.edge), ("cloud", event.cloud)) if name is not None]
+    lines = [*models, *_settings(event, width, signs), line("prompt", event.prompt)]
+    for warning in event.warnings:
+        lines += labelled("warning", Text(clean(warning)), width - 1, BAD)
+    return lines
+
+
+def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
+    body = Text()
+    for name, value in _worth_telling(event):
+        dot = f" {signs.dot} " if body else ""
+        body.append_text(Text.assemble((dot, DIM), (f"{clean(name)}{_TIE}", DIM), clean(value)))
+    if not body:
+        return []
+    lines = labelled("settings", body, width - 1)
+    for line in lines:
+        line.plain = line.plain.replace(_TIE, " ")
+    if len(lines) > _SETTING_LINES:
+        lines = lines[:_SETTING_LINES]
+        lines[-1].truncate(width - 1 - cell_len(signs.ellipsis) - 1)
+        lines[-1].append(f" {signs.ellipsis}", style=DIM)
+    return lines
+
+
+def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
+    """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
+    hidden = (SUGGESTED, *_NEVER)
+    own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
+    yield from ((name, own[name]) for name in _ALWAYS if name in own)
+    yield from suggestions_in_words(event.settings.get(SUGGESTED))
+    yield from ((name, own[name]) for name in own if name not in _ALWAYS and own[name] != _DEFAULTS.get(name))
+
+
+def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
+    """What the signs and the bars mean."""
+    marks = legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
+    bars = bars_legend(threshold_of(event.settings), signs, figure_of(event.settings))
+    return [*labelled("signs", marks, width - 1), *labelled("bars", bars, width - 1)]
+
+
+def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
+    """How long a model took to encode the recording and to prefill its prompt.
+
+    `verified`: whether the same forward verified the first block that was escalated.
+    """
+    what = "prefill with first verification" if verified else "prefill"
+    facts = [f"{event.model} prefilled {count(event.tokens, 'token')}", f"encoder {milliseconds(event.encoder_ms)}"]
+    body = Text(f" {signs.dot} ".join([*facts, f"{what} {milliseconds(event.prefill_ms)}"]), style=DIM)
+    return hanging(Text(), body, 7 if width >= 96 else 6, width - 1)
+
+
+def verified(rounds: Sequence[Round], mode: Mode) -> str:
+    """In words, how much the cloud had to do with it."""
+    if mode in ("edge", "cloud"):
+        return f"the {mode} generated every token"
+    escalated = sum(round_.escalated for round_ in rounds)
+    if mode == "lossless":
+        return "the cloud verified every round"
+    return f"the cloud verified {escalated or 'none'} of {count(len(rounds), 'round')}"
+
+
+def classes(labels: Mapping[str, str | None], separator: str) -> str:
+    """The classes that a caption says: "voice male · rate slow"; attributes that it says nothing about are left out."""
+    return separator.join(f"{name} {class_}" for name, class_ in labels.items() if class_ is not None) or "none found"
+
+
+def _speed(event: Finished) -> str:
+    """Tokens a second, from the start of decoding to its end."""
+    tokens = len(event.token_ids)
+    return f"{tokens / event.total_ms * 1000:.1f} tokens/s" if event.total_ms > 0 else f"{NONE} tokens/s"
+
+
+def summary(rounds: Sequence[Round], event: Finished, mode: Mode, signs: Signs) -> list[tuple[str, Text]]:
+    """The totals of a clip, each line under a name."""
+    dot = f" {signs.dot} "
+    escalated = [round_ for round_ in rounds if round_.escalated]
+    drafted, accepted = sum(len(r.draft_ids) for r in escalated), sum(r.accepted for r in escalated)
+    sources = Counter(source for round_ in rounds for source in round_.source)
+    words = Text(verified(rounds, mode), style=STRONG)
+    if mode == "hybrid" and escalated:
+        words.append(f" ({percent(len(escalated) / len(rounds))})")
+    tokens = [f"{len(event.token_ids)} in {count(len(rounds), 'round')}"]
+    if mode in ("hybrid", "lossless") and sources:
+        edge = percent((sources["edge"] + sources["accepted"]) / sources.total())
+        tokens.append(f"{edge} of them drafted by the edge")
+    lines = [("rounds", words), ("tokens", Text(dot.join(tokens)))]
+    if drafted:
+        cloud = [f"{accepted} of {count(drafted, 'drafted token')} ({percent(accepted / drafted)})"]
+        cloud += [count(sources["corrected"], "correction"), f"{sources['bonus']} bonus"]
+        cloud += [f"{sources['cloud']} run on"] if sources["cloud"] else []
+        lines.append(("accepted", Text(dot.join(cloud))))
+    if ties := near_ties(rounds):
+        what = "best scores that the cloud's number format cannot tell apart"
+        lines.append(("ties", Text(f"{count(ties, 'near tie')}: {what}")))
+    if link := _link(rounds):
+        lines.append(("link", Text(dot.join(link))))
+    times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}", _speed(event)]
+    lines.append(("time", Text(dot.join(times))))
+    if event.degraded is not None:
+        lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
+    if event.finish_reason in _ENDINGS:
+        ending, style = _ENDINGS[event.finish_reason]
+        lines.append(("end", Text(f"{ending} ({event.finish_reason})", style=style)))
+    return lines
+
+
+def _link(rounds: Sequence[Round]) -> list[str]:
+    """What the link cost, and what of it drafting ahead hid."""
+    network = [round_.network_ms for round_ in rounds if round_.network_ms is not None]
+    hidden = [round_ for round_ in rounds if round_.hidden_ms is not None]
+    facts = []
+    if network:
+        facts += [count(len(network), "exchange"), f"{seconds(sum(network) / 1000)} on the link"]
+    if hidden:
+        facts.append(f"{milliseconds(sum(round_.hidden_ms or 0.0 for round_ in hidden))} of drafting hidden")
+        facts.append(f"{count(sum(round_.thrown_away for round_ in hidden), 'token')} drafted ahead in vain")
+    return facts
+
+
+def one_line(rounds: Sequence[Round], event: Finished, mode: Mode) -> str:
+    """The totals for a log."""
+    parts = [
+        count(len(event.token_ids), "token"),
+        verified(rounds, mode),
+        f"{milliseconds(event.ttft_ms)} to the first token",
+        f"{seconds(event.total_ms / 1000)} in all",
+        _speed(event),
+    ]
+    if ties := near_ties(rounds):
+        parts.append(count(ties, "near tie"))
+    if event.degraded is not None:
+        parts.append(f"degraded: {event.degraded}")
+    if event.finish_reason in _ENDINGS:
+        parts.append(f"{_ENDINGS[event.finish_reason][0]} ({event.finish_reason})")
+    return ", ".join(parts)
+
+
+def near_ties(rounds: Sequence[Round]) -> int:
+    """Verified positions whose two best scores the cloud's number format cannot tell apart."""
+    return sum(round_.near_ties or 0 for round_ in rounds)
