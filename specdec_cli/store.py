@@ -190,7 +190,7 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
 
 
 def _shown(value: object) -> str:
-    return str(value) if isinstance(value, dict) else show(value)  # suggestions of checkpoints: a few short numbers
+    return ascii(value)[:200] if isinstance(value, dict) else show(value)
 
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:

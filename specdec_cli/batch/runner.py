@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import takewhile
 
 from specdec_cli.batch.output import Output
@@ -49,7 +50,8 @@ def run_batch(
     """
 
     def count() -> None:  # in a thread: it may take as long as scanning a large disk
-        progress.total = plan.count()
+        with suppress(OSError):  # what is counted may go away, and the run with it
+            progress.total = plan.count()
 
     def deliver(outcome: Outcome) -> None:
         if not outcome.skipped:

@@ -180,7 +180,7 @@ def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) ->
     assert shown.count(HIDE) == shown.count(SHOW) > 0
     assert shown.rindex(SHOW) > shown.rindex(HIDE)
     plain = ESCAPE.sub("", shown)
-    assert re.search(r"\d+/60 · ", plain)
+    assert re.search(r"\d+ of 60 · ", plain)
     assert re.search(r"tokens/s", plain)
     assert max(len(row) for row in re.split(r"[\r\n]", plain[: plain.index("captioned")])) <= 100
     after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
