@@ -31,7 +31,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
-from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, Transcript, file_name
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
+from specdec_cli.transcript.terms import SUGGESTED
 from specdec_cli.types import TOKEN_GATES, Mode, Update
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ class Captioner:
     """A loaded pair of models and the settings to use them with.
 
     Args:
-        config: the settings.
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
@@ -105,12 +105,9 @@ class Captioner:
             ConfigError: a setting is unknown, malformed or contradicts another.
             CheckpointError: a model cannot be loaded, or the two cannot exchange token ids.
         """
-        if isinstance(config, Config):
-            if settings:
-                raise ConfigError("settings go with a configuration's name or path, not with a finished one")
-            resolved = config
-        else:
-            resolved = load_config(config, flags=settings or {}).config
+        if isinstance(config, Config) and settings:
+            raise ConfigError("settings go with a configuration's name or path, not with a finished one")
+        resolved = config if isinstance(config, Config) else load_config(config, flags=settings or {}).config
         if resolved.runtime.threads is not None:
             torch.set_num_threads(resolved.runtime.threads)
         started = time.perf_counter()
@@ -118,7 +115,6 @@ class Captioner:
         how = {"offline": resolved.runtime.offline, "tested": resolved.runtime.self_test}
         edge: AudioLM | None = None
         cloud: AudioLM | RemoteCloud | None = None
-        elsewhere = cloud_config is not None and cloud_config.url is not None
         if mode in _EDGE_MODES:
             with loading(f"edge: {resolved.edge.model}"):
                 edge = load_model(resolved.edge, **how)
@@ -126,7 +122,8 @@ class Captioner:
             if cloud_config is None:
                 raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
             with loading(f"cloud: {cloud_config.label}"):
-                cloud = _connect(resolved, cloud_config, edge) if elsewhere else load_model(cloud_config, **how)
+                here = cloud_config.url is None
+                cloud = load_model(cloud_config, **how) if here else _connect(resolved, cloud_config, edge)
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
@@ -255,16 +252,16 @@ class Captioner:
     def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
         """The prompt of a clip for each model, made once where both take the same."""
         config, pair = self.config, self.pair
-        made: Prompt | None = None
 
         def build(processor: Processor, own: str | None) -> Prompt:
             return processor.prompt(samples, instruction if own is None else own, config.prompt.system)
 
         for_edge = build(pair.edge.processor, config.edge.instruction) if pair.edge else None
-        if pair.cloud is not None and config.cloud is not None:
-            alike = self._alike and config.edge.instruction == config.cloud.instruction
-            made = for_edge if alike else build(pair.cloud.processor, config.cloud.instruction)
-        return for_edge, made
+        if pair.cloud is None or config.cloud is None:
+            return for_edge, None
+        if self._alike and config.edge.instruction == config.cloud.instruction:
+            return for_edge, for_edge
+        return for_edge, build(pair.cloud.processor, config.cloud.instruction)
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer
@@ -333,10 +330,9 @@ def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> No
 
 def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | None) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
+    taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
-        role: found
-        for role, model in models.items()
-        if model is not None and (found := suggestions(config.decoding, model.processor))
+        role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
     return Setup(
         mode=config.decoding.mode,
@@ -344,17 +340,16 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         prompt=config.prompt.instruction,
         models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
         payload=pair.remote.payload if pair.remote else None,
-        shipped_only=tuple(role for role, model in models.items() if model and _follows_shipped_only(model.processor)),
+        shipped_only=tuple(  # as their config.json declares
+            role
+            for role, model in taking_part.items()
+            if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
+        ),
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
         lexicon=lexicon,
     )
-
-
-def _follows_shipped_only(processor: Processor) -> bool:
-    """Whether a checkpoint's config.json declares that it was trained on the shipped prompts alone."""
-    return getattr(processor.config, "specdec_prompts", None) == "shipped"
 
 
 def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | None) -> RemoteCloud:

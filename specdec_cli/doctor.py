@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from specdec_cli.captioner import Captioner
-    from specdec_cli.cloud.cloud import RemoteCloud
     from specdec_cli.decoding.build import Pair
     from specdec_cli.models.family import Family
 
@@ -53,7 +52,7 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
         load_models: also load the models and caption a second of test sound.
     """
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    yield from _packages()
+    yield from map(_package, _PACKAGES.split())
     yield from _families(resolved)
     yield from _machine()
     yield from _audio()
@@ -81,18 +80,14 @@ def _gate(resolved: ResolvedConfig) -> Check:
     return Check("gate", "ok", f"{gate.name}{at}, k {resolved.config.decoding.k}")
 
 
-def _packages() -> Iterator[Check]:
-    for name in _PACKAGES.split():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            yield Check(name, "fail", "not installed: pip install specdec-cli")
-            continue
-        tested = _TESTED.get(name)
-        if tested is None or found.startswith(tested):
-            yield Check(name, "ok", found)
-        else:
-            yield Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+def _package(name: str) -> Check:
+    try:
+        found, tested = version(name), _TESTED.get(name, "")
+    except PackageNotFoundError:
+        return Check(name, "fail", "not installed: pip install specdec-cli")
+    if found.startswith(tested):
+        return Check(name, "ok", found)
+    return Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
 
 
 def _families(resolved: ResolvedConfig) -> Iterator[Check]:
@@ -153,12 +148,10 @@ def _machine() -> Iterator[Check]:
         yield Check("cpu", "fail", f"PyTorch cannot be loaded: {error}")
         return
     yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {torch.get_num_threads()} threads for PyTorch")
-    if torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        yield Check("gpu", "ok", ", ".join(names))
-    else:
-        apple = torch.backends.mps.is_available()
-        yield Check("gpu", "ok", "Apple GPU (mps)" if apple else "none: models run on the CPU")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("Apple GPU (mps)")
+    yield Check("gpu", "ok", ", ".join(names) or "none: models run on the CPU")
 
 
 def _audio() -> Iterator[Check]:
@@ -176,10 +169,8 @@ def _audio() -> Iterator[Check]:
     except (ImportError, OSError) as error:
         yield Check("ffmpeg", "warn", f"m4a, mp4, webm cannot be read: {error}")
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    if encoding == "utf8":
-        yield Check("terminal", "ok", "UTF-8")
-    else:
-        yield Check("terminal", "warn", f"stdout is {sys.stdout.encoding}; Chinese needs UTF-8 (PYTHONUTF8=1)")
+    warning = f"stdout is {sys.stdout.encoding}; Chinese needs UTF-8 (PYTHONUTF8=1)"
+    yield Check("terminal", "ok", "UTF-8") if encoding == "utf8" else Check("terminal", "warn", warning)
 
 
 def _models(resolved: ResolvedConfig) -> Iterator[Check]:
@@ -196,8 +187,11 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
         if info is not None:
             yield Check(role, "ok", f"{info.name} · {info.placed}{_self_test(captioner.pair, role)}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
-    if captioner.pair.remote is not None:
-        yield _link(captioner.pair.remote)
+    if (remote := captioner.pair.remote) is not None:
+        try:
+            yield Check("link", "ok", remote.probe())
+        except SpecdecError as error:
+            yield Check("link", "fail", _sentence(error))
     yield _one_caption(captioner)
 
 
@@ -207,14 +201,6 @@ def _self_test(pair: Pair, role: str) -> str:
     if model is None:
         return ""
     return " · self-test switched off" if model.self_test is None else f" · self-test {model.self_test}"
-
-
-def _link(remote: RemoteCloud) -> Check:
-    """Whether a cloud elsewhere answers, and how fast."""
-    try:
-        return Check("link", "ok", remote.probe())
-    except SpecdecError as error:
-        return Check("link", "fail", _sentence(error))
 
 
 def _one_caption(captioner: Captioner) -> Check:

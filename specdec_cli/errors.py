@@ -26,7 +26,7 @@ import re
 from typing import Final
 
 FLAGS: Final[dict[str, str]] = {}
-"""Setting -> the option of the command line that gives it, which only the command line fills in."""
+"""Setting -> its option of the command line, which fills this in."""
 
 
 class SpecdecError(Exception):
@@ -34,7 +34,7 @@ class SpecdecError(Exception):
 
     Args:
         message: one sentence that says what is wrong and names the values.
-        hint: one sentence that says what to do about it, or None.
+        hint: one sentence that says what to do about it.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -47,11 +47,8 @@ class SpecdecError(Exception):
         """The hint; on the command line, every setting in it is followed by its option."""
         if self.hint is None:
             return None
-        return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda name: _with_option(name[0]), self.hint)
-
-
-def _with_option(name: str) -> str:
-    return f"{name} ({FLAGS[name]})" if name in FLAGS else name
+        options = {name: f"{name} ({flag})" for name, flag in FLAGS.items()}
+        return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda name: options.get(name[0], name[0]), self.hint)
 
 
 class ConfigError(SpecdecError):

@@ -28,8 +28,7 @@ class Clip:
     """What is captioned: a recording, or a segment of one.
 
     Attributes:
-        file: path as given.
-        sha256: of the file, hexadecimal.
+        file, sha256: of the recording, as in `Transcript`.
         duration_s: seconds, of the segment if it is one.
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
         no_speech: whether no speech was found in it; None: it was not checked.
@@ -45,10 +44,9 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all clips of a captioner have in common, as transcripts record it.
+    """What all clips of a captioner have in common; fields that are not listed are as in `Transcript`.
 
     Attributes:
-        mode, language, prompt, models, settings: see `Transcript`.
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
         lexicon: finds the classes that captions name; None: transcripts have no labels.
@@ -119,13 +117,9 @@ class Run:
         *,
         alone: bool = True,
     ) -> None:
-        self.clip = clip
-        self.error = error
-        self._setup = setup
-        self._loop = loop
-        self._writer = writer
-        self._audio_s = audio_s
-        self._alone = alone
+        self.clip, self.error = clip, error
+        self._setup, self._loop, self._writer = setup, loop, writer
+        self._audio_s, self._alone = audio_s, alone
         self._rounds: list[Round] = []
         self._records: list[RoundRecord] = []
         self._transcript: Transcript | None = None

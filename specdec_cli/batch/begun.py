@@ -89,8 +89,7 @@ def died(decoding: Mapping[str, object]) -> int | None:
         [sys.executable, "-c", _DECODE, json.dumps(decoding)],
         env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        capture_output=True,
         check=False,
     )
     return -ended.returncode if ended.returncode < 0 else None

@@ -6,19 +6,16 @@ asks nobody for a password: whoever reaches its ports runs code on every node, s
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.batch.backend import Deliver, Stopped
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.prepare import error_outcome
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.local import LocalBackend, error_outcome
+from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError
 from specdec_cli.transcript.terms import loaded_changes
@@ -26,12 +23,15 @@ from specdec_cli.transcript.terms import loaded_changes
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
     from specdec_cli.config import Config
+    from specdec_cli.inputs import Key
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Setup
     from specdec_cli.transcript.schema import Models
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, unless the batch size asks for more."""
+
+_Chunk = tuple[Task, ...]  # tasks that travel together
 
 _ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
 _STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
@@ -57,7 +57,7 @@ class Worker:
         self._stopped = False
 
     def setup(self) -> Setup:
-        """What the transcripts say of the run."""
+        """See `Captioner.setup`."""
         return self._setup
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
@@ -71,35 +71,13 @@ class Worker:
         self._stopped = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Tasks that travel together.
-
-    Attributes:
-        tasks: the recordings.
-        lost: actors that died over exactly these.
-    """
-
-    tasks: tuple[Task, ...]
-    lost: int = 0
-
-    def after_loss(self) -> list[_Chunk]:
-        """What to try next: each half by itself, so that a recording that kills its process ends up alone."""
-        if len(self.tasks) == 1:
-            return [_Chunk(self.tasks, self.lost + 1)]
-        middle = len(self.tasks) // 2
-        return [_Chunk(self.tasks[:middle]), _Chunk(self.tasks[middle:])]
-
-
 class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
 
     Args:
-        config: the settings.
-        lexicon: reads the classes that captions say; None: not asked for.
+        config, lexicon, loading: see `Captioner`.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         batch_size, workers: of each actor, see `LocalBackend`.
-        loading: told what is being loaded.
 
     Raises:
         ConfigError: Ray is not installed, or no cluster answers.
@@ -129,8 +107,7 @@ class RayBackend:
             _connect(self._ray, self._address)
         try:
             count, self._resources = _shape(self._ray, self._config)
-            noun = "pair" if count == 1 else "pairs"
-            with self._loading(f"{count} model {noun}"):
+            with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
                 self._actors = [self._start() for _ in range(count)]
                 self.setup = self._first_setup()
         except BaseException:
@@ -138,9 +115,7 @@ class RayBackend:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for actor in self._actors:
             self._ray.kill(actor)
         self._ray.shutdown()
@@ -153,14 +128,16 @@ class RayBackend:
             UnexpectedError: an actor failed for another reason than its recordings.
         """
         errors = self._ray.exceptions
-        waiting = _chunks(iter(tasks), self._chunk)
+        left = iter(tasks)
+        waiting = iter(lambda: tuple(islice(left, self._chunk)), ())
         again: deque[_Chunk] = deque()
+        lost: Counter[Key] = Counter()  # actors that died over one recording alone
         idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
         told, dead_starts = False, 0
         while True:
             while idle and not stopped() and (chunk := again.popleft() if again else next(waiting, None)):
                 actor = idle.popleft()
-                running[actor.caption.remote(list(chunk.tasks))] = (actor, chunk)
+                running[actor.caption.remote(list(chunk))] = (actor, chunk)
             if not running:
                 return
             if stopped() and not told:
@@ -176,7 +153,7 @@ class RayBackend:
                 except errors.RayError as error:  # the actor, its node or its memory is gone, or an answer of its
                     self._ray.kill(actor)
                     dead_starts = self._replace(actor, idle, dead_starts, error)
-                    outcomes = self._given_up(chunk, again)
+                    outcomes = self._given_up(chunk, again, lost)
                 else:
                     idle.append(actor)
                     dead_starts = 0
@@ -217,18 +194,22 @@ class RayBackend:
         idle.append(self._actors[-1])
         return dead_starts + 1
 
-    def _given_up(self, chunk: _Chunk, again: deque[_Chunk]) -> list[Outcome]:
-        """Puts what an actor died over to be tried again; outcomes for what has cost too many."""
-        if len(chunk.tasks) == 1 and chunk.lost + 1 >= _ATTEMPTS:
-            error = UnexpectedError(f"{chunk.lost + 1} processes died while captioning it.")
-            return [error_outcome(chunk.tasks[0].item, error, self.setup, self._config.prompt)]
-        again.extend(chunk.after_loss())
-        return []
+    def _given_up(self, chunk: _Chunk, again: deque[_Chunk], lost: Counter[Key]) -> list[Outcome]:
+        """Puts what an actor died over to be tried again; outcomes for what has cost too many.
 
-
-def _chunks(tasks: Iterator[Task], size: int) -> Iterator[_Chunk]:
-    while chunk := tuple(islice(tasks, size)):
-        yield _Chunk(chunk)
+        Each half goes by itself, so that a recording that kills its process ends up alone.
+        """
+        if len(chunk) > 1:
+            middle = len(chunk) // 2
+            again.extend((chunk[:middle], chunk[middle:]))
+            return []
+        item = chunk[0].item
+        lost[item.key] += 1
+        if lost[item.key] < _ATTEMPTS:
+            again.append(chunk)
+            return []
+        error = UnexpectedError(f"{_ATTEMPTS} processes died while captioning it.")
+        return [error_outcome(item, error, self.setup, self._config.prompt)]
 
 
 def _import_ray() -> Any:
@@ -241,15 +222,14 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> None:
-    import logging
-
+    place = address or os.environ.get("RAY_ADDRESS")
     try:
-        _knock(address or os.environ.get("RAY_ADDRESS"))
+        _knock(place)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(
-            f"No Ray cluster answers at {address or os.environ.get('RAY_ADDRESS') or 'this machine'}: {detail[:300]}",
+            f"No Ray cluster answers at {place or 'this machine'}: {detail[:300]}",
             hint="Start one with: ray start --head; or leave --ray-address out to use this machine.",
         ) from error
 
@@ -276,7 +256,7 @@ def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
 
 
 def _load_error(error: Exception) -> SpecdecError:
-    """Why no actor stays alive, from the last line of what the first of them said."""
+    """Why no actor stays alive, from the last line of the first error."""
     return CheckpointError(
         f"The models cannot be loaded on the cluster: {_last_line(error)}",
         hint="Every node needs specdec and the models; try the same command there without --ray.",
@@ -284,5 +264,4 @@ def _load_error(error: Exception) -> SpecdecError:
 
 
 def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()

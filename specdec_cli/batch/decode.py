@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import torch
 
+from specdec_cli.batch.tasks import Outcome
 from specdec_cli.captioner import Captioner, Prompts
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.errors import SpecdecError, typed
@@ -30,19 +31,23 @@ _SMALL: Final = 100_000_000
 """Weights up to which one core does a decoding step sooner than several that are busy."""
 
 
+Ended = Callable[[Clip, Transcript | SpecdecError], Outcome | None]
+"""Takes the transcript of a clip, or what went wrong; returns the recording's outcome if that was its last segment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A clip that only needs decoding.
 
     Attributes:
-        key: whatever the caller recognises it by.
+        ended: takes what became of it, see `Ended`.
         clip: the recording, or a segment of one.
         prompts: for each model that the mode uses.
         audio_s: time spent on decoding the audio and on its features, seconds.
         setup: what the transcript says of the run; language and prompt may differ from clip to clip.
     """
 
-    key: object
+    ended: Ended
     clip: Clip
     prompts: Prompts
     audio_s: float

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Final
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.prepare import Ready
-from specdec_cli.batch.tasks import Task
+from specdec_cli.batch.tasks import Outcome, Task
+
+Ready = Prepared | Outcome
+"""What a task gives: its segments, or its outcome where nothing needs decoding."""
 
 IN_FLIGHT_S: Final = 600.0
 """Audio that is prepared and waits, seconds: about 70 MB of samples and features."""
@@ -58,9 +59,7 @@ class Loader:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Ends the threads; waits for them unless the run is being torn down."""
         with self._changed:
             self._closed = True

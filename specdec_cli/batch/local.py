@@ -1,22 +1,33 @@
-"""A batch on this machine: one loaded pair, threads that read ahead, many clips decoded together."""
+"""A batch on this machine: threads that read and prepare recordings, and one loaded pair that decodes many clips."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from specdec_cli.batch.backend import Deliver, Stopped
-from specdec_cli.batch.begun import Begun
-from specdec_cli.batch.decode import BatchCaptioner, Prepared
-from specdec_cli.batch.loader import Loader
-from specdec_cli.batch.prepare import Part, Preparer, Ready, Refused
-from specdec_cli.batch.tasks import Outcome, Task
-from specdec_cli.errors import SpecdecError
-from specdec_cli.run import Clip
+from specdec_cli.audio.files import refusal
+from specdec_cli.batch.begun import DIED, Begun, died
+from specdec_cli.batch.decode import BatchCaptioner, Ended, Prepared
+from specdec_cli.batch.loader import Loader, Ready
+from specdec_cli.batch.plan import is_done
+from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
+from specdec_cli.inputs.recording import InputFile
+from specdec_cli.prompts import prompt_for
+from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
 
 if TYPE_CHECKING:
+    from specdec_cli.audio import Segment
     from specdec_cli.captioner import Captioner
+    from specdec_cli.config import PromptConfig
+
+_log = logging.getLogger(__name__)
 
 
 class LocalBackend:
@@ -39,46 +50,145 @@ class LocalBackend:
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
         with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
-            for prepared, result in self._decoder.run(_Clips(loader, deliver, stopped)):
-                _gather(prepared.key, prepared.clip, result, deliver)
+            for prepared, result in self._decoder.run(_ShortestFirst(loader, deliver, stopped)):
+                if (outcome := prepared.ended(prepared.clip, result)) is not None:
+                    deliver(outcome)
 
 
-class _Clips:
-    """Clips to decode, the shorter first among what is ready at a time, so that nobody waits for a window.
+class _ShortestFirst:
+    """Clips to decode, the shorter first among what is ready at a time, so that none waits for a full window.
 
     What needs no decoding is delivered on the way.
     """
 
     def __init__(self, loader: Loader, deliver: Deliver, stopped: Stopped) -> None:
-        self._loader = loader
-        self._deliver = deliver
-        self._stopped = stopped
+        self._loader, self._deliver, self._stopped = loader, deliver, stopped
         self._clips: list[Prepared] = []  # the shortest last
 
     def take(self, *, wait: bool) -> Prepared | None:
         """See `Source`."""
         while not self._clips and (taken := self._loader.take(self._stopped, wait=wait)):
-            self._sort(taken)
+            for ready in taken:
+                if isinstance(ready, Prepared):
+                    self._clips.append(ready)
+                else:
+                    self._deliver(ready)
+            self._clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
         if not self._clips or self._stopped():
             return None
         prepared = self._clips.pop()
         self._loader.release(prepared)
         return prepared
 
-    def _sort(self, taken: list[Ready]) -> None:
-        for ready in taken:
-            match ready:
-                case Prepared():
-                    self._clips.append(ready)
-                case Refused(part, clip, error):
-                    _gather(part, clip, error, self._deliver)
-                case Outcome():
-                    self._deliver(ready)
-        self._clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
+
+class Preparer:
+    """From a task to clips that only need decoding: read, compared with what is known, cut, turned into prompts.
+
+    It is called from several threads at once. Arguments are as for `LocalBackend`.
+    """
+
+    def __init__(self, captioner: Captioner, begun: Begun | None = None) -> None:
+        self._captioner = captioner
+        self._begun = begun
+
+    @property
+    def most_s(self) -> float:
+        """Audio that one call holds at most beside what it has given, seconds."""
+        segment_s = self._captioner.config.audio.segment_s
+        return self._captioner.window_s if segment_s is None else min(segment_s, self._captioner.window_s)
+
+    def __call__(self, task: Task) -> Iterator[Ready]:
+        """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
+        if is_done(task):
+            yield Outcome(task.item)
+            return
+        ours, prompt = self._captioner.setup, self._captioner.config.prompt
+        if self._begun is None:
+            yield from self._prepared(task, ours, prompt)
+        elif (error := self._deadly(task.item.path)) is not None:
+            yield error_outcome(task.item, error, ours, prompt)
+        else:
+            with self._begun.decoding(task.item.path):
+                yield from self._prepared(task, ours, prompt)
+
+    def _deadly(self, path: str) -> SpecdecError | None:
+        """Why a recording is not decoded in this process, if one was killed while it decoded it, and would be again."""
+        if self._begun is None or path not in self._begun.suspects:
+            return None
+        ours = self._captioner
+        how = {"sampling_rate": ours.sampling_rate, "window_s": ours.window_s}
+        if (number := died({"path": path, **how, "segment_s": ours.config.audio.segment_s})) is None:
+            return None
+        hint = "It is damaged, or needs more memory than there is. Convert it with: {convert}"
+        return refusal(AudioDecodeError, path, f"{DIED} (signal {number})", hint)
+
+    def _prepared(self, task: Task, ours: Setup, prompt: PromptConfig) -> Iterator[Ready]:
+        setup = item_setup(task.item, ours, prompt)
+        try:
+            recording = self._captioner.recording(task.item.path)
+        except Exception as error:
+            yield error_outcome(task.item, typed(error, _log), ours, prompt)
+            return
+        segments, index = _Segments(task.item, setup, recording.count), 0
+        try:
+            for clip, cut, decode_s in self._captioner.clips(recording):
+                ready = self._piece(partial(segments.end, index), clip, cut, decode_s, setup)
+                if ready is not None:
+                    yield ready
+                index += 1
+        except Exception as error:  # the file changed between the two passes over it
+            rest = Clip(recording.path, recording.sha256, recording.duration_s)
+            ended = (segments.end(at, rest, typed(error, _log)) for at in range(index, recording.count))
+            yield from filter(None, ended)
+
+    def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready | None:
+        """A segment to decode; of one that cannot be, the outcome if it was the last of its recording."""
+        error: SpecdecError | None = self._captioner.refusal(clip, cut)
+        started = time.perf_counter()
+        if error is None:
+            try:
+                prompts = self._captioner.prompts(cut.samples, setup.prompt)
+                return Prepared(ended, clip, prompts, decode_s + time.perf_counter() - started, setup)
+            except Exception as unforeseen:
+                error = typed(unforeseen, _log)
+        return ended(clip, error)
 
 
-def _gather(part: object, clip: Clip, result: Transcript | SpecdecError, deliver: Deliver) -> None:
-    assert isinstance(part, Part)  # the key that the preparer gave
-    outcome = part.of.add(part.index, clip, result)
-    if outcome is not None:
-        deliver(outcome)
+class _Segments:
+    """The transcripts of one recording's `count` segments, until all are there."""
+
+    def __init__(self, item: InputFile, setup: Setup, count: int) -> None:
+        self._item, self._setup, self._count = item, setup, count
+        self._lines: dict[int, Transcript] = {}
+        self._turn = threading.Lock()
+
+    def end(self, index: int, clip: Clip, result: Transcript | SpecdecError) -> Outcome | None:
+        """Takes what became of a segment; returns the recording's outcome if it was the last."""
+        if isinstance(result, SpecdecError):
+            result = self._setup.error_line(clip.file, result, clip)
+        with self._turn:
+            self._lines[index] = _named(result, self._item)
+            if len(self._lines) < self._count:
+                return None
+        return Outcome(self._item, tuple(self._lines[index] for index in range(self._count)))
+
+
+def item_setup(item: InputFile, setup: Setup, prompt: PromptConfig) -> Setup:
+    """The setup of a run with an item's own language and instruction."""
+    asked = item.asked(prompt)
+    if asked == (setup.language, setup.prompt):
+        return setup
+    language, instruction = asked
+    style = prompt.style if instruction == prompt_for(language, prompt.style) else None
+    return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
+
+
+def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
+    """The outcome of an item that could not be captioned at all."""
+    told = item.explained(error) if isinstance(error, AudioError) else error
+    line = item_setup(item, setup, prompt).error_line(item.path, told)
+    return Outcome(item, (_named(line, item),))
+
+
+def _named(line: Transcript, item: InputFile) -> Transcript:
+    return line if item.id is None else line.model_copy(update={"id": item.id})

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import NoneType, TracebackType
-from typing import Any, Final
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key, stored_path
-from specdec_cli.store import Store, StoredLine, read_lines
+from specdec_cli.prompts import Language
+from specdec_cli.store import Store, StoredLine, made_otherwise, read_lines
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.schema import Transcript, file_name
+from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
+
+if TYPE_CHECKING:
+    from specdec_cli.transcript.schema import Models
 
 _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
@@ -59,6 +64,52 @@ class Line:
     def start_s(self) -> float | None:
         """Start of the segment; None for a whole recording."""
         return self.values.get("start_s")
+
+
+Asked = Callable[[Line], tuple[Language, str] | None]
+"""Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What all lines of one output have in common: none was made with other settings or models.
+
+    Attributes:
+        output: name of the file, for messages.
+        terms: of this run.
+        asked: see `Asked`.
+    """
+
+    output: Path
+    terms: Terms
+    asked: Asked
+    _made_by: dict[str, int] = field(default_factory=dict, init=False)  # models and suggestions -> first line
+
+    def check(self, line: Line) -> None:
+        """Refuses a line that this run would have made with other settings.
+
+        Raises:
+            ConfigError: names the settings with both values.
+        """
+        language, prompt = self.asked(line) or (None, None)
+        if changed := list(replace(self.terms, language=language, prompt=prompt).changes(line.values)):
+            raise made_otherwise(self.output, line.number, changed)
+        models, settings = line.values["models"], line.values["settings"]
+        made_by = {"models": models, "settings": {SUGGESTED: settings.get(SUGGESTED)}}
+        self._made_by.setdefault(json.dumps(made_by), line.number)
+
+    def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
+        """Once they are loaded: refuses lines that were made in another number format, or by other weights.
+
+        Args:
+            models, settings: as the transcripts of this run will record them.
+
+        Raises:
+            ConfigError: names both formats, both weights, or both suggestions of their checkpoints.
+        """
+        for made_by, number in self._made_by.items():
+            if changed := list(loaded_changes(json.loads(made_by), models, settings, ("dtype", "weights"))):
+                raise made_otherwise(self.output, number, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +156,18 @@ class Output:
                     self._superseded = False
                     self._read(None)
                 self._compact()
-        except BaseException as refusal:
-            self._store.__exit__(type(refusal), refusal, None)
+        except BaseException:
+            self._store.__exit__()
             raise
 
     def __enter__(self) -> Output:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._superseded and error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._store:
+            if self._superseded and kind is None:
                 self._read(None)
                 self._compact()
-        finally:
-            self._store.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -11,8 +11,7 @@ from typing import Final
 from specdec_cli.audio.files import content_of
 from specdec_cli.batch.begun import Begun
 from specdec_cli.batch.output import Entry, Output
-from specdec_cli.batch.progress import Progress
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.tasks import Outcome, Progress, Task
 from specdec_cli.errors import AudioError
 from specdec_cli.inputs import InputFile, Inputs, Key, stored_path, unreadable
 
@@ -24,15 +23,12 @@ class Plan:
 
     Args:
         inputs: the recordings; None: those that failed before.
-        output: what is there.
         limit: most recordings to caption; None: all.
         only_failed: leave out what did not fail before.
     """
 
     def __init__(self, inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> None:
-        self._inputs = inputs
-        self._output = output
-        self._limit = limit
+        self._inputs, self._output, self._limit = inputs, output, limit
         self._only_failed = only_failed or inputs is None
         self._moved = _moved(output)
         self._tasks: Iterator[Task] | None = None  # once somebody has looked ahead
@@ -40,9 +36,7 @@ class Plan:
 
     def __iter__(self) -> Iterator[Task]:
         """Each recording once: to be captioned, to be compared with what was captioned, or known to be done."""
-        if self._tasks is not None:
-            return self._tasks
-        return self._found()
+        return self._found() if self._tasks is None else self._tasks
 
     def look_ahead(self, begun: Begun) -> Progress:
         """Passes over recordings that are done already, up to the first that can be captioned.

@@ -7,26 +7,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import takewhile
 
-from specdec_cli.batch.backend import Backend
 from specdec_cli.batch.output import Output
 from specdec_cli.batch.plan import Plan
-from specdec_cli.batch.progress import Progress
-from specdec_cli.batch.tasks import Outcome
+from specdec_cli.batch.tasks import Backend, Outcome, Progress
 
 
 class Stop:
     """Asks a run to begin nothing more. Safe to call in a signal handler."""
 
-    def __init__(self) -> None:
-        self._asked = False
+    asked = False
 
     def ask(self) -> None:
         """Asks."""
-        self._asked = True
+        self.asked = True
 
     def __call__(self) -> bool:
         """Whether it was asked."""
-        return self._asked
+        return self.asked
 
 
 def run_batch(
@@ -36,28 +33,25 @@ def run_batch(
     stop: Stop,
     *,
     told: Callable[[Progress], None],
-    progress: Progress | None = None,
-    fail_fast: bool = False,
-) -> Progress:
+    progress: Progress,
+    fail_fast: bool,
+) -> None:
     """Captions what a plan holds.
 
     Args:
-        plan: what is to do.
-        backend: where to do it.
-        output: takes the lines.
+        plan, backend, output: what is to do, where to do it, and what takes the lines.
         stop: ends the run early.
-        told: told how far it is, at the start and after every recording.
-        progress: counts of what the plan has passed over.
+        told: called with the counts at the start and after every recording.
+        progress: counts of what the plan has passed over; those of the run are added to them.
         fail_fast: whether the first failure ends the run.
-
-    Returns:
-        The counts at the end.
 
     Raises:
         TranscriptError: the output cannot be written.
     """
-    progress = progress or Progress()
-    threading.Thread(target=_count, args=(plan, progress), daemon=True).start()
+
+    def count() -> None:  # in a thread: it may take as long as scanning a large disk
+        with suppress(OSError):  # what is counted may go away, and the run with it
+            progress.total = plan.count()
 
     def deliver(outcome: Outcome) -> None:
         if not outcome.skipped:
@@ -67,12 +61,6 @@ def run_batch(
             stop.ask()
         told(progress)
 
+    threading.Thread(target=count, daemon=True).start()
     told(progress)
     backend.run(takewhile(lambda _: not stop(), plan), deliver, stop)
-    return progress
-
-
-def _count(plan: Plan, progress: Progress) -> None:
-    """Counting may take as long as scanning a large disk: captioning does not wait for it."""
-    with suppress(OSError):  # what is counted may go away, and the run with it
-        progress.total = plan.count()

@@ -1,14 +1,20 @@
-"""What a batch is made of: recordings to caption, and what became of each."""
+"""What a batch is made of: tasks, what became of each, counts of it all, and where tasks are captioned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
 
+from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 
 if TYPE_CHECKING:
     from specdec_cli.transcript.schema import Transcript
+
+LISTED: Final = 20
+"""Failures that are kept for the list at the end; the output has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a recording.
-
-    Attributes:
-        item: the recording.
-        lines: its transcripts, one per segment; empty if it was done before.
-    """
+    """What became of a recording: its transcripts, one per segment; none if it was done before."""
 
     item: InputFile
     lines: tuple[Transcript, ...] = ()
@@ -47,3 +48,119 @@ class Outcome:
     def failed(self) -> bool:
         """Whether it, or a segment of it, has no caption."""
         return any(line.error is not None for line in self.lines)
+
+
+Deliver = Callable[[Outcome], None]
+"""Takes what became of a recording."""
+
+Stopped = Callable[[], bool]
+"""Whether nothing more is to be begun."""
+
+
+class Backend(Protocol):
+    """Captions tasks, on this machine or on others."""
+
+    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
+        """Captions tasks until there are no more, or until `stopped`; what has begun is finished either way.
+
+        Args:
+            tasks: taken one at a time, as they are needed; possibly in another thread.
+            deliver: called once per task, in the caller's thread, in order of finishing. What it raises ends the run.
+            stopped: called again and again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A recording without a caption, or with a segment that has none."""
+
+    file: str
+    type: str
+    message: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts of a run so far.
+
+    Attributes:
+        total: recordings there are; None while they are being counted.
+        captioned, failed, skipped: recordings captioned, without a caption, and done by an earlier run.
+        degraded: captions that the edge had to finish without the cloud.
+        audio_s: length of what was captioned, seconds.
+        tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
+        failures: the first of them.
+        clock: seconds from any start.
+    """
+
+    total: int | None = None
+    captioned: int = 0
+    failed: int = 0
+    skipped: int = 0
+    degraded: int = 0
+    audio_s: float = 0.0
+    tokens: int = 0
+    rounds: int = 0
+    escalations: int = 0
+    failures: list[Failed] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts what became of a recording."""
+        if outcome.skipped:
+            self.skipped += 1
+            return
+        self.failed += outcome.failed
+        self.captioned += not outcome.failed
+        for line in outcome.lines:
+            if line.error is not None:
+                self._list(Failed(line.file, line.error.type, line.error.message))
+            self.degraded += line.degraded is not None
+            if line.totals is not None:
+                self.audio_s += line.duration_s or 0.0
+                self.tokens += line.totals.tokens
+                if line.totals.escalation_rate is not None:
+                    self.rounds += line.totals.rounds
+                    self.escalations += line.totals.escalations
+
+    def add_failure(self, file: str, error: SpecdecError) -> None:
+        """Counts a recording that failed before and was not tried again."""
+        self.failed += 1
+        self._list(Failed(file, type(error).__name__, error.message))
+
+    def _list(self, failed: Failed) -> None:
+        if len(self.failures) < LISTED:
+            self.failures.append(failed)
+
+    @property
+    def done(self) -> int:
+        """Recordings that this run is through with."""
+        return self.captioned + self.failed + self.skipped
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the first recording was begun, seconds."""
+        return self.clock() - self.started
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of all captions / time since the start."""
+        return self.tokens / self.elapsed_s if self.tokens and self.elapsed_s > 0 else None
+
+    @property
+    def escalation_rate(self) -> float | None:
+        """Escalated / all rounds of all captions; None where no cloud takes part."""
+        return self.escalations / self.rounds if self.rounds else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Time that the rest will take at the pace so far, seconds; None while nobody can tell."""
+        worked = self.captioned + self.failed
+        if self.total is None or not worked:
+            return None
+        return max(self.total - self.done, 0) / worked * self.elapsed_s

@@ -21,12 +21,10 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.backend import Backend
     from specdec_cli.batch.begun import Begun
-    from specdec_cli.batch.identity import Asked, Identity
-    from specdec_cli.batch.output import Output
-    from specdec_cli.batch.progress import Progress
+    from specdec_cli.batch.output import Asked, Identity, Output
     from specdec_cli.batch.runner import Stop
+    from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.config import Config
     from specdec_cli.console import Steps
     from specdec_cli.errors import SpecdecError
@@ -171,7 +169,7 @@ class Batching:
                         output.clear()
                     stop, told = Stop(), self.view.update
                     with _interruptible(stop, self.view) as interrupted:
-                        counts = run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
+                        run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
     def export(self, csv: Path | None, txt_dir: Path | None) -> list[SpecdecError]:
@@ -195,7 +193,7 @@ class Batching:
             raise ConfigError(f"There is nothing at {show(gone[0])}{more}.", hint=hint)
 
     def _identity(self) -> Identity:
-        from specdec_cli.batch.identity import Identity
+        from specdec_cli.batch.output import Identity
         from specdec_cli.captioner import recorded_settings
         from specdec_cli.transcript.terms import Terms
 

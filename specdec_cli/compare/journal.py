@@ -14,7 +14,6 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.schema import Transcript, readable
 from specdec_cli.transcript.terms import Terms, loaded_changes
-from specdec_cli.transcript.writer import parse_transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class Journal(store.Journal):
 
     def _read(self, stored: store.Store) -> None:
         for line in stored.lines():
-            transcript = parse_transcript(line.raw, f"{stored.path}:{line.number}")
+            transcript = Transcript.from_json(line.raw, f"{stored.path}:{line.number}")
             if (wanted := self._terms.get(transcript.mode)) is None:
                 continue
             good = transcript.error is None  # a broken recording came to no model

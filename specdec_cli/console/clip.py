@@ -13,8 +13,7 @@ from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
 from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
-from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.transcript.suggested import suggestions_in_words
+from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Finished, FinishReason, Mode, Prefill, Round, Started
 
 INDENT = 10

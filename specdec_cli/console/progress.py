@@ -22,7 +22,7 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, percent, seconds
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.progress import Progress as Counts
+    from specdec_cli.batch.tasks import Progress as Counts
 
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log."""

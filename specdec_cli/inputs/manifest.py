@@ -11,10 +11,9 @@ from typing import Final
 from specdec_cli.config.problems import Problem, raise_if_any, show
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.columns import FILES
 from specdec_cli.inputs.find import common_folder
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.inputs.tables import Row, read_table
+from specdec_cli.inputs.tables import FILES, Row, read_table
 
 _HINT: Final = "A row has file, and may have id, language and prompt; other columns are ignored."
 

@@ -16,6 +16,9 @@ from specdec_cli.errors import ReferencesError
 Cell = tuple[str, ...]
 """What a cell holds: nothing, one text, or (in JSON) a list of them."""
 
+FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
+"""Names that a column of paths may have, of references as of a manifest."""
+
 _KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'

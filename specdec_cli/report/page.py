@@ -21,8 +21,7 @@ from specdec_cli.report.rounds import run_view
 from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.schema import SUGGESTED
-from specdec_cli.transcript.suggested import suggestions_in_words
+from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Mode
 
 _SCRIPTS: Final = ("dom.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js", "app.js")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -252,8 +251,8 @@ class Transcript(_Part):
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it
 
     @classmethod
-    def from_json(cls, line: str | bytes) -> Transcript:
-        """The transcript in a line of JSON.
+    def from_json(cls, line: str | bytes, place: str = "The line") -> Transcript:
+        """The transcript in a line of JSON; `place` names the line in messages.
 
         Raises:
             TranscriptError: it is no transcript of schema 1; the message names the field.
@@ -266,7 +265,7 @@ class Transcript(_Part):
         except (ValueError, RecursionError) as error:
             reason = f"line: Invalid JSON: {error}"
         raise TranscriptError(
-            f"no transcript of schema 1: {reason}.",
+            f"{place} is no transcript of schema 1: {reason}.",
             hint="Each line is one JSON object as `specdec caption --output` writes it.",
         )
 
@@ -275,39 +274,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
         raise ValueError(f"{text} is not a finite number")
     return value
-
-
-SUGGESTED: Final = "suggested"
-"""Setting under which transcripts record what the checkpoints add to settings that were left open."""
-
-_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-"""Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
-checkpoint suggests, which `suggested` records where it is more than nothing."""
-
-
-def differing(
-    there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()
-) -> Iterator[tuple[str, object, object]]:
-    """Name, value there and value here of every setting in which two records of settings differ.
-
-    Args:
-        there, here: as transcripts have them.
-        but: names that do not count.
-    """
-    for name in dict.fromkeys((*here, *there)):
-        then, now = (_as_json(values.get(name)) for values in (there, here))
-        if _acting(name, then) != _acting(name, now) and name not in but:
-            yield name, then, now
-
-
-def _as_json(value: object) -> object:
-    """A value as JSON gives it back."""
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _acting(name: str, value: object) -> object:
-    """A value; None for one that does nothing, as if it were left open."""
-    return None if name in _OFF and value == _OFF[name] else value
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What transcripts were made with, and the differences that keep them out of a run."""
+"""What transcripts were made with, what checkpoints added to it, and the differences that keep lines out of a run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.transcript.schema import SUGGESTED, ModelInfo, Models, differing
+from specdec_cli.transcript.schema import ModelInfo, Models
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
 
 Change = tuple[str, object, object]
 """A setting that differs: its name, the value there and the value here."""
+
+SUGGESTED: Final = "suggested"
+"""Setting under which transcripts record what the checkpoints add to settings that were left open."""
+
+_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+"""Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
+checkpoint suggests, which `suggested` records where it is more than nothing."""
 
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
 """The prompt says the style, and what checkpoints suggest is known once they are loaded."""
@@ -67,6 +74,20 @@ class Terms:
         yield from differing(values["settings"], self.settings, but=_NOT_COMPARED)
 
 
+def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()) -> Iterator[Change]:
+    """Every setting in which two records of settings differ, but for those named in `but`."""
+    for name in dict.fromkeys((*here, *there)):
+        values = (there.get(name), here.get(name))
+        then, now = (list(value) if isinstance(value, tuple) else value for value in values)  # as JSON gives them back
+        if _acting(name, then) != _acting(name, now) and name not in but:
+            yield name, then, now
+
+
+def _acting(name: str, value: object) -> object:
+    """A value; None for one that does nothing, as if it were left open."""
+    return None if name in _OFF and value == _OFF[name] else value
+
+
 def loaded_changes(
     values: Mapping[str, Any],
     models: Models,
@@ -78,7 +99,7 @@ def loaded_changes(
     Args:
         values: the transcript's fields.
         models, settings: as transcripts of this run record them.
-        names: what of each model counts.
+        names: fields of each model that count.
     """
     for role in Models.model_fields:
         theirs, ours = values["models"].get(role), getattr(models, role)
@@ -93,3 +114,20 @@ def loaded_changes(
                 yield f"{role}.{name}", then, now
     then, now = ({SUGGESTED: of.get(SUGGESTED)} for of in (values["settings"], settings))
     yield from differing(then, now)
+
+
+def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
+    """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`.
+
+    Args:
+        found: the setting `suggested` of a transcript: role -> name -> value; anything else yields nothing.
+    """
+    given = found.items() if isinstance(found, Mapping) else ()
+    by_role = {role: values for role, values in given if isinstance(values, Mapping)}
+    alike = len(by_role) == 2 and by_role.get("edge") == by_role.get("cloud")
+    for role, values in list(by_role.items())[: 1 if alike else None]:
+        whose = "both checkpoints" if alike else f"the {role}'s checkpoint"
+        for name, value in values.items():
+            written = f"{value:g}" if isinstance(value, int | float) else str(value)
+            unit = " tokens" if name == "suppressed" else ""
+            yield str(name), f"{written}{unit} (suggested by {whose})"

@@ -37,16 +37,4 @@ def read_transcripts(path: Path) -> Iterator[Transcript]:
     # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield parse_transcript(line, f"{path}:{number}")
-
-
-def parse_transcript(line: str | bytes, place: str) -> Transcript:
-    """The transcript that a line holds; `place` names the line in messages.
-
-    Raises:
-        TranscriptError: it is no transcript of schema 1.
-    """
-    try:
-        return Transcript.from_json(line)
-    except TranscriptError as error:
-        raise TranscriptError(f"{place} is {error.message}", hint=error.hint) from error
+            yield Transcript.from_json(line, f"{path}:{number}")

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from specdec_cli import store
 from specdec_cli.errors import TranscriptError
 from specdec_cli.targets import RECORDINGS
-from specdec_cli.transcript.schema import Models, Transcript, differing
-from specdec_cli.transcript.terms import Change, loaded_changes
-from specdec_cli.transcript.writer import parse_transcript
+from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.terms import Change, differing, loaded_changes
 from specdec_cli.tune.trace import Trace
 
 _RECORDING: Final = b'{"recording"'
@@ -81,7 +80,7 @@ class Journal(store.Journal):
 
 def _parsed(raw: bytes, place: str) -> Trace | Transcript:
     if not raw.startswith(_RECORDING):
-        return parse_transcript(raw, place)
+        return Transcript.from_json(raw, place)
     try:
         return Trace.model_validate_json(raw)
     except ValidationError as error:

@@ -20,7 +20,7 @@ from specdec_cli.errors import AudioContentError, ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from specdec_cli.transcript.schema import SUGGESTED
+from specdec_cli.transcript.terms import SUGGESTED
 from specdec_cli.tune.trace import DIGITS, Trace, Track
 
 

@@ -161,6 +161,15 @@ def _title(child: psutil.Process) -> bytes:
         return b""
 
 
+def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "batch", clips.name, "-o", str(tmp_path / "out.jsonl"), *QUICK, "--ray"]
+    variables = {name: value for name, value in environment(**EAGER).items() if name != "RAY_ADDRESS"}
+    done = subprocess.run(command, cwd=clips.parent, env=variables, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 3, done.stderr
+    require_complete(tmp_path / "out.jsonl", clips)
+    assert not _actors()
+
+
 def test_an_address_where_no_cluster_is_is_refused(clips: Path, tmp_path: Path) -> None:
     code, err = finish(run(clips, tmp_path / "out.jsonl", "127.0.0.1:1"))
     assert code == 2

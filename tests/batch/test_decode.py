@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.prepare import Preparer
+from specdec_cli.batch.local import LocalBackend, Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import SpecdecError

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.backend import Deliver, Stopped
 from specdec_cli.batch.export import INDEX
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.captioner import recorded_settings
 from specdec_cli.cli.batch import Batching, find_inputs, refuse
 from specdec_cli.config import load_config

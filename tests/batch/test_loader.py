@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from specdec_cli.batch.decode import Prepared
-from specdec_cli.batch.loader import Loader
-from specdec_cli.batch.prepare import Preparer, Ready
+from specdec_cli.batch.loader import Loader, Ready
+from specdec_cli.batch.local import Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Clip

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.identity import Identity
-from specdec_cli.batch.output import Output
+from specdec_cli.batch.output import Identity, Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError

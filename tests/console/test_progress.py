@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.batch.progress import LISTED, Failed, Progress
+from specdec_cli.batch.tasks import LISTED, Failed, Progress
 from specdec_cli.console.progress import STOPPING, Show, Steps
 from specdec_cli.errors import AudioDecodeError
 from tests.console.screens import ESCAPE, Screen

@@ -17,7 +17,7 @@ from specdec_cli import Transcript
 from specdec_cli.errors import AudioDecodeError, TranscriptError
 from specdec_cli.transcript import SCHEMA_VERSION, error_transcript, json_schema
 from specdec_cli.transcript.schema import Models
-from specdec_cli.transcript.suggested import suggestions_in_words
+from specdec_cli.transcript.terms import suggestions_in_words
 from tests.mini_pair import MODES
 
 Transcripts = dict[str, Transcript]
