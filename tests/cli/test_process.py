@@ -97,7 +97,8 @@ def test_a_stdout_without_room_is_one_error(recordings: list[str], command: str)
 
 def copies(recordings: list[str], folder: Path) -> list[str]:
     """Enough recordings for a run that lasts: one that is named twice is captioned once."""
-    return [shutil.copy(file, folder / f"{number} {Path(file).name}") for number in range(FILES) for file in recordings]
+    names = [(file, str(folder / f"{number} {Path(file).name}")) for number in range(FILES) for file in recordings]
+    return [shutil.copy(file, name) for file, name in names]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
