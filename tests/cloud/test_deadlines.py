@@ -193,10 +193,11 @@ def test_a_name_server_that_never_answers(case: Case, monkeypatch: pytest.Monkey
 
 
 PROGRAM = """
-import socket, sys, threading, time
+import signal, socket, sys, threading, time
 from specdec_cli.cloud.http import Caller, Http, Request
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background inherits as ignored
 socket.getaddrinfo = lambda *_, **__: time.sleep(60)
 config = CloudConfig(url=sys.argv[1], timeout_s=float(sys.argv[2]))
 http = Http(config, "text/plain", 1 << 16, lambda *given: given[-1].body)
