@@ -214,19 +214,18 @@ class Captioner:
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
-    def run_samples(self, samples: npt.ArrayLike, sample_rate: float | None = None, name: str = "samples") -> Run:
+    def run_samples(self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples") -> Run:
         """A run over audio that is in memory already: iterate it for its updates, or `finish()` it for its transcript.
 
         Args:
             samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
-            sample_rate: of the samples, Hz; None: they are at `sampling_rate`. Others are resampled.
+            sample_rate: of the samples, Hz; they are resampled to `sampling_rate`.
             name: what to call it in messages and in the transcript.
 
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
-        rate = self.sampling_rate if sample_rate is None else sample_rate
-        cut, sha256 = from_samples(samples, rate, self.sampling_rate, self.window_s, name)
+        cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
         clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
         if (error := self.refusal(clip, cut)) is not None:

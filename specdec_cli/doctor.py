@@ -207,7 +207,8 @@ def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of test sound: that there is a text counts, not what it says."""
     started = time.perf_counter()
     try:
-        transcript = captioner.run_samples(test_sound(captioner.sampling_rate), name="test sound").finish()
+        rate = captioner.sampling_rate
+        transcript = captioner.run_samples(test_sound(rate), rate, name="test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None

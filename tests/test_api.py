@@ -163,12 +163,12 @@ def test_global_random_state_is_left_alone(clips: list[Path]) -> None:
 def test_samples_in_memory_give_the_caption_of_the_file(clips: list[Path]) -> None:
     runner = captioner()
     samples, _ = soundfile.read(clips[2], dtype="float32")
-    run = runner.run_samples(samples, RATE, "microphone")
+    run = runner.run_samples(samples, RATE, name="microphone")
     transcript = run.finish()
     assert transcript.caption == runner.caption(clips[2]).caption
     assert transcript.file == "microphone"
     assert run.finish() is transcript
-    assert runner.run_samples(samples.astype(np.float64).tolist()).finish().caption == transcript.caption
+    assert runner.run_samples(samples.astype(np.float64).tolist(), RATE).finish().caption == transcript.caption
 
 
 def test_samples_at_another_rate_are_resampled(tmp_path: Path) -> None:
@@ -186,7 +186,8 @@ def test_samples_at_another_rate_are_resampled(tmp_path: Path) -> None:
 def test_integer_samples_have_the_full_scale_of_their_type(dtype: str, full_scale: int, silence: int) -> None:
     integers = (np.round(voice(3, 1.6) * (full_scale - 1)) + silence).astype(dtype)
     floats = (integers - float(silence)) / full_scale
-    assert captioner().run_samples(integers).finish().caption == captioner().run_samples(floats).finish().caption
+    captions = [captioner().run_samples(samples, RATE).finish().caption for samples in (integers, floats)]
+    assert captions[0] == captions[1]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_integer_samples_have_the_full_scale_of_their_type(dtype: str, full_scal
 )
 def test_samples_that_cannot_be_captioned_are_refused(samples: np.ndarray, message: str) -> None:
     with pytest.raises(AudioContentError, match=message):
-        captioner().run_samples(samples)
+        captioner().run_samples(samples, RATE)
 
 
 @pytest.mark.parametrize("rate", [0, -16000, float("nan"), float("inf"), 1e12, "16000"])
@@ -231,7 +232,7 @@ def test_no_error_speaks_of_options_of_the_command_line() -> None:
     """Python's users set names; the command line adds the option to each."""
     short = captioner(decoding__mode="edge", decoding__max_new_tokens=100_000)
     with pytest.raises(DecodingError) as context:
-        short.run_samples(voice(1, 1.0))
+        short.run_samples(voice(1, 1.0), RATE)
     with pytest.raises(ConfigError) as segment:
         captioner(audio__segment_s=1000.0)
     for error in (context.value, segment.value):
@@ -248,7 +249,7 @@ def test_segments_come_as_one_transcript_each(long_clip: Path) -> None:
     assert silent is not None
     assert silent.type == "AudioContentError"
     assert "2.0 s to 4.0 s" in silent.message
-    assert transcripts[0].caption == captioner().run_samples(voice(1, 2.0)).finish().caption
+    assert transcripts[0].caption == captioner().run_samples(voice(1, 2.0), RATE).finish().caption
     runs = list(runner.runs(long_clip))
     assert [run.error is None for run in runs] == [True, False, True]
     with pytest.raises(AudioContentError, match="silent"):

@@ -108,7 +108,7 @@ def _run(captioner: Any, clip: str | None) -> Any:
     from specdec_cli.doctor import test_sound
 
     if clip is None:
-        return captioner.run_samples(test_sound(captioner.sampling_rate), name="test sound")
+        return captioner.run_samples(test_sound(captioner.sampling_rate), captioner.sampling_rate, name="test sound")
     return next(captioner.runs(clip))
 
 

@@ -86,13 +86,13 @@ def test_a_caption_of_a_tone_is_marked(edge: Captioner, clips: tuple[Path, Path]
     assert marked.caption is not None
     assert (marked.no_speech, spoken.no_speech) == (True, False)
     assert '"no_speech":true' in marked.to_json()
-    assert edge.run_samples(load_audio(clips[0])[0]).finish().no_speech
+    assert edge.run_samples(load_audio(clips[0])[0], 16_000).finish().no_speech
     assert "no_speech" in COLUMNS
 
 
 def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple[Path, Path]) -> None:
     refusing = _with(edge, refuse_no_speech=True)
-    for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0])):
+    for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0], 16_000)):
         with pytest.raises(AudioContentError, match="holds no speech") as error:
             refused()
         assert "audio.refuse_no_speech" in str(error.value.hint)

@@ -20,7 +20,7 @@ from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice
 
 
 def one(**settings: object) -> str:
-    return captioner(**settings).run_samples(voice(0, 1.0)).finish().caption or ""
+    return captioner(**settings).run_samples(voice(0, 1.0), RATE).finish().caption or ""
 
 
 def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:

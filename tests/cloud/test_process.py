@@ -32,7 +32,7 @@ from tests.cli.status import exit_code
 from tests.cloud.serving import serving
 from tests.laws.cases import cloud
 from tests.laws.test_wire_law import rounded
-from tests.mini_pair import mini_pair, voice, write_voice
+from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
 START_S = 90
@@ -102,7 +102,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert edge_prompt is not None
         assert cloud_prompt is not None
         here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt)).run())[1]
-        transcript = away.run_samples(voice(seed)).finish()
+        transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
         assert (tuple(ids), transcript.degraded) == (here.token_ids, None)
         asked = [round_ for round_ in transcript.rounds if round_.escalated]
@@ -119,15 +119,15 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
 def test_a_server_that_is_killed_and_comes_back() -> None:
     process = Process()
     away = captioner(process.url, decoding__mode="lossless", cloud__retry_s=0.0, cloud__timeout_s=30.0)
-    before = away.run_samples(voice(7)).finish()
+    before = away.run_samples(voice(7), RATE).finish()
     process.end(signal.SIGKILL)
-    without = away.run_samples(voice(7)).finish()
+    without = away.run_samples(voice(7), RATE).finish()
     assert without.degraded is not None
     assert "not lossless" in without.degraded
     assert without.caption
     process.close()
     again = Process(port=process.port)
-    after = away.run_samples(voice(7)).finish()
+    after = away.run_samples(voice(7), RATE).finish()
     assert (after.caption, after.degraded) == (before.caption, None)
     assert away.pair.remote is not None
     away.pair.remote.close()
@@ -141,7 +141,7 @@ def test_a_server_that_is_not_there_at_the_start() -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     away = captioner(url, decoding__mode="lossless", cloud__timeout_s=2.0)
-    transcript = away.run_samples(voice(8)).finish()
+    transcript = away.run_samples(voice(8), RATE).finish()
     assert transcript.caption
     assert transcript.degraded is not None
     assert (transcript.uplink.payload, transcript.uplink.bytes) == ("none", 0)
@@ -167,7 +167,7 @@ def test_a_token_and_a_certificate_of_its_own(
     monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
     good = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN", "decoding__mode": "lossless"}
     away = captioner(process.url, **good)
-    assert away.run_samples(voice(9)).finish().degraded is None
+    assert away.run_samples(voice(9), RATE).finish().degraded is None
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
         captioner(process.url, **good)
@@ -265,7 +265,7 @@ def test_a_processor_of_its_own(process: Process) -> None:
     settings = {"cloud__processor": "package:mini/cloud", "decoding__mode": "cloud"}
     away = captioner(process.url, **settings)
     assert away.pair.edge is None
-    assert away.run_samples(voice(3)).finish().degraded is None
+    assert away.run_samples(voice(3), RATE).finish().degraded is None
     assert away.pair.remote is not None
     away.pair.remote.close()
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from specdec_cli import Finished, Lexicon
-from tests.mini_pair import captioner, voice
+from tests.mini_pair import RATE, captioner, voice
 
 
 def test_a_labelled_captioner() -> None:
     plain = captioner(prompt__language="en")
     labelled = plain.labelled(Lexicon.load())
-    updates = list(labelled.run_samples(voice(0)))
-    transcript = labelled.run_samples(voice(0)).finish()
+    updates = list(labelled.run_samples(voice(0), RATE))
+    transcript = labelled.run_samples(voice(0), RATE).finish()
     assert isinstance(updates[-1].event, Finished)
     assert updates[-1].text.labels == transcript.labels == Lexicon.load().labels(transcript.caption or "", "en")
     assert all(update.text.labels is None for update in updates[:-1])
-    assert plain.run_samples(voice(0)).finish().labels is None
+    assert plain.run_samples(voice(0), RATE).finish().labels is None
 
 
 def test_variants_are_labelled_as_well() -> None:
     labelled = captioner().labelled(Lexicon.load())
-    assert labelled.variant(labelled.config).run_samples(voice(0)).finish().labels is not None
+    assert labelled.variant(labelled.config).run_samples(voice(0), RATE).finish().labels is not None
 
 
 def test_labels_go_through_json_and_are_left_out_where_not_asked() -> None:
-    labelled = captioner().labelled(Lexicon.load()).run_samples(voice(0)).finish()
+    labelled = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
     assert type(labelled).model_validate_json(labelled.to_json()) == labelled
     assert '"labels"' in labelled.to_json()
-    assert '"labels"' not in captioner().run_samples(voice(0)).finish().to_json()
+    assert '"labels"' not in captioner().run_samples(voice(0), RATE).finish().to_json()

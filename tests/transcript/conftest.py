@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli import Transcript
-from tests.mini_pair import MODES, captioner, voice
+from tests.mini_pair import MODES, RATE, captioner, voice
 
 
 @pytest.fixture(scope="session")
@@ -15,9 +15,9 @@ def transcripts() -> dict[str, Transcript]:
     for language in ("zh", "en"):
         for mode in MODES:
             runner = captioner(decoding__mode=mode, prompt__language=language)
-            made[f"{mode}-{language}"] = runner.run_samples(voice(1), name="buzz").finish()
+            made[f"{mode}-{language}"] = runner.run_samples(voice(1), RATE, name="buzz").finish()
     asked = captioner(gate__threshold=0.02, decoding__k=3, prompt__language="en")
-    made["asked-often"] = asked.run_samples(voice(2), name="buzz").finish()
+    made["asked-often"] = asked.run_samples(voice(2), RATE, name="buzz").finish()
     never = captioner(gate__name="never")
-    made["never-asked"] = never.run_samples(voice(2), name="buzz").finish()
+    made["never-asked"] = never.run_samples(voice(2), RATE, name="buzz").finish()
     return made
