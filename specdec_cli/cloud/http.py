@@ -152,18 +152,24 @@ class Connection:
         self.close = client.close
         self._client = client
         self._socket: socket.socket | None = None
-        self._dropped = False
+        self._lock = threading.Lock()
+        self._busy, self._dropped = False, False
 
     def drop(self) -> None:
-        """Ends the exchange under way, which closes the connection; returns at once."""
-        self._dropped = True
-        if self._socket is not None:
-            with suppress(OSError):
-                # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        """Ends the exchange under way, which closes the connection, or closes it here; returns at once."""
+        with self._lock:
+            self._dropped = True
+            if not self._busy:
+                self.close()
+            elif self._socket is not None:
+                with suppress(OSError):
+                    # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def exchange(self, request: Request, traffic: Traffic, timeout_s: float, most_bytes: int) -> Reply:
         """Sends a request and reads the answer; `timeout_s` is for each read and write. A failure closes it."""
+        with self._lock:
+            self._busy = True
         sent_at = time.perf_counter()
 
         def pieces() -> Iterator[bytes]:
@@ -189,6 +195,8 @@ class Connection:
                     traffic.bytes_down += len(chunk)
                     if len(body) > most_bytes:
                         raise UnsoundError("the answer is longer than any answer should be")
+            with self._lock:
+                self._busy = False
                 if self._dropped:
                     raise httpx.ReadError(_CLOSED)
         except BaseException:
@@ -246,6 +254,8 @@ class Http:
         """Gives a connection back that is fit for another request."""
         if self.close.alive and len(self._idle) < _IDLE_CONNECTIONS:
             self._idle.append(connection)
+            if not self.close.alive:  # by now: nobody else would close it
+                _close_all(self._idle)
         else:
             connection.close()
 

@@ -9,15 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from specdec_cli.cloud.http import Caller, Http, Request, UnsoundError
+from specdec_cli.cloud.http import Caller, Connection, Http, Request, Traffic, UnsoundError
 from specdec_cli.cloud.remote import HttpCloud, SessionVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
@@ -305,3 +307,38 @@ def test_a_cloud_that_is_dropped_closes_its_connections(case: Case) -> None:
         assert link.trouble is None
         del link
         assert_no_threads()
+
+
+class _Answering(httpx.BaseTransport):
+    """Answers every request at once, and knows whether it was closed."""
+
+    closed = False
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=httpx.ByteStream(b"{}"))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_connection_that_is_dropped_after_its_exchange_is_closed() -> None:
+    transport = _Answering()
+    connection = Connection(httpx.Client(base_url="http://cloud", transport=transport))
+    connection.exchange(Request("GET", "/"), Traffic(), 1.0, 1 << 16)
+    assert not transport.closed
+    connection.drop()
+    assert transport.closed
+
+
+def test_a_connection_that_comes_back_while_all_are_closed_is_closed_too() -> None:
+    http = Http(CloudConfig(url="http://127.0.0.1:1"), "text/plain", 1 << 16, lambda *given: given[-1].body)
+    transport = _Answering()
+
+    class Late(deque[Connection]):
+        def append(self, connection: Connection) -> None:
+            http.close()  # the moment before it is among those that would be closed
+            super().append(connection)
+
+    http._idle = Late()
+    http.keep(Connection(httpx.Client(base_url="http://cloud", transport=transport)))
+    assert transport.closed
