@@ -144,7 +144,7 @@ class Shared:
             thread.join()
         while self._waiting:
             for job in self._waiting.popitem()[1]:
-                self._answer(job, DecodingError("the models are shutting down"))
+                self._answer([job], [DecodingError("the models are shutting down")])
         SHORT_TURNS.count(-1)
 
     def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
@@ -179,7 +179,7 @@ class Shared:
         torch.set_num_threads(threads)  # counts for the thread that sets it alone
         while jobs := self._next(model):
             started = time.perf_counter()
-            self._forward(jobs)
+            self._answer(jobs, self._forward(jobs))
             if self._watch is not None:
                 self._watch(len(jobs), time.perf_counter() - started)
             with self._changed:
@@ -197,30 +197,29 @@ class Shared:
             self._in_forward += size
             return [queue.popleft() for _ in range(size)]
 
-    def _forward(self, jobs: Sequence[_Job]) -> None:
+    def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
         """One forward for all; clip by clip if that fails, so that a culprit fails alone."""
         if len(jobs) > 1:
             try:
-                scores = forward_together([(job.session, job.text, job.positions) for job in jobs])
+                return forward_together([(job.session, job.text, job.positions) for job in jobs])
             except Exception as error:
                 _log.warning("%d clips could not share a forward, trying them one by one: %s", len(jobs), error)
-            else:
-                for job, found in zip(jobs, scores, strict=True):
-                    self._answer(job, found)
-                return
+        found: list[torch.Tensor | BaseException] = []
         for job in jobs:
             try:
-                self._answer(job, Session.logits(job.session, job.text, job.positions))
+                found.append(Session.logits(job.session, job.text, job.positions))
             except BaseException as error:
-                self._answer(job, error)
+                found.append(error)
+        return found
 
-    def _answer(self, job: _Job, found: torch.Tensor | BaseException) -> None:
-        if job.counted:
-            self._work(+1)  # before the clip's thread wakes up
-        if isinstance(found, torch.Tensor):
-            job.future.set_result(found)
-        else:
-            job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
+    def _answer(self, jobs: Sequence[_Job], answers: Sequence[torch.Tensor | BaseException]) -> None:
+        # All are at work again before the first one wakes up: otherwise another model would serve it alone.
+        self._work(sum(job.counted for job in jobs))
+        for job, found in zip(jobs, answers, strict=True):
+            if isinstance(found, torch.Tensor):
+                job.future.set_result(found)
+            else:
+                job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
 
 
 class SharedSession(Session):
