@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,8 +164,11 @@ def _title(child: psutil.Process) -> bytes:
 
 def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips: Path, tmp_path: Path) -> None:
     command = [*COMMAND, "batch", clips.name, "-o", str(tmp_path / "out.jsonl"), *QUICK, "--ray"]
-    variables = {name: value for name, value in environment(**EAGER).items() if name != "RAY_ADDRESS"}
-    done = subprocess.run(command, cwd=clips.parent, env=variables, capture_output=True, text=True, timeout=600)
+    # A folder of its own, or Ray finds the cluster of the tests above. Not tmp_path: sockets in it have short names.
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        variables = environment(**EAGER, RAY_TMPDIR=folder)
+        variables.pop("RAY_ADDRESS", None)
+        done = subprocess.run(command, cwd=clips.parent, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3, done.stderr
     require_complete(tmp_path / "out.jsonl", clips)
     assert not _actors()
