@@ -72,7 +72,7 @@ def batch(
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
-    reads = [*(paths or []), manifest, lexicon, *given.reads(resolved)]
+    reads = [*(paths or []), manifest, lexicon, *resolved.reads]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     words = lexicon_for(labels, lexicon)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:

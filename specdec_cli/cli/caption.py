@@ -55,7 +55,7 @@ def caption(
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
-    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *given.reads(resolved)])
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *resolved.reads])
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:

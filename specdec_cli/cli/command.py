@@ -11,7 +11,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,8 +18,6 @@ from typer.core import TyperCommand
 
 from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, RENAMED, Option
 from specdec_cli.config import SETTINGS, Config, ResolvedConfig, Setting, load_config, parse_setting
-from specdec_cli.config.gate_file import names_gate_file
-from specdec_cli.config.locate import gate_path
 from specdec_cli.config.sources import parse_value
 from specdec_cli.errors import ConfigError
 
@@ -61,12 +58,6 @@ class Given:
             flags[name] = value
             names[name] = "--set"
         return load_config(self.source, flags=flags, flag_names=names)
-
-    def reads(self, resolved: ResolvedConfig) -> list[Path]:
-        """The files that the configuration comes from: its own, and gate files that options name."""
-        named = [self.flags.get("gate.name"), *(text.partition("=")[2] for text in self.settings)]
-        gates = [gate_path(str(name)) for name in named if names_gate_file(name)]
-        return [resolved.path, *gates, *filter(None, [resolved.config.gate.weights_path])]
 
 
 def command(

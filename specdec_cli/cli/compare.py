@@ -71,7 +71,7 @@ def compare(
     files = find_recordings(paths, recursive=recursive, limit=limit)
     if overwrite and output is None:
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
-    reads = [*files, references, lexicon, *given.reads(resolved)]
+    reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
     recordings = work.identified(files)

@@ -51,7 +51,7 @@ def tune(
     words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
     targets = {"--recordings": (recordings, RECORDINGS), "--save-gate": (save_gate, GATE), "--plot": (plot, PICTURE)}
-    refuse(targets, [*files, references, lexicon, *given.reads(resolved)])
+    refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
     with Work(quiet=quiet, debug=debug, interruption=again) as work:
         clips: dict[str, str] = {}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from specdec_cli.config.checks import contradictions
-from specdec_cli.config.gate_file import expand_gate_file
+from specdec_cli.config.gate_file import expand_gate_file, names_gate_file
 from specdec_cli.config.layers import Layer, Rank, merge
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config
+from specdec_cli.config.locate import absolute_model, absolute_path, find_config, gate_path
 from specdec_cli.config.problems import Problem, raise_if_any
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import check_value
@@ -38,11 +38,13 @@ class ResolvedConfig:
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
             Without a cloud there is `cloud` in place of its settings.
         path: the config file.
+        reads: the files that it came from: that one, and gate files that any layer names.
     """
 
     config: Config
     origin: Mapping[str, str] = field(repr=False)
     path: Path
+    reads: tuple[Path, ...]
 
     def rows(self) -> Iterator[Row]:
         """Every setting in the order of the schema, with its value and origin."""
@@ -92,7 +94,9 @@ def load_config(
     raise_if_any(_missing(merged, label))
     config = _build(merged)
     raise_if_any(contradictions(config, merged))
-    return ResolvedConfig(config, {name: given.place for name, given in merged.items()}, path)
+    gates = [(layer[key].value, base) for layer, base in layers for key in ("gate.name", "gate.file") if key in layer]
+    reads = (path, *(gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)))
+    return ResolvedConfig(config, {name: given.place for name, given in merged.items()}, path, reads)
 
 
 def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
