@@ -154,11 +154,21 @@ def test_a_tls_handshake_is_within_the_time() -> None:
         assert_no_threads()
 
 
+_of_others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_other_tests() -> None:
+    """Calls that they have given up may still wait."""
+    _of_others.clear()
+    _of_others.update(threading.enumerate())
+
+
 def assert_no_threads(within_s: float = 10.0) -> None:
     """The threads of connections end."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if not any(thread.name == "specdec cloud" for thread in threading.enumerate()):
+        if not any(thread.name == "specdec cloud" for thread in set(threading.enumerate()) - _of_others):
             return
         time.sleep(0.02)
     raise AssertionError("a connection's thread is left")
