@@ -188,9 +188,10 @@ class Captioner:
         """
         recording = self.recording(path)
         for clip, cut, decode_s in self.clips(recording):
-            if recording.count == 1 and (error := self.refusal(clip, cut)) is not None:
-                raise error
-            yield self._run(clip, cut, decode_s)
+            run = self._run(clip, cut, decode_s)
+            if recording.count == 1 and run.error is not None:
+                raise run.error
+            yield run
 
     def recording(self, path: str | PathLike[str]) -> Recording:
         """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
@@ -228,9 +229,10 @@ class Captioner:
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
         clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
-        if (error := self.refusal(clip, cut)) is not None:
-            raise error
-        return self._run(clip, cut, 0.0)
+        run = self._run(clip, cut, 0.0)
+        if run.error is not None:
+            raise run.error
+        return run
 
     def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""

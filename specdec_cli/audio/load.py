@@ -175,7 +175,10 @@ def _decode(
             if fits and not alone and mixdown.duration_s > _LONG_S:
                 alone = bool(stack.enter_context(_ONE_LONG))
             statistics.add(block)
-            kept = [*kept, block] if fits else []
+            if fits:
+                kept.append(block)
+            else:
+                kept.clear()
         kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
         return statistics, np.concatenate(kept)[: mixdown.length] if fits else None
 

@@ -115,8 +115,8 @@ def _harmonicity(power: Numbers, window: Numbers, sampling_rate: int) -> Numbers
     lags = slice(round(sampling_rate / _PITCH_HZ[1]), round(sampling_rate / _PITCH_HZ[0]))
     found = np.fft.irfft(power)[:, :size]
     relative: Numbers = found[:, lags] / (found[:, :1] + 1e-20) * (of_window[0] / of_window[lags])
-    likeness: Numbers = relative.max(axis=1).clip(0, 1)
-    return likeness
+    largest: Numbers = relative.max(axis=1).clip(0, 1)
+    return largest
 
 
 def _change(values: Numbers, active: NDArray[np.bool_], frames: int) -> float:
