@@ -183,7 +183,7 @@ class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
     """
 
     def __init__(self, bits: int, unused: list[str], **_: Any) -> None:
-        self.quant_method = _METHOD  # type: ignore[assignment]  # transformers takes any registered name
+        self.quant_method = _METHOD
         self.bits, self.unused = bits, unused
 
 
@@ -206,7 +206,7 @@ class _Quantizer(HfQuantizer):  # type: ignore[misc]
             for config in (model.config, model.config.get_text_config(decoder=True)):
                 config.tie_word_embeddings = False
 
-    def param_needs_quantization(self, model: Any, param_name: str, **_: Any) -> bool:
+    def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:  # noqa: ARG002
         owner, _, name = param_name.rpartition(".")
         return name == "weight" and isinstance(model.get_submodule(owner), PackedLinear)
 
