@@ -397,6 +397,13 @@ class Config(Section):
     runtime: RuntimeConfig = RuntimeConfig()
 
     @property
+    def gate_in_force(self) -> GateName:
+        """The configured gate in hybrid mode, else the one that makes the mode what it is."""
+        if self.decoding.mode == "hybrid":
+            return self.gate.name
+        return "always" if self.decoding.mode == "lossless" else "never"
+
+    @property
     def acceptance_rule(self) -> AcceptanceName:
         """The rule in force: the configured one, or the lossless one for the temperature."""
         return self.acceptance.in_force(sampling=self.decoding.sampling)
