@@ -195,11 +195,11 @@ class Batching:
         if txt_dir is not None:
             with Folder(txt_dir, "--txt-dir") as folder:
                 put_texts(folder, stored)
-            problems += folder.problems
+            problems += folder.result.problems
         if exports is not None:
-            written, unwritten = exports.write(stored, inputs=self.inputs)
-            self.view.say(f"{count(written, 'file')} in {exports.folder}")
-            problems += unwritten
+            written = exports.write(stored, inputs=self.inputs)
+            self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
+            problems += written.problems
         return problems
 
     def _require_there(self, output: Output) -> None:

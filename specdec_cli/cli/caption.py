@@ -87,7 +87,7 @@ def caption(
         if more is not None and output is not None and job.done:
             from specdec_cli.export.recordings import Stored
 
-            _, unwritten = more.write(Stored.read(output))
+            unwritten = more.write(Stored.read(output)).problems
             for problem in unwritten:
                 view.failed(str(more.folder), problem)
         return 1 if job.failed or unwritten else 0

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli.command import command
+from specdec_cli.cli.startup import lexicon_for
 from specdec_cli.errors import ConfigError
 from specdec_cli.targets import STDOUT
 
 if TYPE_CHECKING:
-    from specdec_cli.errors import SpecdecError
+    from specdec_cli.console import Steps
+    from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
     from specdec_cli.inputs import Inputs
     from specdec_cli.types import ExportFormat
@@ -27,6 +29,8 @@ def export(
     to: str | None = None,
     export_to: Path | None = None,
     rttm_name: str | None = None,
+    labels: bool = False,
+    lexicon: Path | None = None,
     quiet: bool = False,
     debug: bool = False,
 ) -> int:
@@ -35,7 +39,6 @@ def export(
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
     overwritten that specdec did not write. Exit code 3: some files were left as they were; 1: all.
     """
-    from specdec_cli.cli.work import exit_code
     from specdec_cli.console import choose_steps
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of, parse_formats
     from specdec_cli.export.recordings import Stored
@@ -46,29 +49,17 @@ def export(
         hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
         raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
     formats = [ending] if to is None and ending is not None else parse_formats(to or "", "--to")
+    one = export_to if export_to == STDOUT or ending in formats else None
+    if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
+        raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
+    stored = Stored.read(transcripts, mode=of_mode, lexicon=lexicon_for(labels, lexicon))
     view = choose_steps(quiet=quiet, debug=debug)
-    if export_to is not None and (export_to == STDOUT or ending in formats):
-        if formats[1:] or formats[0] not in SUFFIXES:
-            raise ConfigError(f"--output {export_to} is one file, and --to {to} is more.", hint="Name a folder.")
-        problems = export_file(Stored.read(transcripts, mode=of_mode), formats[0], export_to, naming=rttm_name)
-        written = int(not problems)
-    else:
-        exports = Exports.of(formats, export_to, transcripts, "--output")
-        stored = Stored.read(transcripts, mode=of_mode)
-        written, problems = exports.write(stored, naming=rttm_name)
-        if not written and not problems:
-            hint = "Each line that has no caption says why; --mode takes lines of that mode alone."
-            raise ConfigError(f"There are no captions to export in {transcripts}.", hint=hint)
-        if stored.replaced:
-            again = f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count"
-            view.say(again)
-        if written:
-            view.say(f"{count(written, 'file')} in {exports.folder}")
-    for error in problems[:_LISTED]:
-        view.failed(str(export_to or transcripts), error)
-    if problems[_LISTED:]:
-        view.hint(f"{len(problems) - _LISTED} more files were not written.")
-    return exit_code(interrupted=False, failed=bool(problems), done=bool(written))
+    if stored.replaced:
+        view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+    if one is not None:
+        return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
+    exports = Exports.of(formats, export_to, transcripts, "--output")
+    return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +83,7 @@ class Exports:
         Raises:
             ConfigError: it is not a folder.
         """
-        folder = transcripts.with_name(f"{transcripts.stem}-export") if folder is None else folder
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
-        return cls(formats, folder, option)
+        return cls(formats, folder_for(folder, transcripts, "export", option), option)
 
     @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
@@ -114,11 +102,41 @@ class Exports:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
         return cls.of(parse_formats(exports, "--export"), folder, output, "--export-dir")
 
-    def write(
-        self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None
-    ) -> tuple[int, list[SpecdecError]]:
-        """Writes them; returns how many files were written, and what could not be and why."""
+    def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:
+        """Writes them."""
         from specdec_cli.export.formats import export
 
-        done = export(stored, self.formats, self.folder, self.option, naming=naming, inputs=inputs)
-        return done.count, done.problems
+        return export(stored, self.formats, self.folder, self.option, naming=naming, inputs=inputs)
+
+
+def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
+    """The folder that an option gives, or one beside the transcripts that is named after them.
+
+    Raises:
+        ConfigError: it is not a folder.
+    """
+    folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
+    return folder
+
+
+def report(written: Written, transcripts: Path, folder: Path | None, view: Steps) -> int:
+    """Tells what was written and what was not; returns the exit code.
+
+    Raises:
+        ConfigError: there was nothing to write.
+    """
+    from specdec_cli.cli.work import exit_code
+    from specdec_cli.report.figures import count
+
+    if not written.count and not written.problems:
+        hint = "Each line without a caption says why; --mode takes lines of that mode alone."
+        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
+    if written.count and folder is not None:
+        view.say(f"{count(written.count, 'file')} in {folder}")
+    for error in written.problems[:_LISTED]:
+        view.failed(str(transcripts), error)
+    if more := written.problems[_LISTED:]:
+        view.hint(f"{count(len(more), 'more file')} not written")
+    return exit_code(interrupted=False, failed=bool(written.problems), done=bool(written.count))

@@ -113,7 +113,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
     "segment": _of("audio.segment_s", "--segment", panel=CAPTION, metavar="SECONDS"),
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
-    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts and totals."),
+    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
     ),
@@ -253,6 +253,24 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "speaker|ATTRIBUTE",
         values=one_of("speaker", "emotion"),
         default="speakers where any is known, else emotions",
+    ),
+    "attribute": Option(
+        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
+    ),
+    "plot_kind": Option(
+        ("--to",),
+        OUTPUT,
+        "Kind of picture.",
+        "svg|png",
+        values=one_of("svg", "png"),
+        default="as --output ends, or svg",
+    ),
+    "plot_to": Option(
+        ("--output", "-o"),
+        OUTPUT,
+        "Picture to write (.svg, .png), or a folder for a picture per recording.",
+        "FILE|FOLDER",
+        default="a folder named after the transcripts",
     ),
     "svg": Option(("--svg",), OUTPUT, "Draw the finished view into this file (.svg).", "FILE"),
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),

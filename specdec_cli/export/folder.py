@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,6 +21,14 @@ INDEX: Final = ".specdec-texts"
 _FORMAT: Final = "specdec texts"
 _LONGEST: Final = 255  # bytes of a file's name
 _UNSAFE: Final = re.compile(r"[/\\%:<>|?*\x00-\x1f]|^\.")  # what a file's name cannot hold, and a leading dot
+
+
+@dataclass(slots=True)
+class Written:
+    """How many files were written, or found as they should be, and what was not, and why."""
+
+    count: int = 0
+    problems: list[SpecdecError] = field(default_factory=list)
 
 
 class Folder:
@@ -37,8 +46,7 @@ class Folder:
         self._path, self._option = path, option
         self._written = self._read_index()
         self._before = dict(self._written)
-        self.count = 0
-        self.problems: list[SpecdecError] = []
+        self.result = Written()
 
     def __enter__(self) -> Self:
         return self
@@ -65,10 +73,10 @@ class Folder:
         try:
             self._put(self._path / name, data, self._written.get(name))
             self._written[name] = digest(data)
-            self.count += 1
+            self.result.count += 1
         except (TranscriptError, OSError, ValueError) as error:
             known = error if isinstance(error, SpecdecError) else TranscriptError(f"{self._path / name}: {error}.")
-            self.problems.append(known)
+            self.result.problems.append(known)
 
     def _put(self, target: Path, data: bytes, known: str | None) -> None:
         if os.path.lexists(target):

@@ -10,7 +10,7 @@ from typing import Final, get_args
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.annotation import eaf, textgrid
 from specdec_cli.export.audformat import database
-from specdec_cli.export.folder import Folder, fitted
+from specdec_cli.export.folder import Folder, Written, fitted
 from specdec_cli.export.recordings import Recording, Stored
 from specdec_cli.export.rttm import rttm
 from specdec_cli.export.subtitles import srt, vtt
@@ -65,7 +65,7 @@ def export(
     *,
     naming: str | None,
     inputs: Inputs | None = None,
-) -> Folder:
+) -> Written:
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
 
     Args:
@@ -75,9 +75,6 @@ def export(
         option: that names the folder, for messages.
         naming: what names turns in RTTM, see `rttm`.
         inputs: the order of the table's rows; None: that of the transcripts.
-
-    Returns:
-        The folder, with how many files were written and what could not be.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
@@ -100,24 +97,21 @@ def export(
                 else:
                     folder.mkdir(parents=True, exist_ok=True)
                     write(folder / fitted(stored.transcripts.stem, ".csv"), table_rows(stored, inputs), TABLE)
-                    target.count += 1
+                    target.result.count += 1
             except SpecdecError as error:
-                target.problems.append(error)
-    return target
+                target.result.problems.append(error)
+    return target.result
 
 
-def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str | None) -> list[SpecdecError]:
+def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str | None) -> Written:
     """Writes transcripts to one file of a format that has one, or to stdout; see `export`.
-
-    Returns:
-        Why it was not written, if it was not.
 
     Raises:
         ConfigError: the format has a file per recording, and there are several.
     """
     if name == "csv":
         write(file, table_rows(stored), TABLE)
-        return []
+        return Written(1)
     if name == "rttm":
         text = "".join(rttm(stored, naming))
     else:
@@ -129,10 +123,10 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str |
         text = _EACH[name](recordings[0], file)
     if file == STDOUT:
         write(file, text, TABLE)
-        return []
+        return Written(1)
     with Folder(file.parent, "--output") as folder:
         folder.put(file.name, text)
-    return folder.problems
+    return folder.result
 
 
 def put_texts(target: Folder, stored: Stored) -> None:

@@ -7,16 +7,19 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.output import Line, stored_groups
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs import Key, stored_path
 from specdec_cli.inputs.find import common_folder, relative_name
+
+if TYPE_CHECKING:
+    from specdec_cli.lexicon import Lexicon
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
 _GROUPS: Final = ("label", "agrees", "score", "measured")
@@ -31,6 +34,7 @@ class Piece:
         caption, speaker: as one line each; no speaker: None.
         language: of the caption, `zh` or `en`.
         details: what else its transcript says of it, see `details`.
+        offset: of its line in the transcript file, bytes.
     """
 
     start_ms: int
@@ -39,6 +43,7 @@ class Piece:
     speaker: str | None
     language: str
     details: Mapping[str, Any]
+    offset: int
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> Piece:
@@ -59,7 +64,7 @@ class Piece:
         begin = round(1000 * start)
         speaker = one_line(values.get("speaker") or "") or None
         caption, language = one_line(values["caption"]), values["language"]
-        return cls(begin, max(begin + 1, round(1000 * end)), caption, speaker, language, details(values))
+        return cls(begin, max(begin + 1, round(1000 * end)), caption, speaker, language, details(values), line.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +114,31 @@ class Stored:
         base: absolute folder that names are relative to.
         runs: clip -> offsets of its groups of lines, bytes.
         replaced: how many clips were captioned again later on.
+        lexicon: reads the classes that captions name, for lines without labels; None: they stay without.
     """
 
     transcripts: Path
     base: str
     runs: Mapping[Key, Sequence[int]]
     replaced: int
+    lexicon: Lexicon | None = None
 
     @classmethod
-    def read(cls, transcripts: Path, base: str | None = None, mode: str | None = None) -> Stored:
+    def read(
+        cls,
+        transcripts: Path,
+        base: str | None = None,
+        *,
+        mode: str | None = None,
+        lexicon: Lexicon | None = None,
+    ) -> Stored:
         """Looks through a file.
 
         Args:
             transcripts: the file.
             base: see above; None: the deepest folder that holds all recordings.
             mode: choose lines of that mode; None: all.
+            lexicon: see above.
 
         Raises:
             TranscriptError: it holds something else than transcripts, or cannot be read.
@@ -150,13 +165,20 @@ class Stored:
             run.last_s = group[-1].start_s
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in runs])
-        return cls(transcripts, base, {key: run.offsets for key, run in runs.items()}, replaced)
+        return cls(transcripts, base, {key: run.offsets for key, run in runs.items()}, replaced, lexicon)
 
     def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
         """The lines of these clips."""
         for key in keys:
             for group in stored_groups(self.transcripts, self.runs[key]):
-                yield from group
+                yield from map(self._labelled, group)
+
+    def _labelled(self, line: Line) -> Line:
+        values = line.values
+        if self.lexicon is None or values.get("labels") is not None or not line.good:
+            return line
+        labels = self.lexicon.labels(values["caption"], values["language"])
+        return replace(line, values={**values, "labels": labels})
 
     def __iter__(self) -> Iterator[Recording]:
         """The recordings.

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import INDEX, Folder, fitted
+from specdec_cli.export.folder import INDEX, Written, fitted
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from tests.export.lines import piece, write
 
 
-def exported(stored: Stored, folder: Path, *formats: str) -> Folder:
+def exported(stored: Stored, folder: Path, *formats: str) -> Written:
     return export(stored, formats, folder, "--output", naming=None)  # type: ignore[arg-type]
 
 
