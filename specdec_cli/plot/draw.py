@@ -50,9 +50,8 @@ def draw(timeline: Timeline, kind: str) -> bytes:
     The same timeline gives the same bytes on one machine. Text in an SVG stays text.
     """
     import matplotlib
-    from matplotlib.figure import Figure
 
-    settings = {
+    settings: Any = {
         "font.family": ["DejaVu Sans", *CHINESE_FONTS, "sans-serif"],
         "font.size": 10,
         "text.parse_math": False,
@@ -67,7 +66,7 @@ def draw(timeline: Timeline, kind: str) -> bytes:
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure = _figure(timeline, Figure)
+        figure = _figure(timeline)
         picture = io.BytesIO()
         about = {"Creator": "specdec", "Date": None} if kind == "svg" else {"Software": "specdec"}
         figure.savefig(picture, format=kind, dpi=_DPI, metadata=about)
@@ -83,14 +82,16 @@ def lacks_fonts(timeline: Timeline) -> bool:
     return any(character >= "\u2e80" for character in text) and known.isdisjoint(CHINESE_FONTS)
 
 
-def _figure(timeline: Timeline, figure_class: type[Figure]) -> Figure:
+def _figure(timeline: Timeline) -> Figure:
+    from matplotlib.figure import Figure
+
     rows = _rows(timeline)
     figures = timeline.measured
     entropies = any(span.rounds for span in timeline.spans)
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
     top, bottom, gap = 0.62, 0.95, 0.14
     height = sum(heights) + gap * (len(heights) - 1) + top + bottom
-    figure = figure_class(figsize=(_WIDTH, height), facecolor="white")
+    figure = Figure(figsize=(_WIDTH, height), facecolor="white")
     grid = figure.add_gridspec(
         len(heights),
         1,
@@ -118,8 +119,9 @@ def _figure(timeline: Timeline, figure_class: type[Figure]) -> Figure:
 def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
     """Class -> its row, counted from the bottom, and heading; most frequent on top, and pieces that name none below."""
     counts = Counter(span.class_ for span in timeline.spans)
-    order = [name for name, _ in counts.most_common() if name is not None]
-    order = [*([None] if None in counts else []), *reversed(order)]
+    order: list[str | None] = [name for name, _ in counts.most_common() if name is not None][::-1]
+    if None in counts:
+        order.insert(0, None)
     return {name: (row, f"{name or 'not named'} ({counts[name]})") for row, name in enumerate(order)}
 
 
