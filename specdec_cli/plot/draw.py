@@ -119,9 +119,7 @@ def _figure(timeline: Timeline) -> Figure:
 def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
     """Class -> its row, counted from the bottom, and heading; most frequent on top, and pieces that name none below."""
     counts = Counter(span.class_ for span in timeline.spans)
-    order: list[str | None] = [name for name, _ in counts.most_common() if name is not None][::-1]
-    if None in counts:
-        order.insert(0, None)
+    order = sorted(counts, key=lambda name: (name is not None, counts[name]))
     return {name: (row, f"{name or 'not named'} ({counts[name]})") for row, name in enumerate(order)}
 
 
