@@ -43,7 +43,7 @@ class Folder:
     """
 
     def __init__(self, path: Path, option: str) -> None:
-        self._path, self._option = path, option
+        self.path, self._option = path, option
         self._written = self._read_index()
         self._before = dict(self._written)
         self.result = Written()
@@ -60,7 +60,7 @@ class Folder:
             TranscriptError: the folder cannot be written.
         """
         if self._written != self._before:
-            replace(self._path / INDEX, json.dumps({"format": _FORMAT, "files": self._written}, indent=0))
+            replace(self.path / INDEX, json.dumps({"format": _FORMAT, "files": self._written}, indent=0))
 
     def put(self, name: str, content: str | bytes) -> None:
         """Writes a file; one that specdec did not write, or that was edited since, is left alone, and a problem.
@@ -71,11 +71,11 @@ class Folder:
         """
         data = content.encode("utf-8") if isinstance(content, str) else content
         try:
-            self._put(self._path / name, data, self._written.get(name))
+            self._put(self.path / name, data, self._written.get(name))
             self._written[name] = digest(data)
             self.result.count += 1
         except (TranscriptError, OSError, ValueError) as error:
-            known = error if isinstance(error, SpecdecError) else TranscriptError(f"{self._path / name}: {error}.")
+            known = error if isinstance(error, SpecdecError) else TranscriptError(f"{self.path / name}: {error}.")
             self.result.problems.append(known)
 
     def _put(self, target: Path, data: bytes, known: str | None) -> None:
@@ -96,14 +96,14 @@ class Folder:
     def _read_index(self) -> dict[str, str]:
         """Name -> digest of what specdec wrote."""
         try:
-            index = json.loads((self._path / INDEX).read_bytes())
+            index = json.loads((self.path / INDEX).read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError):
             index = None
         if not isinstance(index, Mapping) or index.get("format") != _FORMAT or not isinstance(index.get("files"), dict):
             raise TranscriptError(
-                f"{self._path / INDEX} does not say which files specdec wrote.",
+                f"{self.path / INDEX} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )
         return dict(index["files"])

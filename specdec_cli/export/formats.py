@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, get_args
@@ -59,7 +59,7 @@ def format_of(target: Path) -> ExportFormat | None:
 
 def export(
     stored: Stored,
-    formats: Iterable[ExportFormat],
+    formats: Sequence[ExportFormat],
     folder: Path,
     option: str,
     *,
@@ -79,28 +79,36 @@ def export(
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
+    each = {name: _EACH[name] for name in formats if name in _EACH}
     with Folder(folder, option) as target:
+        for recording in stored if each else ():
+            for name, text in each.items():
+                path = fitted(recording.name, SUFFIXES[name])
+                target.put(path, text(recording, folder / path))
         for name in formats:
-            if name in _EACH:
-                for recording in stored:
-                    path = fitted(recording.name, SUFFIXES[name])
-                    target.put(path, _EACH[name](recording, folder / path))
-                continue
             try:
-                if name == "txt":
-                    put_texts(target, stored)
-                elif name == "audformat":
-                    for file, parts in database(stored).items():
-                        target.put(f"audformat/{file}", "".join(parts))
-                elif name == "rttm":
-                    target.put(fitted(stored.transcripts.stem, ".rttm"), "".join(rttm(stored, naming)))
-                else:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    write(folder / fitted(stored.transcripts.stem, ".csv"), table_rows(stored, inputs), TABLE)
-                    target.result.count += 1
+                _put_all(target, stored, name, naming, inputs)
             except SpecdecError as error:
                 target.result.problems.append(error)
     return target.result
+
+
+def _put_all(target: Folder, stored: Stored, name: ExportFormat, naming: str | None, inputs: Inputs | None) -> None:
+    """The files of a format that are about all recordings; see `export`."""
+    if name == "txt":
+        put_texts(target, stored)
+    elif name == "csv" and stored.runs:
+        table = target.path / fitted(stored.transcripts.stem, ".csv")
+        target.path.mkdir(parents=True, exist_ok=True)
+        write(table, table_rows(stored, inputs), TABLE)
+        target.result.count += 1
+    elif next(iter(stored), None) is None:
+        return
+    elif name == "audformat":
+        for file, parts in database(stored).items():
+            target.put(f"audformat/{file}", "".join(parts))
+    elif name == "rttm":
+        target.put(fitted(stored.transcripts.stem, ".rttm"), "".join(rttm(stored, naming)))
 
 
 def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str | None) -> Written:

@@ -16,7 +16,7 @@ NOBODY: Final = "unknown"
 def rttm(recordings: Iterable[Recording], naming: str | None = None) -> Iterator[str]:
     """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
 
-    White space separates fields, and becomes `_` inside one.
+    Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
     Format: NIST, The 2009 (RT-09) Rich Transcription Meeting Recognition Evaluation Plan, appendix A.
 
     Args:
@@ -49,4 +49,4 @@ def _names(naming: str) -> Callable[[Piece], str | None]:
 
 
 def _field(text: str) -> str:
-    return "_".join(one_line(text).split()) or NOBODY
+    return "_".join(one_line(text).replace('"', "'").split()) or NOBODY

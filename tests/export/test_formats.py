@@ -58,6 +58,16 @@ def test_textgrid(tmp_path: Path) -> None:
     assert tiers[f"{ANN} - pitch"][0] == (0, 1.5, "")
 
 
+def test_praat_itself_reads_a_textgrid(tmp_path: Path) -> None:
+    parselmouth = pytest.importorskip("parselmouth")
+    file = exported(tmp_path, "textgrid", *PIECES)
+    grid, ask = parselmouth.read(str(file)), parselmouth.praat.call
+    names = [ask(grid, "Get tier name", n) for n in range(1, ask(grid, "Get number of tiers") + 1)]
+    assert [names[0], names[-1]] == [f"{ANN} - caption", f"{BOB} - pitch"]
+    assert ask(grid, "Get label of interval", 1, 1) == ONE_LINE
+    assert [ask(grid, f"Get {end} time of interval", 1, 3) for end in ("start", "end")] == [4, 7200]
+
+
 def test_whole_recordings_without_speakers_have_plain_tiers(tmp_path: Path) -> None:
     tgt = pytest.importorskip("tgt")
     file = exported(tmp_path, "textgrid", piece(None, None, labels={"emotion": "sad"}))
