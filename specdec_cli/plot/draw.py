@@ -30,6 +30,9 @@ _KEPT: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 _ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": _DARK, "markersize": 5}
 _MOST_POINTS: Final = 1500
+_ROW: Final = 115  # characters of a legend side by side
+_LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
+_NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
 _MINUTES_FROM: Final = 120.0  # s
 _WIDTH: Final = 11.0  # inches
 _DPI: Final = 150
@@ -89,7 +92,10 @@ def _figure(timeline: Timeline) -> Figure:
     figures = timeline.measured
     entropies = any(span.rounds for span in timeline.spans)
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
-    top, bottom, gap = 0.62, 0.95, 0.14
+    colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
+    keys = _keys(timeline, colours, entropies=entropies)
+    per_row = _per_row([key.get_label() for key in keys])
+    top, bottom, gap = 0.62, 0.68 + 0.22 * -(-len(keys) // per_row), 0.14
     height = sum(heights) + gap * (len(heights) - 1) + top + bottom
     figure = Figure(figsize=(_WIDTH, height), facecolor="white")
     grid = figure.add_gridspec(
@@ -104,15 +110,16 @@ def _figure(timeline: Timeline) -> Figure:
     )
     first = figure.add_subplot(grid[0])
     axes = [first, *(figure.add_subplot(grid[n], sharex=first) for n in range(1, len(heights)))]
-    colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
     _classes(first, timeline, rows, colours)
     for panel, name in zip(axes[1:], figures, strict=False):
         _measured(panel, timeline.spans, name, colours)
     if entropies:
         _entropy(axes[-1], timeline.spans)
     _time_axis(axes, timeline)
-    figure.suptitle(timeline.title, x=0.13, y=1 - 0.16 / height, ha="left", va="top", fontsize=12, fontweight="bold")
-    _legend(figure, timeline, colours, height, entropies=entropies)
+    title = _cut(timeline.title, _LONGEST_TITLE)
+    figure.suptitle(title, x=0.13, y=1 - 0.16 / height, ha="left", va="top", fontsize=12, fontweight="bold")
+    place = (0.985, 0.08 / height)
+    figure.legend(handles=keys, loc="lower right", bbox_to_anchor=place, ncols=per_row, frameon=False, fontsize=9)
     return figure
 
 
@@ -127,6 +134,7 @@ def _classes(
     panel: Axes, timeline: Timeline, rows: Mapping[str | None, tuple[int, str]], colours: Mapping[str, str]
 ) -> None:
     """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review."""
+    wide = all((span.end - span.start) * _NARROW > timeline.spans[-1].end for span in timeline.spans)
     doubtful = [span for span in timeline.spans if span.needs_review]
     for spans, shades, below, height in (
         (timeline.spans, [_shade(span, colours) for span in timeline.spans], 0.0, 0.62),
@@ -138,11 +146,11 @@ def _classes(
             left=[span.start for span in spans],
             height=height,
             color=shades,
-            edgecolor=shades,
-            linewidth=0.4,
+            edgecolor="white" if wide else shades,
+            linewidth=0.8 if wide else 0.4,
         )
     panel.set_yticks([row for row, _ in rows.values()], [heading for _, heading in rows.values()])
-    panel.set_ylim(-0.6, max(len(rows), 2) - 0.4)
+    panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.tick_params(axis="y", length=0)
     panel.set_title(timeline.attribute, loc="left", fontsize=10, color=_DARK, pad=3)
 
@@ -207,22 +215,36 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
     panels[-1].set_xlabel(heading)
 
 
-def _legend(figure: Figure, timeline: Timeline, colours: Mapping[str, str], height: float, *, entropies: bool) -> None:
+def _keys(timeline: Timeline, colours: Mapping[str, str], *, entropies: bool) -> list[Any]:
+    """The entries of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    entries: list[Any] = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
+    keys: list[Any] = [Patch(facecolor=colour, label=_cut(name, _LONGEST_NAME)) for name, colour in colours.items()]
+    if colours and any(span.speaker is None for span in timeline.spans):
+        keys.append(Patch(facecolor=_PALE, label="speaker unknown"))
     if any(span.needs_review for span in timeline.spans):
-        entries.append(Line2D([], [], color=_ALERT, linewidth=3, label="needs review"))
+        keys.append(Line2D([], [], color=_ALERT, linewidth=3, label="needs review"))
     if any(_NAMES.get(name, ("", None))[1] in span.disputed for span in timeline.spans for name in span.measured):
         style: dict[str, Any] = {"color": _ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
-        entries.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
+        keys.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
     if entropies:
-        entries.append(Line2D([], [], label="kept", **_KEPT))
-        entries.append(Line2D([], [], label="escalated to the cloud", **_ESCALATED))
-    if entries:
-        place = (0.985, 0.1 / height)
-        figure.legend(handles=entries, loc="lower right", bbox_to_anchor=place, ncols=8, frameon=False, fontsize=9)
+        keys.append(Line2D([], [], label="kept", **_KEPT))
+        keys.append(Line2D([], [], label="escalated to the cloud", **_ESCALATED))
+    return keys
+
+
+def _per_row(labels: Sequence[str]) -> int:
+    """How many entries fit side by side; columns are filled one after the other."""
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(map(len, labels[at : at + rows])) + 6 for at in range(0, len(labels), rows)) <= _ROW:
+            return columns
+    return 1
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
 
 
 def _shade(span: Span, colours: Mapping[str, str]) -> str:
