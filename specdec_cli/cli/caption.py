@@ -87,7 +87,7 @@ def caption(
         if more is not None and output is not None and job.done:
             from specdec_cli.export.recordings import Stored
 
-            unwritten = more.write(Stored.read(output)).problems
+            unwritten = more.write(Stored.read(output, mode=resolved.config.decoding.mode)).problems
             for problem in unwritten:
                 view.failed(str(more.folder), problem)
         return 1 if job.failed or unwritten else 0

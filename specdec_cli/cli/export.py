@@ -114,10 +114,14 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
 
     Raises:
         ConfigError: it is not a folder.
+        TranscriptError: nobody can tell what specdec wrote into it.
     """
+    from specdec_cli.export.folder import Folder
+
     folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
+    Folder(folder, option)  # which can be read
     return folder
 
 

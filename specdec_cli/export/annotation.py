@@ -95,7 +95,7 @@ def _media(path: str, target: Path) -> dict[str, str]:
     suffix = os.path.splitext(path)[1].lower()
     relative = os.path.relpath(path, os.path.abspath(target.parent))
     return {
-        "MEDIA_URL": f"file://{quote(os.fsencode(path))}",
+        "MEDIA_URL": Path(path).as_uri(),
         "MIME_TYPE": _MIME.get(suffix, f"audio/{suffix[1:] if suffix[1:].isalnum() and suffix.isascii() else 'x-wav'}"),
         "RELATIVE_MEDIA_URL": quote(os.fsencode(relative if relative.startswith(os.pardir) else f"./{relative}")),
     }

@@ -37,7 +37,7 @@ def database(recordings: Iterable[Recording]) -> dict[str, Iterable[str]]:
             languages.add(_LANGUAGES[piece.language])
             for column, value in piece.details.items():
                 if column.startswith("label_") and value is not None:
-                    classes.setdefault(column, {})[one_line(value)] = None
+                    classes.setdefault(column, {})[one_line(str(value))] = None
     header = {
         "name": "specdec",
         "source": "specdec",

@@ -245,9 +245,9 @@ def columns(found: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def short_names(found: Iterable[str]) -> dict[str, str]:
     """Column of `details` -> its name where the caption is called `caption`: attributes without their prefix."""
-    columns = list(found)
-    taken = {"caption", "file", "start", "end", *columns}
-    return {column: column if (name := column.removeprefix("label_")) in taken else name for column in columns}
+    names = {column: one_line(column.removeprefix("label_")) for column in found}
+    taken = {"caption", "file", "start", "end", *names}
+    return {column: column if name in taken else name for column, name in names.items()}
 
 
 def one_line(text: str) -> str:

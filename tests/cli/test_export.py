@@ -99,6 +99,10 @@ def test_caption_and_batch_export_when_they_end(
     assert specdec("caption", "a.wav", "-o", "one.jsonl", "--export", "vtt", *QUICK).code == 0
     (caption,) = (line.caption for line in read_transcripts(tmp_path / "one.jsonl"))
     assert Path("one-export/a.vtt").read_text("utf-8").endswith(f"00:00:00.400\n{caption}\n")
+    again = ("--mode", "cloud", "--max-new-tokens", "4")  # the file has captions of two modes now; this run's count
+    assert specdec("caption", "a.wav", "-o", "one.jsonl", "--export", "srt", *again).code == 0
+    *_, last = read_transcripts(tmp_path / "one.jsonl")
+    assert " ".join((last.caption or "").split()) in Path("one-export/a.srt").read_text("utf-8")
     outcome = specdec("batch", "a.wav", "-o", "o.jsonl", "--export", "eaf,csv", "--export-dir", "out", *QUICK)
     assert outcome.code == 0
     assert "2 files in out" in outcome.err
