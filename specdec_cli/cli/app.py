@@ -32,6 +32,8 @@ COMMANDS: Final = {
     "compare": "Compare modes on the same recordings: time, forwards, captions, quality.",
     "tune": "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
     "bench": "Measure what captions cost on this machine.",
+    "export": "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
+    "plot": "Draw how people speak over the time of a recording, and where the models were unsure.",
     "serve": "Serve the configured cloud model to edges elsewhere.",
     "doctor": "Check the installation, the machine and the configured models.",
     "config": "Show or check a configuration.",
