@@ -117,6 +117,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
     ),
+    "calibration": Option(
+        ("--calibration",),
+        CAPTION,
+        "Calibration of their probabilities, by `specdec calibrate`; turns --labels on.",
+        "FILE",
+        default="the mini pair's, for its models",
+    ),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
@@ -147,6 +154,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
     "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "transcripts": Option((), None, "Transcripts of caption or batch (.jsonl).", "TRANSCRIPTS"),
     "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
     "pattern": Option(
         ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"
@@ -197,6 +205,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "NAME=COLUMN",
         former=("--label",),
     ),
+    "attribute": Option(("--attribute",), JUDGING, "Attribute that --plot draws.", "NAME"),
     "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
     "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
     "workers": Option(
@@ -223,6 +232,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
     "plot": Option(("--plot",), OUTPUT, "Draw the frontier into this file (.svg).", "FILE"),
     "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
+    "save_calibration": Option(("--output", "-o"), OUTPUT, "Write the calibration to this file (.json).", "FILE"),
+    "save_reliability": Option(("--plot",), OUTPUT, "Draw the reliability diagram into this file (.svg).", "FILE"),
     "captions": Option(("--captions",), OUTPUT, "Show N clips whose captions differ, side by side.", "N", least=0),
     "json": Option(("--json",), OUTPUT, "Print JSON on stdout in place of text."),
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from specdec_cli.config.locate import read_bytes
 from specdec_cli.errors import ConfigError
+from specdec_cli.lexicon import Lexicon
 from specdec_cli.types import Decider
 
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
@@ -45,6 +46,13 @@ class CalibrationFile(BaseModel):
     def to_json(self) -> str:
         """The file's text."""
         return self.model_dump_json(indent=1) + "\n"
+
+
+class Labelling(NamedTuple):
+    """What transcripts are labelled with; see `Captioner.labelled`."""
+
+    lexicon: Lexicon
+    calibration: CalibrationFile | None = None
 
 
 class Calibration:

@@ -1,0 +1,277 @@
+"""Fitting a calibration to transcripts and references, and measuring how well probabilities hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationError
+
+from specdec_cli.batch.output import Line, stored_groups
+from specdec_cli.confidence.calibration import CalibrationFile, OfModel, sharpened
+from specdec_cli.decoding.scores import LEAST_PROBABILITY
+from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.metrics import Reference, References
+from specdec_cli.metrics.bootstrap import Figures, Values
+from specdec_cli.transcript.schema import ClassScores
+from specdec_cli.types import Decider
+
+BINS: Final = 10
+"""Bins of equal width that probabilities are sorted into for the expected calibration error."""
+FOLDS: Final = 5
+LEAST_CLIPS: Final = 50
+"""Decisions of one model about one attribute that a temperature is fitted to."""
+_LOG_T: Final = (-2.0, 2.0)
+_STEPS: Final = 60
+_GOLDEN: Final = (5**0.5 - 1) / 2
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one model gave the classes of one attribute in one clip, and which is right.
+
+    Attributes:
+        by, attribute: the model, and what it decided.
+        classes: class -> probability, before any calibration.
+        said, truth: the class in the caption, and the one in the references.
+        group: the speaker, or the clip; groups are kept together when data is split.
+        weights: fingerprint of the model's files.
+    """
+
+    by: Decider
+    attribute: str
+    classes: Mapping[str, float]
+    said: str
+    truth: str
+    group: str
+    weights: str | None
+
+    def probability(self, temperature: float) -> float:
+        """Of the class in the caption, at a temperature."""
+        return sharpened(self.classes, 1 / temperature)[self.said]
+
+
+class Bin(Figures):
+    """Decisions whose class has about the same probability."""
+
+    clips: int
+    probability: float = Field(description="mean of the class in the caption")
+    accuracy: float = Field(description="share of these classes that are right")
+
+
+class Reliability(Figures):
+    """How well probabilities hold."""
+
+    clips: int
+    accuracy: float = Field(description="share of classes in captions that are right, 0 to 1")
+    probability: float = Field(description="mean probability of the class in the caption, 0 to 1")
+    ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
+    bins: list[Bin]
+
+
+class Fit(Figures):
+    """One attribute, of one model or of all decisions."""
+
+    by: Decider | None = Field(description="null: both models' decisions together")
+    attribute: str
+    temperature: float | None = Field(description="null: too few clips, or both models together")
+    raw: Reliability = Field(description="as the models give them")
+    calibrated: Reliability | None = Field(
+        description="at temperatures that were fitted to other speakers; null where none is fitted"
+    )
+
+
+class CalibrationFound(Figures):
+    """What a calibration comes to."""
+
+    decisions: int
+    groups: int = Field(description="speakers, or clips where the references name no speakers")
+    by_speaker: bool
+    folds: int
+    fits: list[Fit]
+
+
+def finder(table: References) -> Callable[[Line], Reference | None]:
+    """Finds the reference of a line."""
+    return lambda line: table.find(line.values["file"], line.start_s, line.values.get("end_s"))
+
+
+def read_decisions(paths: Sequence[Path], find: Callable[[Line], Reference | None]) -> Iterator[Decision]:
+    """The decisions in files of transcripts whose right class is known.
+
+    Args:
+        paths: the files.
+        find: the reference of a line, or None.
+
+    Raises:
+        TranscriptError: a file holds something else, or cannot be read.
+    """
+    for path in paths:
+        for line in lines_of(path):
+            reference = find(line)
+            if reference is None:
+                continue
+            for attribute, scores in scores_of(line, path).items():
+                said, truth = (line.values.get("labels") or {}).get(attribute), reference.labels.get(attribute)
+                if said in scores.classes and truth in scores.classes:
+                    model = line.values["models"].get(scores.by) or {}
+                    raw = sharpened(scores.classes, scores.temperature or 1.0)
+                    group = reference.speaker or reference.key
+                    yield Decision(scores.by, attribute, raw, said, truth, group, model.get("weights"))
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """The lines of a file of transcripts that have a caption.
+
+    Raises:
+        TranscriptError: it holds something else, or cannot be read.
+    """
+    try:
+        yield from (line for group in stored_groups(path) for line in group if line.good)
+    except OSError as error:
+        raise TranscriptError(
+            f"The transcript {path} cannot be read: {error.strerror or error}.",
+            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
+        ) from error
+
+
+def scores_of(line: Line, path: Path) -> dict[str, ClassScores]:
+    """Attribute -> scores in a line; empty if it was made without --labels.
+
+    Raises:
+        TranscriptError: they are malformed.
+    """
+    try:
+        return {name: ClassScores.model_validate(given) for name, given in (line.values.get("scores") or {}).items()}
+    except (ValidationError, AttributeError) as error:
+        raise TranscriptError(
+            f"{path}:{line.number} is no transcript of schema 1: its scores are malformed.", hint="Delete that line."
+        ) from error
+
+
+def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
+    """Fits a temperature to each model and attribute, and measures it on groups that it was not fitted to.
+
+    Raises:
+        ConfigError: there is too little to fit to.
+    """
+    groups = sorted({decision.group for decision in decisions})
+    folds = min(FOLDS, len(groups))
+    if folds < 2 or len(decisions) < LEAST_CLIPS:
+        raise ConfigError(
+            f"{len(decisions)} classes of {len(groups)} speakers or clips are known, which is too little to calibrate",
+            hint="Name transcripts that were made with --labels, and references with classes for them.",
+        )
+    order = np.random.default_rng(seed).permutation(len(groups))
+    fold = {group: int(place) % folds for group, place in zip(groups, order, strict=True)}
+    fits: list[Fit] = []
+    for attribute in dict.fromkeys(decision.attribute for decision in decisions):
+        of_attribute = [decision for decision in decisions if decision.attribute == attribute]
+        together: list[tuple[Decision, float]] = []
+        for by in ("edge", "cloud"):
+            own = [decision for decision in of_attribute if decision.by == by]
+            held_out = list(_held_out(own, fold, folds)) if len(own) >= LEAST_CLIPS else None
+            if own:
+                temperature = None if held_out is None else round(fit_temperature(own), 4)
+                fits.append(_fit(by, attribute, temperature, own, held_out))
+            together += held_out or [(decision, 1.0) for decision in own]
+        if len({decision.by for decision in of_attribute}) > 1:
+            fits.append(_fit(None, attribute, None, of_attribute, together))
+    return CalibrationFound(decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, folds=folds, fits=fits)
+
+
+def calibration_file(
+    found: CalibrationFound, decisions: Sequence[Decision], origin: Mapping[str, Any]
+) -> CalibrationFile:
+    """The file of a calibration.
+
+    Raises:
+        ConfigError: the transcripts are of several models in one role, or of models without a fingerprint.
+    """
+    models: dict[Decider, OfModel] = {}
+    for by in ("edge", "cloud"):
+        temperatures = {fit.attribute: fit.temperature for fit in found.fits if fit.by == by and fit.temperature}
+        weights = {decision.weights for decision in decisions if decision.by == by}
+        if not temperatures:
+            continue
+        if len(weights) != 1 or None in weights:
+            raise ConfigError(
+                f"the transcripts do not name one {by} model by the fingerprint of its weights",
+                hint="Calibrate transcripts of one pair.",
+            )
+        models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
+    return CalibrationFile(models=models, fitted_on=dict(origin))
+
+
+def fit_temperature(decisions: Sequence[Decision]) -> float:
+    """The temperature at which the right classes are likeliest: least log loss, by golden section over log T."""
+    logs, right = _logs(decisions)
+
+    def loss(log_t: float) -> float:
+        scaled = logs / np.exp(log_t)
+        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[right]).mean())
+
+    low, high = _LOG_T
+    for _ in range(_STEPS):
+        one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        low, high = (low, other) if loss(one) < loss(other) else (one, high)
+    return float(np.exp((low + high) / 2))
+
+
+def reliability(probabilities: Values, right: Bools) -> Reliability:
+    """Bins of probabilities [n] of classes of which `right` [n] are right (Naeini et al. 2015; Guo et al. 2017)."""
+    places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    bins, error = [], 0.0
+    for place in range(BINS):
+        if (inside := places == place).any():
+            mean, share = float(probabilities[inside].mean()), float(right[inside].mean())
+            error += float(inside.mean()) * abs(mean - share)
+            bins.append(Bin(clips=int(inside.sum()), probability=mean, accuracy=share))
+    return Reliability(
+        clips=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
+    )
+
+
+def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
+    """Log-probabilities [n, classes] and which class is right, bool [n, classes]."""
+    names = list(decisions[0].classes)
+    table = np.array([[decision.classes.get(name, 0.0) for name in names] for decision in decisions])
+    right = np.array([[decision.truth == name for name in names] for decision in decisions])
+    return np.log(np.maximum(table, LEAST_PROBABILITY)), right  # less likely tokens are not kept
+
+
+def _held_out(decisions: Sequence[Decision], fold: Mapping[str, int], folds: int) -> Iterator[tuple[Decision, float]]:
+    """Each decision with the temperature fitted to the other folds."""
+    for part in range(folds):
+        others = [decision for decision in decisions if fold[decision.group] != part]
+        own = [decision for decision in decisions if fold[decision.group] == part]
+        if own:
+            temperature = fit_temperature(others) if others else 1.0
+            yield from ((decision, temperature) for decision in own)
+
+
+def _fit(
+    by: Decider | None,
+    attribute: str,
+    temperature: float | None,
+    decisions: Sequence[Decision],
+    held_out: Sequence[tuple[Decision, float]] | None,
+) -> Fit:
+    return Fit(
+        by=by,
+        attribute=attribute,
+        temperature=temperature,
+        raw=_measured([(decision, 1.0) for decision in decisions]),
+        calibrated=_measured(held_out) if held_out else None,
+    )
+
+
+def _measured(pairs: Sequence[tuple[Decision, float]]) -> Reliability:
+    probabilities = np.array([decision.probability(temperature) for decision, temperature in pairs])
+    return reliability(probabilities, np.array([decision.said == decision.truth for decision, _ in pairs]))
