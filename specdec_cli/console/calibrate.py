@@ -32,9 +32,9 @@ def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
     head = ("attribute", "decided by", "clips", "right", "probability", "ECE", "temperature", "ECE calibrated")
     table.add_row(*(Text(name, DIM) for name in head))
     for fit in found.fits:
-        figures = (str(fit.raw.clips), percent(fit.raw.accuracy), percent(fit.raw.probability), percent(fit.raw.ece, 1))
+        figures = (str(fit.raw.clips), percent(fit.raw.accuracy), percent(fit.raw.probability), f"{100 * fit.raw.ece:.1f}%")
         temperature = NONE if fit.temperature is None else f"{fit.temperature:.2f}"
-        after = NONE if fit.calibrated is None else percent(fit.calibrated.ece, 1)
+        after = NONE if fit.calibrated is None else f"{100 * fit.calibrated.ece:.1f}%"
         table.add_row(Text(clean(fit.attribute)), fit.by or "all", *figures, temperature, after)
     yield from lines_of(table, width)
     yield Text()
