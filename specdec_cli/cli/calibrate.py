@@ -41,7 +41,7 @@ def calibrate(
     targets = {"--output": (save_calibration, CALIBRATION), "--plot": (save_reliability, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
-    from specdec_cli.confidence import fit
+    from specdec_cli.calibrate import fit
 
     assert table is not None
     decisions = list(fit.read_decisions(transcripts, fit.finder(table)))

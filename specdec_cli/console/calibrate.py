@@ -15,7 +15,7 @@ from specdec_cli.console.theme import DIM
 from specdec_cli.report.figures import NONE, percent
 
 if TYPE_CHECKING:
-    from specdec_cli.confidence.fit import CalibrationFound
+    from specdec_cli.calibrate.fit import CalibrationFound
 
 
 def print_calibration(found: CalibrationFound, *, console: Console | None = None) -> None:
@@ -32,7 +32,12 @@ def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
     head = ("attribute", "decided by", "clips", "right", "probability", "ECE", "temperature", "ECE calibrated")
     table.add_row(*(Text(name, DIM) for name in head))
     for fit in found.fits:
-        figures = (str(fit.raw.clips), percent(fit.raw.accuracy), percent(fit.raw.probability), f"{100 * fit.raw.ece:.1f}%")
+        figures = (
+            str(fit.raw.clips),
+            percent(fit.raw.accuracy),
+            percent(fit.raw.probability),
+            f"{100 * fit.raw.ece:.1f}%",
+        )
         temperature = NONE if fit.temperature is None else f"{fit.temperature:.2f}"
         after = NONE if fit.calibrated is None else f"{100 * fit.calibrated.ece:.1f}%"
         table.add_row(Text(clean(fit.attribute)), fit.by or "all", *figures, temperature, after)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from specdec_cli.confidence.fit import BINS, CalibrationFound, Fit, Reliability
+from specdec_cli.calibrate.fit import BINS, CalibrationFound, Fit, Reliability
 from specdec_cli.report.drawing import line, text
 from specdec_cli.report.frontier import STYLE
 
