@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,22 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.metrics import Reference, References
 from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.transcript.schema import ClassScores
-from specdec_cli.types import Decider
+from specdec_cli.types import Decider, Mode
 
 BINS: Final = 10
 """Bins of equal width that probabilities are sorted into for the expected calibration error."""
-FOLDS: Final = 5
+FOLDS: Final = 10
 LEAST_CLIPS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
 _STEPS: Final = 60
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
+_ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
+
 Bools = npt.NDArray[np.bool_]
+_HeldOut = tuple["Decision", float]
+"""A decision, and the temperature at which it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Decision:
         said, truth: the class in the caption, and the one in the references.
         group: the speaker, or the clip; groups are kept together when data is split.
         weights: fingerprint of the model's files.
+        mode: that the caption was made in.
     """
 
     by: Decider
@@ -51,6 +56,7 @@ class Decision:
     truth: str
     group: str
     weights: str | None
+    mode: Mode
 
     def probability(self, temperature: float) -> float:
         """Of the class in the caption, at a temperature."""
@@ -76,14 +82,15 @@ class Reliability(Figures):
 
 
 class Fit(Figures):
-    """One attribute, of one model or of all decisions."""
+    """One attribute: what one model decided in any mode, or what was decided in one mode by either model."""
 
-    by: Decider | None = Field(description="null: both models' decisions together")
     attribute: str
-    temperature: float | None = Field(description="null: too few clips, or both models together")
+    by: Decider | None = Field(description="the model; null: either")
+    mode: Mode | None = Field(description="the mode; null: any")
+    temperature: float | None = Field(description="of the model; null: too few clips, or no gain")
     raw: Reliability = Field(description="as the models give them")
     calibrated: Reliability | None = Field(
-        description="at temperatures that were fitted to other speakers; null where none is fitted"
+        description="at temperatures that were fitted to other speakers; null: as they are"
     )
 
 
@@ -117,13 +124,14 @@ def read_decisions(paths: Sequence[Path], find: Callable[[Line], Reference | Non
             reference = find(line)
             if reference is None:
                 continue
+            mode = line.values["mode"]
             for attribute, scores in scores_of(line, path).items():
                 said, truth = (line.values.get("labels") or {}).get(attribute), reference.labels.get(attribute)
                 if said in scores.classes and truth in scores.classes:
                     model = line.values["models"].get(scores.by) or {}
                     raw = sharpened(scores.classes, scores.temperature or 1.0)
                     group = reference.speaker or reference.key
-                    yield Decision(scores.by, attribute, raw, said, truth, group, model.get("weights"))
+                    yield Decision(scores.by, attribute, raw, said, truth, group, model.get("weights"), mode)
 
 
 def lines_of(path: Path) -> Iterator[Line]:
@@ -173,29 +181,28 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     fits: list[Fit] = []
     for attribute in dict.fromkeys(decision.attribute for decision in decisions):
         of_attribute = [decision for decision in decisions if decision.attribute == attribute]
-        together: list[tuple[Decision, float]] = []
-        for by in ("edge", "cloud"):
-            own = [decision for decision in of_attribute if decision.by == by]
-            held_out = list(_held_out(own, fold, folds)) if len(own) >= LEAST_CLIPS else None
-            if own:
-                temperature = None if held_out is None else round(fit_temperature(own), 4)
-                fits.append(_fit(by, attribute, temperature, own, held_out))
-            together += held_out or [(decision, 1.0) for decision in own]
-        if len({decision.by for decision in of_attribute}) > 1:
-            fits.append(_fit(None, attribute, None, of_attribute, together))
+        held_out: list[_HeldOut] = []
+        for by in _ROLES:
+            if own := [decision for decision in of_attribute if decision.by == by]:
+                fit, pairs = _fit(by, attribute, own, fold)
+                fits.append(fit)
+                held_out += pairs
+        for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
+            pairs = [pair for pair in held_out if pair[0].mode == mode]
+            changed = any(temperature != 1.0 for _, temperature in pairs)
+            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs) if changed else None
+            fits.append(Fit(attribute=attribute, by=None, mode=mode, temperature=None, raw=raw, calibrated=after))
     return CalibrationFound(decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, folds=folds, fits=fits)
 
 
-def calibration_file(
-    found: CalibrationFound, decisions: Sequence[Decision], origin: Mapping[str, Any]
-) -> CalibrationFile:
-    """The file of a calibration.
+def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], version: str) -> CalibrationFile:
+    """The file of a calibration; `version` is that of specdec.
 
     Raises:
         ConfigError: the transcripts are of several models in one role, or of models without a fingerprint.
     """
     models: dict[Decider, OfModel] = {}
-    for by in ("edge", "cloud"):
+    for by in _ROLES:
         temperatures = {fit.attribute: fit.temperature for fit in found.fits if fit.by == by and fit.temperature}
         weights = {decision.weights for decision in decisions if decision.by == by}
         if not temperatures:
@@ -206,7 +213,16 @@ def calibration_file(
                 hint="Calibrate transcripts of one pair.",
             )
         models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
-    return CalibrationFile(models=models, fitted_on=dict(origin))
+    errors = {
+        f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
+            "clips": fit.raw.clips,
+            "ece": round(fit.raw.ece, 4),
+            "ece_calibrated": None if fit.calibrated is None else round(fit.calibrated.ece, 4),
+        }
+        for fit in found.fits
+    }
+    about = found.model_dump(include={"decisions", "groups", "by_speaker", "folds"})
+    return CalibrationFile(models=models, fitted_on={"specdec": version, **about, "errors": errors})
 
 
 def fit_temperature(decisions: Sequence[Decision]) -> float:
@@ -246,32 +262,23 @@ def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
     return np.log(np.maximum(table, LEAST_PROBABILITY)), right  # less likely tokens are not kept
 
 
-def _held_out(decisions: Sequence[Decision], fold: Mapping[str, int], folds: int) -> Iterator[tuple[Decision, float]]:
-    """Each decision with the temperature fitted to the other folds."""
-    for part in range(folds):
-        others = [decision for decision in decisions if fold[decision.group] != part]
-        own = [decision for decision in decisions if fold[decision.group] == part]
-        if own:
-            temperature = fit_temperature(others) if others else 1.0
-            yield from ((decision, temperature) for decision in own)
-
-
 def _fit(
-    by: Decider | None,
-    attribute: str,
-    temperature: float | None,
-    decisions: Sequence[Decision],
-    held_out: Sequence[tuple[Decision, float]] | None,
-) -> Fit:
-    return Fit(
-        by=by,
-        attribute=attribute,
-        temperature=temperature,
-        raw=_measured([(decision, 1.0) for decision in decisions]),
-        calibrated=_measured(held_out) if held_out else None,
-    )
+    by: Decider, attribute: str, decisions: Sequence[Decision], fold: Mapping[str, int]
+) -> tuple[Fit, list[_HeldOut]]:
+    """A temperature, kept if it lowers the error where it was not fitted; each decision at that of the other folds."""
+    plain: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
+    raw, after, temperature, pairs = _measured(plain), None, None, plain
+    if len(decisions) >= LEAST_CLIPS and len({fold[decision.group] for decision in decisions}) > 1:
+        others = {
+            part: fit_temperature([decision for decision in decisions if fold[decision.group] != part])
+            for part in {fold[decision.group] for decision in decisions}
+        }
+        tried = [(decision, others[fold[decision.group]]) for decision in decisions]
+        if (measured := _measured(tried)).ece < raw.ece:
+            after, temperature, pairs = measured, round(fit_temperature(decisions), 4), tried
+    return Fit(attribute=attribute, by=by, mode=None, temperature=temperature, raw=raw, calibrated=after), pairs
 
 
-def _measured(pairs: Sequence[tuple[Decision, float]]) -> Reliability:
+def _measured(pairs: Sequence[_HeldOut]) -> Reliability:
     probabilities = np.array([decision.probability(temperature) for decision, temperature in pairs])
     return reliability(probabilities, np.array([decision.said == decision.truth for decision, _ in pairs]))

@@ -47,8 +47,7 @@ def calibrate(
     decisions = list(fit.read_decisions(transcripts, fit.finder(table)))
     found = fit.calibrate(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
     if save_calibration is not None:
-        origin = {"specdec": __version__, **found.model_dump(mode="json")}
-        write(save_calibration, fit.calibration_file(found, decisions, origin).to_json(), CALIBRATION)
+        write(save_calibration, fit.calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
     if save_reliability is not None:
         from specdec_cli.report.reliability import reliability_svg
 

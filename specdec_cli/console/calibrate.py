@@ -29,7 +29,7 @@ def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
     yield Text(f"{found.decisions} classes, {found.groups} {kind}, {found.folds} folds that keep {kind} together", DIM)
     yield Text()
     table = columns(False, False, True, True, True, True, True, True)
-    head = ("attribute", "decided by", "clips", "right", "probability", "ECE", "temperature", "ECE calibrated")
+    head = ("attribute", "of", "clips", "right", "probability", "ECE", "temperature", "ECE calibrated")
     table.add_row(*(Text(name, DIM) for name in head))
     for fit in found.fits:
         figures = (
@@ -40,7 +40,7 @@ def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
         )
         temperature = NONE if fit.temperature is None else f"{fit.temperature:.2f}"
         after = NONE if fit.calibrated is None else f"{100 * fit.calibrated.ece:.1f}%"
-        table.add_row(Text(clean(fit.attribute)), fit.by or "all", *figures, temperature, after)
+        table.add_row(Text(clean(fit.attribute)), fit.by or f"mode {fit.mode}", *figures, temperature, after)
     yield from lines_of(table, width)
     yield Text()
     note = (

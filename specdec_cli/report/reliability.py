@@ -16,9 +16,9 @@ _COLOURS: Final = {False: (1, "#b4500b"), True: (0, "#0b5cad")}
 
 
 def reliability_svg(found: CalibrationFound, attribute: str) -> str:
-    """An `<svg>` with a panel per model, and one for both: dots before calibration and after, sized by their clips."""
+    """An `<svg>` with a panel per model and mode: dots before calibration and after, sized by their clips."""
     fits = [fit for fit in found.fits if fit.attribute == attribute]
-    names = [{"edge": "decided by the edge", "cloud": "decided by the cloud", None: "all"}[fit.by] for fit in fits]
+    names = [_name(fit) for fit in fits]
     width = _LEFT + max(len(fits), 1) * (_SIDE + _GAP)
     height = _TOP + _SIDE + _BELOW
     kind = "speakers" if found.by_speaker else "clips"
@@ -34,6 +34,10 @@ def reliability_svg(found: CalibrationFound, attribute: str) -> str:
     for index, (fit, name) in enumerate(zip(fits, names, strict=True)):
         parts += _panel(_LEFT + index * (_SIDE + _GAP), fit, name)
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _name(fit: Fit) -> str:
+    return f"decided by the {fit.by}" if fit.by else f"mode {fit.mode}"
 
 
 def _panel(left: float, fit: Fit, name: str) -> Iterator[str]:
@@ -72,6 +76,5 @@ def _dots(left: float, measured: Reliability, calibrated: bool) -> Iterator[str]
 
 
 def _sentence(fit: Fit) -> str:
-    of = "All decisions" if fit.by is None else f"Decided by the {fit.by}"
     after = "" if fit.calibrated is None else f", {100 * fit.calibrated.ece:.1f}% calibrated"
-    return f"{of}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."
+    return f"{_name(fit).capitalize()}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."

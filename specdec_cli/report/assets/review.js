@@ -99,7 +99,7 @@ function summary(number) {
   const when = piece.start === null ? clock(piece.seconds) : `${stamp(piece.start)} to ${stamp(piece.end)}`;
   const who = piece.speaker ? [` · `, html("bdi", {}, piece.speaker)] : [];
   return [
-    html("span", { class: "sign", "aria-label": done(number) ? "reviewed" : "not reviewed" }, done(number) ? "✓" : piece.review ? "?" : ""),
+    html("span", { class: done(number) ? "sign" : "sign open", "aria-label": done(number) ? "reviewed" : "not reviewed" }, done(number) ? "✓" : piece.review ? "?" : ""),
     html("span", { class: "what" }, html("b", {}, html("bdi", {}, piece.name)), html("span", { class: "small" }, ` ${when}`, ...who)),
     html("span", { class: "small why" }, doubts(piece).join(" · ")),
     html("span", { class: "first", lang: piece.language }, piece.caption),
