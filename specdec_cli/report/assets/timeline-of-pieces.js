@@ -33,7 +33,8 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
   const lane = html("div", { class: "lane" });
   lane.style.width = `${width}px`;
   const at = (seconds) => `${((100 * seconds) / end).toFixed(4)}%`;
-  for (let mark = 0; mark <= end; mark += stepOf(end, width)) {
+  const last = end * (1 - 48 / width); // a later mark would have no room for its time
+  for (let mark = 0; mark <= last; mark += stepOf(end, width)) {
     const tick = html("span", { class: "tick" }, stamp(mark));
     tick.style.left = at(mark);
     lane.append(tick);
