@@ -15,7 +15,7 @@ Along the tokens the chain rule holds: what a token leaves to the written one is
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -106,33 +106,23 @@ class Classes:
         return {class_: count / total for class_, count in counts.items()}
 
     def _walk(self, word: _Word, tokens: Sequence[Token]) -> Probabilities | None:
-        found: Counter[str] = Counter()
+        found = dict.fromkeys(self._lexicon.attributes[word.attribute], 0.0)
         left, by, most, edge = 1.0, tokens[word.start].alternatives[0], 0.0, None
         for at in range(word.first, word.end):
-            model, candidates = tokens[at].alternatives
-            if not candidates:
+            token = tokens[at]
+            if not token.alternatives[1]:
                 return None
-            own, named = 0.0, Counter[str]()
-            for id_, p in candidates:
-                if id_ == tokens[at].id:
-                    own = p
-                    continue
-                for class_, share in word.shares(at, id_).items():
-                    named[class_] += p * share
-            if at < word.start:  # other wordings are left out
-                every = own + named.total()
-                own, named = own / every, Counter({class_: p / every for class_, p in named.items()})
-            if (elsewhere := named.total() - named[word.class_]) > most:
-                by, most = model, elsewhere
+            own, named = word.shared_out(at, token)
+            if (elsewhere := sum(p for class_, p in named.items() if class_ != word.class_)) > most:
+                by, most = token.alternatives[0], elsewhere
             for class_, p in named.items():
                 found[class_] += left * p
             left *= own
-            edge = edge or _edge_class(word, at, tokens[at])
+            edge = edge or _edge_class(word, at, token)
             if word.settled(at):
                 break
         found[word.class_] += left
-        classes = {name: found[name] for name in self._lexicon.attributes[word.attribute]}
-        return Probabilities(word.class_, by, classes, max(1.0 - sum(classes.values()), 0.0), edge)
+        return Probabilities(word.class_, by, found, max(1.0 - sum(found.values()), 0.0), edge)
 
 
 class _Text:
@@ -198,6 +188,20 @@ class _Word:
             return self._classes.begun(self.attribute, text[len(self._text.until(self.start)) :])
         turned = self._said(text, at + 1)
         return {} if turned is None or turned == self.class_ else {turned: 1.0}
+
+    def shared_out(self, at: int, token: Token) -> tuple[float, dict[str, float]]:
+        """The probability of the token that was written at this place, and of each class that others name there."""
+        own, named = 0.0, defaultdict[str, float](float)
+        for id_, p in token.alternatives[1]:
+            if id_ == token.id:
+                own = p
+                continue
+            for class_, share in self.shares(at, id_).items():
+                named[class_] += p * share
+        if at >= self.start:
+            return own, named
+        every = own + sum(named.values())  # other wordings are left out
+        return (own / every, {class_: p / every for class_, p in named.items()}) if every > 0 else (1.0, {})
 
     def settled(self, at: int) -> bool:
         """Whether nothing but the named class can follow the token at this place."""

@@ -187,9 +187,9 @@ class Loop:
             return tuple((by, row) for row in drafted)
         if verdict.likeliest is not None:
             return tuple(("cloud", row) for row in verdict.likeliest)
-        known: tuple[Alternatives, ...] = tuple(("edge", row) for row in drafted[: verdict.accepted + 1])
-        missing = verdict.accepted + 1 + len(verdict.more) - len(known)
-        return (*known, *[("cloud", ())] * missing)
+        known: list[Alternatives] = [("edge", row) for row in drafted[: verdict.accepted + 1]]
+        unknown: Alternatives = ("cloud", ())
+        return (*known, *[unknown] * (verdict.accepted + 1 + len(verdict.more) - len(known)))
 
     def _new_tokens(self, draft: Draft, verdict: Verdict | None) -> tuple[tuple[int, ...], list[Source]]:
         """The tokens that a round adds before stop rules, and where each comes from."""

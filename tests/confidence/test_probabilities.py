@@ -136,3 +136,12 @@ def test_without_a_distribution_there_are_no_probabilities() -> None:
     spelling = Spelling()
     tokens = [Token(spelling.id(text), ("cloud", ()), None) for text in ("情绪", "愤怒", "。")]
     assert Classes(LEXICON, "zh").probabilities(tokens, spelling.decode) == {}
+
+
+def test_a_token_that_was_drawn_against_all_odds() -> None:
+    """Neither it nor another class is among those kept: the word after it decides alone."""
+    spelling = Spelling()
+    rows = [("语速", "语速"), ("很", "，"), ("快", "快"), ("。", "。")]
+    tokens = [Token(spelling.id(text), ("edge", ((spelling.id(likely), 0.9),)), None) for text, likely in rows]
+    known = Classes(LEXICON, "zh").probabilities(tokens, spelling.decode)["rate"]
+    assert shares(known) == {"fast": 0.9, "other": 0.1}
