@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +159,8 @@ class Run:
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                     pieces = EventText(caption=caption, labels=self._setup.labels(caption))
-                    self._transcript = self._build(event, pieces, began)
+                    self._transcript = made = self._build(event, pieces, began)
+                    pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)
 
     def finish(self) -> Transcript:
@@ -174,9 +175,9 @@ class Run:
 
     def _build(self, finished: Finished, text: EventText, began: tuple[float, float]) -> Transcript:
         setup, labels, scores = self._setup, text.labels, None
-        if setup.scorer is not None:
-            scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language)
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+        if setup.scorer is not None and labels is not None:
+            scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
         sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
         return Transcript(
             **asdict(self.clip),

@@ -178,6 +178,7 @@ class EventText:
     committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
+    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
 
 
 @dataclass(frozen=True, slots=True)

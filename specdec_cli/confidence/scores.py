@@ -28,17 +28,22 @@ class Scorer:
         self.lexicon, self.calibration = lexicon, calibration
         self._classes: dict[Language, Classes] = {}
 
-    def scores(self, rounds: Sequence[Round], decode: Decode, language: Language) -> dict[str, ClassScores]:
+    def scores(
+        self, rounds: Sequence[Round], decode: Decode, language: Language, labels: Mapping[str, str | None]
+    ) -> dict[str, ClassScores]:
         """Attribute -> scores, for the classes that a caption names.
 
         Args:
             rounds: of the clip, by a loop that kept alternatives.
             decode: token ids to text.
             language: of the caption.
+            labels: classes that the caption names, which may end before the rounds do.
         """
         classes = self._classes.setdefault(language, Classes(self.lexicon, language))
         found = {}
         for name, known in classes.probabilities(list(tokens_of(rounds)), decode).items():
+            if labels.get(name) != known.said:
+                continue
             temperature = None if self.calibration is None else self.calibration.temperature(known.by, name)
             found[name] = ClassScores(
                 by=known.by,

@@ -264,6 +264,14 @@ class Transcript(_Part):
         frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
     )
 
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """Attribute -> probability of the class that the caption names, where it is known."""
+        said, scores = self.labels or {}, self.scores or {}
+        return {
+            name: each.classes[class_] for name, each in scores.items() if (class_ := said.get(name)) in each.classes
+        }
+
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
         optional = ("id", "labels", "scores", "needs_review", "degraded", "error", "warnings")
