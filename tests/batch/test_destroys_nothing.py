@@ -13,7 +13,6 @@ from typing import get_args
 import pytest
 
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.captioner import recorded_settings
 from specdec_cli.cli.batch import Batching, find_inputs, refuse
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import load_config
@@ -21,6 +20,7 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
 from specdec_cli.targets import TABLE, TRANSCRIPTS
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
