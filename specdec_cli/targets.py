@@ -70,6 +70,14 @@ PAGE: Final = Kind(
     lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec report</title>" in head,
     ".html",
 )
+REVIEW: Final = Kind(
+    "review pages of specdec",
+    lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec review</title>" in head,
+    ".html",
+)
+CALIBRATION: Final = Kind(
+    "calibrations", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec calibration"', head) is not None, ".json"
+)
 GATE: Final = Kind(
     "gate files", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec gate"', head) is not None, ".json"
 )

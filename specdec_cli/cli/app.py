@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "batch": "Caption many recordings, several at a time.",
     "compare": "Compare modes on the same recordings: time, forwards, captions, quality.",
     "tune": "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
+    "review": "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",
+    "calibrate": "Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.",
     "bench": "Measure what captions cost on this machine.",
     "export": "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
     "plot": "Draw how people speak over the time of a recording, and where the models were unsure.",

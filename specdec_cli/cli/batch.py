@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli import targets
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, still_collector
+from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from specdec_cli.batch.runner import Stop
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.console import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs import Inputs
-    from specdec_cli.lexicon import Lexicon
 
 _LISTED: Final = 5
 _LONGEST_COMMAND: Final = 300
@@ -43,6 +43,7 @@ def batch(
     paths: list[str] | None = None,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     recursive: bool = False,
     pattern: str | None = None,
     manifest: Path | None = None,
@@ -76,14 +77,14 @@ def batch(
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
-    reads = [*(paths or []), manifest, lexicon, *resolved.reads]
+    reads = [*(paths or []), manifest, lexicon, calibration, *resolved.reads]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
     more = Exports.after(exports, export_dir, output)
-    words = lexicon_for(labels, lexicon)
+    labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
         job = Batching(
             resolved.config,
-            words,
+            labelled,
             inputs,
             output,
             view,
@@ -126,7 +127,7 @@ class Batching:
     """A batch from its inputs to its output.
 
     Attributes:
-        lexicon: reads the classes that captions name; None: not asked for.
+        labelling: what transcripts are labelled with; None: not asked for.
         inputs: the recordings; None: what failed before.
         resume: keep what the output holds.
         retry_failed: take only what failed before.
@@ -136,7 +137,7 @@ class Batching:
     """
 
     config: Config
-    lexicon: Lexicon | None
+    labelling: Labelling | None
     inputs: Inputs | None
     output: Path
     view: Steps
@@ -215,7 +216,7 @@ class Batching:
         from specdec_cli.batch.output import Identity
         from specdec_cli.transcript.terms import Terms
 
-        terms = Terms.of(self.config, labels=self.lexicon is not None)
+        terms = Terms.of(self.config, labels=self.labelling is not None)
         return Identity(self.output, terms, self._asked())
 
     def _asked(self) -> Asked:
@@ -237,7 +238,7 @@ class Batching:
 
             with RayBackend(
                 self.config,
-                self.lexicon,
+                self.labelling,
                 self.ray_address,
                 batch_size=self.batch_size,
                 workers=self.workers,
@@ -251,8 +252,8 @@ class Batching:
             from specdec_cli.captioner import Captioner
 
             captioner = Captioner.load(self.config, loading=self.view.loading)
-        if self.lexicon is not None:
-            captioner = captioner.labelled(self.lexicon)
+        if self.labelling is not None:
+            captioner = captioner.labelled(*self.labelling)
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
 

@@ -117,6 +117,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
     ),
+    "calibration": Option(
+        ("--calibration",),
+        CAPTION,
+        "Calibration of their probabilities, by `specdec calibrate`; turns --labels on.",
+        "FILE",
+        default="the mini pair's, for its models",
+    ),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
@@ -201,6 +208,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "NAME=COLUMN",
         former=("--label",),
     ),
+    "attribute": Option(
+        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
+    ),
     "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
     "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
     "workers": Option(
@@ -254,9 +264,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         values=one_of("speaker", "emotion"),
         default="speakers where any is known, else emotions",
     ),
-    "attribute": Option(
-        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
-    ),
     "plot_kind": Option(
         ("--to",),
         OUTPUT,
@@ -276,6 +283,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
     "plot": Option(("--plot",), OUTPUT, "Draw the frontier into this file (.svg).", "FILE"),
     "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
+    "most": Option(("--limit",), INPUT, "Take the N most doubtful pieces at most.", "N", least=1),
+    "audio_mb": Option(("--audio-mb",), OUTPUT, "Most audio in the page, MB; 64 MB are about two hours.", "N", least=0),
+    "page": Option(("--output", "-o"), OUTPUT, "Write the page to this file (.html).", "FILE"),
+    "save_calibration": Option(("--output", "-o"), OUTPUT, "Write the calibration to this file (.json).", "FILE"),
+    "save_reliability": Option(("--plot",), OUTPUT, "Draw the reliability diagram into this file (.svg).", "FILE"),
     "captions": Option(("--captions",), OUTPUT, "Show N clips whose captions differ, side by side.", "N", least=0),
     "json": Option(("--json",), OUTPUT, "Print JSON on stdout in place of text."),
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
