@@ -124,9 +124,10 @@ def _figure(timeline: Timeline) -> Figure:
 
 
 def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
-    """Class -> its row, counted from the bottom, and heading; most frequent on top, and pieces that name none below."""
+    """Class -> its row and heading, from the bottom: pieces that name none, then classes in the lexicon's order."""
     counts = Counter(span.class_ for span in timeline.spans)
-    order = sorted(counts, key=lambda name: (name is not None, counts[name]))
+    order = [name for name in (None, *timeline.classes) if name in counts]
+    order += [name for name in counts if name not in order]  # of another lexicon
     return {name: (row, f"{name or 'not named'} ({counts[name]})") for row, name in enumerate(order)}
 
 

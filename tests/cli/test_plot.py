@@ -83,7 +83,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
 
 
 def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:
-    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion")
+    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion", ("happy", "sad"))
     first, second, third = found.spans
     assert (first.start, first.end, first.class_, first.speaker) == (0.0, 2.0, "happy", "安娜 $1$")
     assert (first.measured, first.disputed, first.needs_review) == (
