@@ -41,7 +41,7 @@ _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
     "f0_range_st": ("pitch range\nsemitones", "range"),
     "level_dbfs": ("level\ndBFS", "volume"),
     "level_relative_db": ("level\ndB, relative", "volume"),
-    "rate_per_s": ("rate\nper second", "rate"),
+    "rate_per_s": ("rate\nsyllables/s", "rate"),
     "pause_share": ("pauses\nshare of time", "pauses"),
 }
 """Measured figure -> its heading, and the attribute of captions that it is about."""

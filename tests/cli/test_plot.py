@@ -63,7 +63,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
     }
     assert {"needs review", "caption says otherwise", "kept", "escalated to the cloud", "entropy, nats"} <= {*found}
     assert {"median F0, Hz", "dBFS"} <= {*found}
-    assert "per second" not in found  # which nobody measured
+    assert "syllables/s" not in found  # which nobody measured
     before = (tmp_path / "p.svg").read_bytes()
     assert specdec("plot", tmp_path / "captions.jsonl", "-o", tmp_path / "p.svg").code == 0
     assert (tmp_path / "p.svg").read_bytes() == before
