@@ -8,22 +8,8 @@ import pytest
 
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.captioner import Captioner
-from tests.bench.clip import clip_of
-from tests.mini_pair import captioner
+from tests.bench.clip import TOKENS, K
 from tools.forced import ForcedLoop, ForcedMode, force
-
-K = 3
-TOKENS = 20
-
-
-@pytest.fixture(scope="module")
-def lossless() -> Captioner:
-    return captioner(decoding__mode="lossless", decoding__k=K, decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
-
-
-@pytest.fixture(scope="module")
-def clip(lossless: Captioner) -> Clip:
-    return clip_of(lossless)
 
 
 @pytest.fixture(scope="module")
