@@ -20,6 +20,8 @@ import torch
 
 from specdec_cli.audio import Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
+from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
+from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
 from specdec_cli.decoding.build import Pair, build_loop
@@ -55,6 +57,7 @@ class Captioner:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
+        calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -63,7 +66,14 @@ class Captioner:
         setup: what the transcripts of all clips have in common.
     """
 
-    def __init__(self, config: Config, pair: Pair, load_s: float | None = None, lexicon: Lexicon | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pair: Pair,
+        load_s: float | None = None,
+        lexicon: Lexicon | None = None,
+        calibration: CalibrationFile | None = None,
+    ) -> None:
         self.config = config
         self.pair = pair
         self.classifier = _classifier(config)
@@ -84,7 +94,8 @@ class Captioner:
                 f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
                 hint=f"Set audio.segment_s to {self.window_s:g} or less.",
             )
-        self.setup = _setup(config, pair, load_s, lexicon)
+        self._lexicon, self._calibration = lexicon, calibration
+        self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
     def load(
@@ -145,11 +156,19 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon)
+        return Captioner(config, pair, self.setup.load_s, self._lexicon, self._calibration)
 
-    def labelled(self, lexicon: Lexicon) -> Captioner:
-        """The same captioner, whose transcripts list in `labels` which classes their captions name."""
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon)
+    def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
+        """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
+
+        Args:
+            lexicon: finds the classes.
+            calibration: of the probabilities; None: the shipped one, which is of the mini pair.
+
+        Raises:
+            ConfigError: the calibration is not of the loaded weights.
+        """
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -271,7 +290,7 @@ class Captioner:
         started = time.perf_counter()
         prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
-        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier)
+        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
         return Run(self.setup, clip, loop, writer, audio_s)
 
 
@@ -299,17 +318,27 @@ def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> No
         )
 
 
-def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | None) -> Setup:
+def _setup(
+    config: Config,
+    pair: Pair,
+    load_s: float | None,
+    lexicon: Lexicon | None,
+    calibration: CalibrationFile | None,
+) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
         role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
+    described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
+    scorer = None
+    if lexicon is not None:  # what is drawn at a temperature is no distribution that was calibrated
+        scorer = Scorer(lexicon, None if config.decoding.sampling else calibration_for(described.weights, calibration))
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
         prompt=config.prompt.instruction,
-        models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
+        models=described,
         payload=pair.remote.payload if pair.remote else None,
         shipped_only=tuple(  # as their config.json declares
             role
@@ -319,7 +348,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
-        lexicon=lexicon,
+        scorer=scorer,
     )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, still_collector
+from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config import ResolvedConfig, configs_folder
 from specdec_cli.errors import ConfigError, SpecdecError, typed
 
@@ -33,7 +33,10 @@ def caption(
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     output: Path | None = None,
+    exports: str | None = None,
+    export_dir: Path | None = None,
     json: bool = False,
     svg: Path | None = None,
     quiet: bool = False,
@@ -46,16 +49,19 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    if (labels or lexicon is not None) and quiet and not json and output is None:
+    if (labels or lexicon or calibration) and quiet and not json and output is None:
         hint = "Add --json or --output, or leave --quiet out."
         raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
-    words = lexicon_for(labels, lexicon)
+    labelled = labelling(labels, lexicon, calibration)
+    from specdec_cli.cli.export import Exports
     from specdec_cli.console import choose_view, record_svg
     from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
-    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *resolved.reads])
+    reads = [*files, lexicon, calibration, *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, reads)
+    more = Exports.after(exports, export_dir, output)
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
@@ -71,8 +77,8 @@ def caption(
             with view.loading("PyTorch"):
                 from specdec_cli.captioner import Captioner
             captioner = Captioner.load(resolved.config, loading=view.loading)
-        if words is not None:
-            captioner = captioner.labelled(words)
+        if labelled is not None:
+            captioner = captioner.labelled(*labelled)
         if language and not quiet and not json:
             typer.echo(language, err=True)
         try:
@@ -82,7 +88,14 @@ def caption(
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
                 record_svg(job.updates, svg)
-        return 1 if job.failed else 0
+        unwritten: list[SpecdecError] = []
+        if more is not None and output is not None and job.done:
+            from specdec_cli.export.recordings import Stored
+
+            unwritten = more.write(Stored.read(output, mode=resolved.config.decoding.mode)).problems
+            for problem in unwritten:
+                view.failed(str(more.folder), problem)
+        return 1 if job.failed or unwritten else 0
     except KeyboardInterrupt:
         view.interrupted(output)
         raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 
@@ -33,17 +34,18 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
-    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
+    """What --labels, --lexicon and --calibration ask for, None if none is given.
 
     Raises:
-        LexiconError: the file cannot be used.
+        ConfigError: a file cannot be used.
     """
-    if not labels and path is None:
+    if not labels and words is None and calibration is None:
         return None
+    from specdec_cli.confidence.calibration import Labelling, read_calibration
     from specdec_cli.lexicon import Lexicon
 
-    return Lexicon.load(path)
+    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
 
 
 def read_references(

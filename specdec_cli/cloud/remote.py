@@ -11,6 +11,7 @@ from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
+    MOST_KEPT,
     PROTOCOL,
     Answer,
     Clip,
@@ -103,6 +104,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             stop_ids=list(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
+            kept=min(self.kept, MOST_KEPT) or None,
             question=question,
         )
         body = pack(clip, numbers, rows)

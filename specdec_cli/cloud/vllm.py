@@ -59,14 +59,21 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
     def __init__(
-        self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+        self,
+        cloud: VllmCloud,
+        prompt: Prompt,
+        config: Config,
+        vocab_size: int,
+        stop_ids: Collection[int],
+        kept: int = 0,
     ) -> None:
         if (why := unserved(config, cloud.processor)) is not None:
             raise DecodingError(
                 f"a vLLM cloud gives the likeliest tokens only, and {why}",
                 hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
             )
-        super().__init__(cloud, prompt, config, vocab_size, stop_ids)
+        # verdicts name no likeliest tokens: vLLM would list them for every position of the prompt, in each answer
+        super().__init__(cloud, prompt, config, vocab_size, stop_ids, kept)
         self.done = ModelWork(prompt_tokens=len(prompt.ids))
         ids, placeholder = prompt.ids, cloud.processor.placeholder_id
         # as the server takes it: one placeholder in place of each run of them

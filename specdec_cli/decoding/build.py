@@ -82,6 +82,7 @@ def build_loop(
     *,
     classifier: Classifier | None = None,
     shared: Shared | None = None,
+    kept: int = 0,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
@@ -91,6 +92,7 @@ def build_loop(
         edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
+        kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
 
     Raises:
         DecodingError: the mode needs a model that is not there.
@@ -113,10 +115,10 @@ def build_loop(
     elif remote is None:
         drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids)
+        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids, kept)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
-        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens)
+        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens, kept)
     gate = Gate(
         config.gate_in_force,
         config.gate.threshold,
@@ -134,6 +136,7 @@ def build_loop(
         costs=pair.costs,
         beside=verifier is not None and _beside(pair, settings, verifier),
         away=nullcontext if shared is None else shared.away,
+        kept=kept,
     )
 
 
