@@ -23,8 +23,8 @@ from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
-from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
-from specdec_cli.decoding.build import Pair, build_loop, gate_of
+from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -34,8 +34,8 @@ from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
-from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.types import TOKEN_GATES, Mode, Update
+from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
+from specdec_cli.types import Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -294,31 +294,6 @@ class Captioner:
         return Run(self.setup, clip, loop, writer, audio_s)
 
 
-def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them."""
-    gate, classifier = gate_of(config), _classifier(config)
-    threshold = config.gate.effective_threshold
-    if threshold is None and classifier is not None:
-        threshold = classifier.threshold
-    return {
-        **config.decoding.model_dump(mode="json", exclude={"mode"}),
-        "gate": gate,
-        "threshold": threshold if gate == config.gate.name else None,
-        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
-        "gate_weights": classifier.fingerprint if classifier else None,
-        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
-        "style": None if config.prompt.text is not None else config.prompt.style,
-        "system": config.prompt.system,
-        "segment_s": config.audio.segment_s,
-        **{
-            f"{role}_instruction": model.instruction
-            for role, model in (("edge", config.edge), ("cloud", config.cloud))
-            if model is not None and model.instruction is not None
-        },
-    }
-
-
 def _classifier(config: Config) -> Classifier | None:
     """The learned gate's, where the mode has a gate and it is that one.
 
@@ -326,15 +301,10 @@ def _classifier(config: Config) -> Classifier | None:
         ConfigError: its weights cannot be read.
     """
     path = config.gate.weights_path
-    if config.gate.name != "learned" or config.decoding.mode != "hybrid" or path is None:
+    if config.gate_in_force != "learned" or path is None:
         return None
-    file = read_gate_file(path, config.gate.file)
-    if file.learned is None:
-        raise ConfigError(
-            f"gate.name is learned, but {config.gate.file} holds the gate {file.gate}, which has no weights",
-            hint=f"Use it as it is: set gate.name to {config.gate.file}.",
-        )
-    return Classifier(file.learned, file.threshold, file.tokenizer)
+    file, weights = read_learned(path, config.gate.file)
+    return Classifier(weights, file.threshold, file.tokenizer)
 
 
 def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:

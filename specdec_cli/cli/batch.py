@@ -195,10 +195,9 @@ class Batching:
 
     def _identity(self) -> Identity:
         from specdec_cli.batch.output import Identity
-        from specdec_cli.captioner import recorded_settings
         from specdec_cli.transcript.terms import Terms
 
-        terms = Terms.of(self.config, recorded_settings(self.config), labels=self.labelling is not None)
+        terms = Terms.of(self.config, labels=self.labelling is not None)
         return Identity(self.output, terms, self._asked())
 
     def _asked(self) -> Asked:

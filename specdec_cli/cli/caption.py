@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import labelling, refusals, still_collector
+from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config import ResolvedConfig, configs_folder
 from specdec_cli.errors import ConfigError, SpecdecError, typed
 
@@ -52,7 +52,7 @@ def caption(
         raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
     labelled = labelling(labels, lexicon, calibration)
     from specdec_cli.console import choose_view, record_svg
-    from specdec_cli.inputs import find_recordings
+    from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
@@ -62,9 +62,13 @@ def caption(
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        if output is None and not json and len(refused := refusals(files)) == len(set(files)):
+        job = _Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        if refused := all_unreadable(files):
+            from specdec_cli.transcript.terms import Terms
+
+            terms = Terms.of(resolved.config)
             for file, error in refused.items():
-                view.failed(file, error)
+                job.keep(file, [(terms.error_line(file, error), error)])
             return 1
         with still_collector():
             with view.loading("PyTorch"):
@@ -74,10 +78,9 @@ def caption(
             captioner = captioner.labelled(*labelled)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = _Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
         try:
             for file in files:
-                job.caption(file)
+                job.keep(file, job.transcripts(captioner, file))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
@@ -129,7 +132,6 @@ class _Job:
         keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
-    captioner: Captioner
     view: View
     output: Path | None
     json: bool
@@ -139,8 +141,12 @@ class _Job:
     failed: int = 0
     updates: list[Update] = field(default_factory=list)
 
-    def caption(self, file: str) -> None:
-        """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
+    def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
+        """Prints, records and counts what comes of one file; what is wrong with it is shown.
+
+        Args:
+            file: as given.
+            transcripts: one per segment, with the error that it tells of.
 
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
@@ -148,7 +154,7 @@ class _Job:
         from specdec_cli.console import print_caption, write_line
         from specdec_cli.transcript.writer import append_transcript
 
-        for transcript, error in self._transcripts(file):
+        for transcript, error in transcripts:
             if error is not None:
                 self.failed += 1
                 self.view.failed(file, error)
@@ -160,11 +166,11 @@ class _Job:
                 append_transcript(self.output, transcript)
             self.done += error is None
 
-    def _transcripts(self, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
-        """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
-        setup = self.captioner.setup
+    def transcripts(self, captioner: Captioner, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+        """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
+        setup = captioner.setup
         try:
-            for run in self.captioner.runs(file):
+            for run in captioner.runs(file):
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:

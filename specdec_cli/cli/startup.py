@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.confidence.calibration import Labelling
@@ -97,17 +97,3 @@ def _column(label: str, lexicon: Lexicon) -> tuple[str, str]:
             hint=f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood",
         )
     return attribute, column
-
-
-def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:
-    """File -> why it cannot be opened, for those that cannot; their content is not looked at."""
-    from specdec_cli.audio.files import opened
-
-    refused: dict[str, AudioError] = {}
-    for recording in recordings:
-        try:
-            with opened(recording):
-                pass
-        except AudioError as error:
-            refused[recording] = error
-    return refused

@@ -132,6 +132,7 @@ class Clip(Message):
     samples: Annotated[Count, Field(gt=0)] = Field(description="length of the clip, at the model's sampling rate")
     tensors: list[TensorInfo] = Field(min_length=1, max_length=_MOST_TENSORS)
     capacity: Annotated[Count, Field(gt=0)] = Field(description="most tokens after the prompt at any time")
+    longest: Annotated[Count, Field(gt=0)] = Field(description="most tokens of the text: none are generated past it")
     vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="ids from here on are never scored")
     stop_ids: list[TokenId] = Field(max_length=1000, description="nothing is generated after any of these")
     scoring: ScoringConfig = Field(description="of the run; null: as the server's checkpoint suggests")

@@ -99,6 +99,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             samples=len(self.waveform),
             tensors=tensors,
             capacity=self.capacity,
+            longest=self.config.decoding.max_new_tokens,
             vocab_size=self.vocab_size,
             stop_ids=list(self.stop_ids),
             scoring=self.config.decoding.scoring(),

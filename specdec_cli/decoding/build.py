@@ -23,7 +23,6 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -121,7 +120,7 @@ def build_loop(
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
         verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens, kept)
     gate = Gate(
-        gate_of(config),
+        config.gate_in_force,
         config.gate.threshold,
         stop_drafting=config.gate.stop_drafting,
         classifier=classifier,
@@ -157,7 +156,7 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
         return settings.k
     if settings.mode not in ("hybrid", "lossless"):
         return ALONE
-    return AdaptiveLength(settings.cost_ratio, costs, always=gate_of(config) == "always", alone=lossless)
+    return AdaptiveLength(settings.cost_ratio, costs, always=config.gate_in_force == "always", alone=lossless)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
@@ -166,18 +165,10 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     It is not the clip's own, so that the gate changes no token that is drawn. The clip seeds it as well as the run, or
     every clip would escalate the same blocks.
     """
-    if gate_of(config) != "random" or clip is None:
+    if config.gate_in_force != "random" or clip is None:
         return None
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))
-
-
-def gate_of(config: Config) -> GateName:
-    """The gate in force: the configured one in hybrid mode, else the one that makes the mode what it is."""
-    mode = config.decoding.mode
-    if mode == "hybrid":
-        return config.gate.name
-    return "always" if mode == "lossless" else "never"
 
 
 def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:

@@ -21,13 +21,20 @@ class AudioLM:
     Args:
         weights: their fingerprint; None: unknown.
         compiled: how the decoder is compiled; None: it is not.
+        quantization: what became of its weights when they were loaded; None: they are as stored.
     """
 
     def __init__(
-        self, module: Any, processor: Processor, *, weights: str | None = None, compiled: str | None = None
+        self,
+        module: Any,
+        processor: Processor,
+        *,
+        weights: str | None = None,
+        compiled: str | None = None,
+        quantization: str | None = None,
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
-        self.weights, self.compiled = weights, compiled
+        self.weights, self.compiled, self.quantization = weights, compiled, quantization
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         # audio encoder included
@@ -98,7 +105,8 @@ class AudioLM:
 
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
-        found = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
+        found = {"name": self.name, "dtype": dtype, "device": str(self.device)}
         known = {"weights": self.weights, "compiled": self.compiled}
         return found | {name: value for name, value in known.items() if value is not None}
 

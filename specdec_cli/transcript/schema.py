@@ -56,7 +56,7 @@ class ModelInfo(_Part):
 
     name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
     serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
-    dtype: str = Field(description="number format of the weights")
+    dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
     weights: Text | None = Field(
         default=None,

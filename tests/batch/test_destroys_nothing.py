@@ -13,12 +13,12 @@ import pytest
 
 from specdec_cli.batch.export import INDEX
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.captioner import recorded_settings
 from specdec_cli.cli.batch import Batching, find_inputs, refuse
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.targets import TABLE, TRANSCRIPTS
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.terms import recorded_settings
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
 
