@@ -33,6 +33,8 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank"})
 VLLM_HIGHEST_RANK: Final = 16
 """Highest rank that those few show for certain: vLLM gives 20, some of which may be banned tokens."""
 
+ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "txt"]
+
 Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]
 """Why a block was escalated."""
 

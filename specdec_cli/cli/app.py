@@ -34,6 +34,8 @@ COMMANDS: Final = {
     "review": "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",
     "calibrate": "Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.",
     "bench": "Measure what captions cost on this machine.",
+    "export": "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
+    "plot": "Draw how people speak over the time of a recording, and where the models were unsure.",
     "serve": "Serve the configured cloud model to edges elsewhere.",
     "doctor": "Check the installation, the machine and the configured models.",
     "config": "Show or check a configuration.",

@@ -35,6 +35,8 @@ def caption(
     lexicon: Path | None = None,
     calibration: Path | None = None,
     output: Path | None = None,
+    exports: str | None = None,
+    export_dir: Path | None = None,
     json: bool = False,
     svg: Path | None = None,
     quiet: bool = False,
@@ -51,14 +53,15 @@ def caption(
         hint = "Add --json or --output, or leave --quiet out."
         raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
     labelled = labelling(labels, lexicon, calibration)
+    from specdec_cli.cli.export import Exports
     from specdec_cli.console import choose_view, record_svg
     from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
-    refuse(
-        {"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, calibration, *resolved.reads]
-    )
+    reads = [*files, lexicon, calibration, *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, reads)
+    more = Exports.after(exports, export_dir, output)
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
@@ -85,7 +88,14 @@ def caption(
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
                 record_svg(job.updates, svg)
-        return 1 if job.failed else 0
+        unwritten: list[SpecdecError] = []
+        if more is not None and output is not None and job.done:
+            from specdec_cli.export.recordings import Stored
+
+            unwritten = more.write(Stored.read(output, mode=resolved.config.decoding.mode)).problems
+            for problem in unwritten:
+                view.failed(str(more.folder), problem)
+        return 1 if job.failed or unwritten else 0
     except KeyboardInterrupt:
         view.interrupted(output)
         raise

@@ -13,11 +13,11 @@ import pytest
 import soundfile
 
 from specdec_cli.audio import has_speech, load_audio
-from specdec_cli.batch.export import COLUMNS
 from specdec_cli.captioner import Captioner
 from specdec_cli.console.clip import file_line
 from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
+from specdec_cli.targets import COLUMNS
 from specdec_cli.types import Started
 from training.sounds import PURE, RATE, mixed, sound
 
