@@ -23,7 +23,7 @@ from specdec_cli.types import Decider, Mode
 BINS: Final = 10
 """Bins of equal width that probabilities are sorted into for the expected calibration error."""
 FOLDS: Final = 10
-LEAST_CLIPS: Final = 50
+LEAST_CAPTIONS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
 _STEPS: Final = 60
@@ -66,7 +66,7 @@ class Decision:
 class Bin(Figures):
     """Decisions whose class has about the same probability."""
 
-    clips: int
+    captions: int
     probability: float = Field(description="mean of the class in the caption")
     accuracy: float = Field(description="share of these classes that are right")
 
@@ -74,7 +74,7 @@ class Bin(Figures):
 class Reliability(Figures):
     """How well probabilities hold."""
 
-    clips: int
+    captions: int
     accuracy: float = Field(description="share of classes in captions that are right, 0 to 1")
     probability: float = Field(description="mean probability of the class in the caption, 0 to 1")
     ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
@@ -87,7 +87,7 @@ class Fit(Figures):
     attribute: str
     by: Decider | None = Field(description="the model; null: either")
     mode: Mode | None = Field(description="the mode; null: any")
-    temperature: float | None = Field(description="of the model; null: too few clips, or no gain")
+    temperature: float | None = Field(description="of the model; null: too few captions, or no gain")
     raw: Reliability = Field(description="as the models give them")
     calibrated: Reliability | None = Field(
         description="at temperatures that were fitted to other speakers; null: as they are"
@@ -171,7 +171,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     """
     groups = sorted({decision.group for decision in decisions})
     folds = min(FOLDS, len(groups))
-    if folds < 2 or len(decisions) < LEAST_CLIPS:
+    if folds < 2 or len(decisions) < LEAST_CAPTIONS:
         raise ConfigError(
             f"{len(decisions)} classes of {len(groups)} speakers or clips are known, which is too little to calibrate",
             hint="Name transcripts that were made with --labels, and references with classes for them.",
@@ -215,7 +215,7 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
         models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
     errors = {
         f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
-            "clips": fit.raw.clips,
+            "captions": fit.raw.captions,
             "ece": round(fit.raw.ece, 4),
             "ece_calibrated": None if fit.calibrated is None else round(fit.calibrated.ece, 4),
         }
@@ -248,9 +248,9 @@ def reliability(probabilities: Values, right: Bools) -> Reliability:
         if (inside := places == place).any():
             mean, share = float(probabilities[inside].mean()), float(right[inside].mean())
             error += float(inside.mean()) * abs(mean - share)
-            bins.append(Bin(clips=int(inside.sum()), probability=mean, accuracy=share))
+            bins.append(Bin(captions=int(inside.sum()), probability=mean, accuracy=share))
     return Reliability(
-        clips=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
+        captions=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
     )
 
 
@@ -268,7 +268,7 @@ def _fit(
     """A temperature, kept if it lowers the error where it was not fitted; each decision at that of the other folds."""
     plain: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
     raw, after, temperature, pairs = _measured(plain), None, None, plain
-    if len(decisions) >= LEAST_CLIPS and len({fold[decision.group] for decision in decisions}) > 1:
+    if len(decisions) >= LEAST_CAPTIONS and len({fold[decision.group] for decision in decisions}) > 1:
         others = {
             part: fit_temperature([decision for decision in decisions if fold[decision.group] != part])
             for part in {fold[decision.group] for decision in decisions}
