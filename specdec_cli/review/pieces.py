@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from specdec_cli.batch.output import Line
-from specdec_cli.calibrate.fit import scores_of
+from specdec_cli.calibrate.decisions import scores_of
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.recordings import Stored
 from specdec_cli.inputs.recording import stored_path

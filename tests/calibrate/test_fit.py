@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.calibrate.decisions import Decision
 from specdec_cli.calibrate.fit import (
     CalibrationFound,
-    Decision,
     calibrate,
     calibration_file,
     fit_temperature,
