@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.cli.command import command
-from specdec_cli.cli.startup import lexicon_for
+from specdec_cli.cli.startup import labelling
 from specdec_cli.errors import ConfigError
 from specdec_cli.targets import STDOUT
 
@@ -52,7 +52,8 @@ def export(
     one = export_to if export_to == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
-    stored = Stored.read(transcripts, mode=of_mode, lexicon=lexicon_for(labels, lexicon))
+    labelled = labelling(labels, lexicon, None)
+    stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
     view = choose_steps(quiet=quiet, debug=debug)
     if stored.replaced:
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")

@@ -261,9 +261,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         values=one_of("speaker", "emotion"),
         default="speakers where any is known, else emotions",
     ),
-    "attribute": Option(
-        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
-    ),
     "plot_kind": Option(
         ("--to",),
         OUTPUT,

@@ -160,6 +160,11 @@ class ModelConfig(Section):
         description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
         "bitsandbytes; null: as stored",
     )
+    encoder_dtype: Literal["bfloat16"] | None = Field(
+        default=None,
+        description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
+        "(AMX, AVX512-BF16), and much slower on others; null: as dtype",
+    )
     compile: Literal["default"] | None = Field(
         default=None,
         description="default: torch.compile the decoder (one to four minutes at loading); null: do not",

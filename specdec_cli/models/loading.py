@@ -84,7 +84,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         keep_packed(module, packed)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
-    how = {"compiled": config.compile, "quantization": config.quantization}
+    how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, **how)
     if tested:
         self_test(model, folder)
