@@ -208,6 +208,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "NAME=COLUMN",
         former=("--label",),
     ),
+    "attribute": Option(
+        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
+    ),
     "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
     "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
     "workers": Option(
