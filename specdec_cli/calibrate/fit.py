@@ -55,10 +55,10 @@ class Fit(Figures):
     attribute: str
     by: Decider | None = Field(description="the model; null: either")
     mode: Mode | None = Field(description="the mode; null: any")
-    temperature: float | None = Field(description="of the model; null: too few captions, or no gain")
+    temperature: float | None = Field(description="of the model; 1: none lowers the error; null: too few captions")
     raw: Reliability = Field(description="as the models give them")
     calibrated: Reliability | None = Field(
-        description="at temperatures that were fitted to other speakers; null: as they are"
+        description="at temperatures that were fitted to other speakers; null: too few captions"
     )
 
 
@@ -98,8 +98,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
                 held_out += pairs
         for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
             pairs = [pair for pair in held_out if pair[0].mode == mode]
-            changed = any(temperature != 1.0 for _, temperature in pairs)
-            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs) if changed else None
+            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs)
             fits.append(Fit(attribute=attribute, by=None, mode=mode, temperature=None, raw=raw, calibrated=after))
     return CalibrationFound(decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, folds=folds, fits=fits)
 
@@ -174,15 +173,14 @@ def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
 def _fit(
     by: Decider, attribute: str, decisions: Sequence[Decision], fold: Mapping[str, int]
 ) -> tuple[Fit, list[_HeldOut]]:
-    """A temperature, kept if it lowers the error where it was not fitted; each decision at that of the other folds."""
-    plain: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
-    raw, after, temperature, pairs = _measured(plain), None, None, plain
-    if len(decisions) >= LEAST_CAPTIONS and len({fold[decision.group] for decision in decisions}) > 1:
-        others = {
-            part: fit_temperature([decision for decision in decisions if fold[decision.group] != part])
-            for part in {fold[decision.group] for decision in decisions}
-        }
+    """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
+    pairs: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
+    raw, after, temperature = _measured(pairs), None, None
+    parts = {fold[decision.group] for decision in decisions}
+    if len(decisions) >= LEAST_CAPTIONS and len(parts) > 1:
+        others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
         tried = [(decision, others[fold[decision.group]]) for decision in decisions]
+        after, temperature = raw, 1.0
         if (measured := _measured(tried)).ece < raw.ece:
             after, temperature, pairs = measured, round(fit_temperature(decisions), 4), tried
     return Fit(attribute=attribute, by=by, mode=None, temperature=temperature, raw=raw, calibrated=after), pairs

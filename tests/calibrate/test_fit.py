@@ -59,7 +59,7 @@ def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
 
 def test_what_gains_nothing_is_left_as_it_is() -> None:
     (model, _) = calibrate(decisions(2000, 1.0), by_speaker=True).fits
-    assert model.temperature is None or abs(model.temperature - 1) < 0.1
+    assert model.temperature == pytest.approx(1, abs=0.1)
     few = calibrate([*decisions(2000, 2.0), *decisions(20, 2.0, by="edge")], by_speaker=True)
     assert [fit.temperature for fit in few.fits if fit.by == "edge"] == [None]
 
