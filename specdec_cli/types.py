@@ -49,6 +49,9 @@ cloud alone, in cloud mode or as a run-on after one of the former two.
 Candidates = tuple[tuple[int, float], ...]
 """The likeliest tokens at one position, best first: (token id, probability)."""
 
+LEAST_PROBABILITY: Final = 5e-4
+"""Less likely tokens are not kept as alternatives of a committed one."""
+
 Decider = Literal["edge", "cloud"]
 """The model whose distribution a token was chosen from."""
 

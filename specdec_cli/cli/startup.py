@@ -34,18 +34,31 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
+def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
+    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+
+    Raises:
+        LexiconError: the file cannot be used.
+    """
+    if not labels and path is None:
+        return None
+    from specdec_cli.lexicon import Lexicon
+
+    return Lexicon.load(path)
+
+
 def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    if not labels and words is None and calibration is None:
+    lexicon = lexicon_for(labels or calibration is not None, words)
+    if lexicon is None:
         return None
     from specdec_cli.confidence.calibration import Labelling, read_calibration
-    from specdec_cli.lexicon import Lexicon
 
-    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
+    return Labelling(lexicon, None if calibration is None else read_calibration(calibration))
 
 
 def read_references(
