@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +31,11 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.types import TOKEN_GATES, Mode, Update
+from specdec_cli.types import TOKEN_GATES, Measured, Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -55,6 +57,7 @@ class Captioner:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
+        measures: whether transcripts have measured figures.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -63,7 +66,15 @@ class Captioner:
         setup: what the transcripts of all clips have in common.
     """
 
-    def __init__(self, config: Config, pair: Pair, load_s: float | None = None, lexicon: Lexicon | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pair: Pair,
+        load_s: float | None = None,
+        lexicon: Lexicon | None = None,
+        *,
+        measures: bool = False,
+    ) -> None:
         self.config = config
         self.pair = pair
         self.classifier = _classifier(config)
@@ -84,7 +95,7 @@ class Captioner:
                 f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
                 hint=f"Set audio.segment_s to {self.window_s:g} or less.",
             )
-        self.setup = _setup(config, pair, load_s, lexicon)
+        self.setup = replace(_setup(config, pair, load_s, lexicon), measures=measures)
 
     @classmethod
     def load(
@@ -145,11 +156,18 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon)
+        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon, measures=self.setup.measures)
 
     def labelled(self, lexicon: Lexicon) -> Captioner:
         """The same captioner, whose transcripts list in `labels` which classes their captions name."""
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon)
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, measures=self.setup.measures)
+
+    def measuring(self) -> Captioner:
+        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
+
+        With a lexicon, they say in `agrees` which classes fit the figures.
+        """
+        return Captioner(self.config, self.pair, self.setup.load_s, self.setup.lexicon, measures=True)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -212,6 +230,7 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
+                measured=None if cut.silent else self._measured(cut.samples, None if whole else recording.level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
@@ -228,7 +247,8 @@ class Captioner:
         """
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
-        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
+        measured = self._measured(cut.samples)
+        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech, measured=measured)
         run = self._run(clip, cut, 0.0)
         if run.error is not None:
             raise run.error
@@ -263,6 +283,10 @@ class Captioner:
         if self._alike and config.edge.instruction == config.cloud.instruction:
             return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
+
+    def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
+        """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
+        return measure(samples, self.sampling_rate, recording_dbfs) if self.setup.measures else None
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer

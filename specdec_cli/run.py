@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import EventText, Finished, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Claim, EventText, Finished, Measured, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -32,6 +32,7 @@ class Clip:
         duration_s: seconds, of the segment if it is one.
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
         no_speech: whether no speech was found in it; None: it was not checked.
+        measured: its figures; None: not asked for.
     """
 
     file: str
@@ -40,6 +41,7 @@ class Clip:
     start_s: float | None = None
     end_s: float | None = None
     no_speech: bool | None = None
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Setup:
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
         lexicon: finds the classes that captions name; None: transcripts have no labels.
+        measures: whether transcripts have measured figures.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
         shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
     """
@@ -62,6 +65,7 @@ class Setup:
     stop_strings: tuple[str, ...]
     load_s: float | None
     lexicon: Lexicon | None = None
+    measures: bool = False
     payload: Payload | None = None
     shipped_only: tuple[str, ...] = ()
 
@@ -85,9 +89,15 @@ class Setup:
         """The classes that a caption names; None without a lexicon."""
         return self.lexicon.labels(caption, self.language) if self.lexicon else None
 
+    def claims(self, labels: Mapping[str, str | None] | None, clip: Clip) -> tuple[Claim, ...] | None:
+        """The labels that can be measured, beside the clip's figures; None without either."""
+        if self.lexicon is None or labels is None or clip.measured is None:
+            return None
+        return self.lexicon.claims(labels, clip.measured)
+
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
-        known = {**asdict(clip), **self.fields()}
+        known = {**asdict(clip), "measured": clip.measured, **self.fields()}
         del known["sha256"], known["models"]
         return Started(**known, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud))
 
@@ -152,7 +162,8 @@ class Run:
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    pieces = EventText(caption=caption, labels=self._setup.labels(caption))
+                    labels = self._setup.labels(caption)
+                    pieces = EventText(caption=caption, labels=labels, claims=self._setup.claims(labels, self.clip))
                     self._transcript = self._build(event, pieces, began)
                 yield Update(event, pieces)
 
@@ -175,6 +186,7 @@ class Run:
             **setup.fields(),
             caption=text.caption,
             labels=None if text.labels is None else dict(text.labels),
+            agrees=None if text.claims is None else {claim.attribute: claim.agrees for claim in text.claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=self._records,

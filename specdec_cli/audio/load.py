@@ -41,6 +41,7 @@ class Recording:
     original_rate: int  # of the file, Hz
     channels: int  # of the file
     count: int  # of pieces
+    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`
     decode_s: float  # from opening the file to the checked samples
     _samples: Floats | None = field(repr=False)  # if they fit the window
     _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
@@ -147,6 +148,7 @@ def _open(path: str, sampling_rate: int, longest_s: float, window_s: float, segm
             original_rate=sound.sampling_rate,
             channels=sound.channels,
             count=max(1, math.ceil(mixdown.length / longest)),
+            level_dbfs=statistics.level_dbfs(),
             decode_s=time.perf_counter() - begun,
             _samples=samples,
             _channel=mixdown.channel,

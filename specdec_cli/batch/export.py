@@ -25,13 +25,16 @@ INDEX: Final = ".specdec-texts"
 _FORMAT: Final = "specdec texts"
 _LONGEST: Final = 255  # bytes of a file's name
 _UNSAFE: Final = re.compile(r"[/\\%:<>|?*\x00-\x1f]|^\.")  # what a file's name cannot hold, and a leading dot
+_PREFIXES: Final = {"labels": "label_", "agrees": "agrees_", "measured": "measured_"}
+"""Field of a transcript whose parts are columns -> what their names begin with."""
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 
 
 def write_csv(output: Path, inputs: Inputs | None, base: str, target: Path) -> None:
     """One row per line of the output, in the order of the inputs; the file is replaced as a whole.
 
-    Labels get a column each. A cell that a spreadsheet would run as a formula gets a ' in front.
+    Labels, what agrees with them and measured figures get a column each. A cell that a spreadsheet would run as a
+    formula gets a ' in front.
 
     Args:
         output: transcripts.
@@ -43,19 +46,20 @@ def write_csv(output: Path, inputs: Inputs | None, base: str, target: Path) -> N
         TranscriptError: it cannot be written, or holds something that specdec did not write.
     """
     ranks = {item.key: rank for rank, item in enumerate(inputs or ())}
-    labels: dict[str, None] = {}
+    found: dict[tuple[str, str], None] = {}
     order: list[tuple[int, int]] = []
     for group in stored_groups(output):
         order.append((ranks.get(group[0].key, len(ranks)), group[0].offset))
         for line in group:
-            labels |= dict.fromkeys(line.values.get("labels") or ())
+            found |= {(field, name): None for field in _PREFIXES for name in line.values.get(field) or ()}
     order.sort()
+    nested = sorted(found, key=lambda column: list(_PREFIXES).index(column[0]))
 
     def rows() -> Iterator[str]:
-        yield _as_csv([*COLUMNS, *(f"label_{name}" for name in labels)])
+        yield _as_csv([*COLUMNS, *(_PREFIXES[field] + name for field, name in nested)])
         for group in stored_groups(output, [offset for _, offset in order]):
             for line in group:
-                yield _as_csv(_cells(line, base, list(labels)))
+                yield _as_csv(_cells(line, base, nested))
 
     write(target, rows(), TABLE)
 
@@ -162,13 +166,12 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _cells(line: Line, base: str, labels: list[str]) -> list[object]:
+def _cells(line: Line, base: str, nested: list[tuple[str, str]]) -> list[object]:
     values, error = line.values, line.values.get("error")
     described = f"{error['type']}: {error['message']}" if error else None
-    no_speech = str(values["no_speech"]).lower() if "no_speech" in values else None
-    known = {**values, "name": relative_name(line.key.path, base), "no_speech": no_speech, "error": described}
-    said = values.get("labels") or {}
-    return [*(known.get(column) for column in COLUMNS), *(said.get(name) for name in labels)]
+    known = {**values, "name": relative_name(line.key.path, base), "error": described}
+    cells = [known.get(column) for column in COLUMNS] + [(values.get(field) or {}).get(name) for field, name in nested]
+    return [str(cell).lower() if isinstance(cell, bool) else cell for cell in cells]
 
 
 def _as_csv(cells: list[object]) -> str:

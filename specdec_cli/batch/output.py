@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("file", "language", "prompt", "mode"), (str,)),
     **dict.fromkeys(("id", "sha256", "caption"), (str, NoneType)),
     **dict.fromkeys(("models", "settings"), (dict,)),
-    **dict.fromkeys(("labels", "error"), (dict, NoneType)),
+    **dict.fromkeys(("labels", "measured", "agrees", "error"), (dict, NoneType)),
     "start_s": (int, float, NoneType),
 }
 

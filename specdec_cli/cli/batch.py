@@ -42,6 +42,7 @@ def batch(
     paths: list[str] | None = None,
     labels: bool = False,
     lexicon: Path | None = None,
+    measure: bool = False,
     recursive: bool = False,
     pattern: str | None = None,
     manifest: Path | None = None,
@@ -84,6 +85,7 @@ def batch(
             view,
             resume=resume,
             retry_failed=retry_failed,
+            measures=measure,
             batch_size=size,
             workers=workers or min(os.cpu_count() or 1, 4),
             ray=ray or ray_address is not None,
@@ -125,6 +127,7 @@ class Batching:
         inputs: the recordings; None: what failed before.
         resume: keep what the output holds.
         retry_failed: take only what failed before.
+        measures: measure figures of each clip.
         batch_size: clips decoded together by one model pair; None: as many as pays.
         workers: threads that read ahead, for each pair.
         ray_address: of the cluster, with `ray`; None: Ray's own choice.
@@ -137,6 +140,7 @@ class Batching:
     view: Steps
     resume: bool
     retry_failed: bool
+    measures: bool = False
     batch_size: int | None = None
     workers: int = 1
     ray: bool = False
@@ -197,7 +201,7 @@ class Batching:
         from specdec_cli.captioner import recorded_settings
         from specdec_cli.transcript.terms import Terms
 
-        terms = Terms.of(self.config, recorded_settings(self.config), labels=self.lexicon is not None)
+        terms = Terms.of(self.config, recorded_settings(self.config), self.lexicon is not None, self.measures)
         return Identity(self.output, terms, self._asked())
 
     def _asked(self) -> Asked:
@@ -223,6 +227,7 @@ class Batching:
                 self.ray_address,
                 batch_size=self.batch_size,
                 workers=self.workers,
+                measures=self.measures,
                 loading=self.view.loading,
             ) as cluster:
                 identity.check_models(cluster.setup.models, cluster.setup.settings)
@@ -235,6 +240,8 @@ class Batching:
             captioner = Captioner.load(self.config, loading=self.view.loading)
         if self.lexicon is not None:
             captioner = captioner.labelled(self.lexicon)
+        if self.measures:
+            captioner = captioner.measuring()
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
 

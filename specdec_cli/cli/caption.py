@@ -33,6 +33,7 @@ def caption(
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
+    measure: bool = False,
     output: Path | None = None,
     json: bool = False,
     svg: Path | None = None,
@@ -46,9 +47,10 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    if (labels or lexicon is not None) and quiet and not json and output is None:
+    if (labels or lexicon is not None or measure) and quiet and not json and output is None:
         hint = "Add --json or --output, or leave --quiet out."
-        raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
+        option = "--measure" if measure else "--labels"
+        raise ConfigError(f"{option} has no effect with --quiet: captions are all that is printed.", hint=hint)
     words = lexicon_for(labels, lexicon)
     from specdec_cli.console import choose_view, record_svg
     from specdec_cli.inputs import find_recordings
@@ -69,6 +71,8 @@ def caption(
             captioner = Captioner.load(resolved.config, loading=view.loading)
         if words is not None:
             captioner = captioner.labelled(words)
+        if measure:
+            captioner = captioner.measuring()
         if language and not quiet and not json:
             typer.echo(language, err=True)
         job = _Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)

@@ -117,6 +117,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
     ),
+    "measure": Option(("--measure",), CAPTION, "Measure F0, level, rate and pauses of each clip (docs/measured.md)."),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),

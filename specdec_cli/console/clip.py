@@ -12,9 +12,9 @@ from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConf
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
-from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
+from specdec_cli.report.figures import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import Finished, FinishReason, Mode, Prefill, Round, Started
+from specdec_cli.types import EventText, Finished, FinishReason, Mode, Prefill, Round, Started
 
 INDENT = 10
 _NEVER = ("gate_weights",)  # a digest tells a reader nothing
@@ -125,6 +125,15 @@ def verified(rounds: Sequence[Round], mode: Mode) -> str:
 def classes(labels: Mapping[str, str | None], separator: str) -> str:
     """The classes that a caption says: "voice male · rate slow"; attributes that it says nothing about are left out."""
     return separator.join(f"{name} {class_}" for name, class_ in labels.items() if class_ is not None) or "none found"
+
+
+def measurements(clip: Started, text: EventText) -> list[tuple[str, str, str]]:
+    """What was measured, and which of the caption's classes fit it: name of the line, words, style."""
+    lines = [] if clip.measured is None else [("measured", ", ".join(measured(clip.measured)), "")]
+    agreeing = [claim.attribute for claim in text.claims or () if claim.agrees]
+    differing = [contradiction(claim) for claim in text.claims or () if claim.agrees is False]
+    lines += [("agrees", ", ".join(agreeing), "")] if agreeing else []
+    return lines + ([("differs", "; ".join(differing), BAD)] if differing else [])
 
 
 def _speed(event: Finished) -> str:

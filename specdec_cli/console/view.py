@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.clip import classes, one_line
+from specdec_cli.console.clip import classes, measurements, one_line
 from specdec_cli.console.output import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
@@ -103,6 +103,8 @@ class PlainView(View):
             self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
                 self._say(f"{self._clip.file}: {classes(text.labels, ', ')}")
+            for label, words, _ in measurements(self._clip, text):
+                self._say(f"{self._clip.file}: {label}: {words}")
 
     def interrupted(self, output: Path | None) -> None:
         """Say so, and what is kept."""
