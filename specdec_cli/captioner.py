@@ -234,21 +234,31 @@ class Captioner:
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
-    def run_samples(self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples") -> Run:
+    def run_samples(
+        self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
+    ) -> Run:
         """A run over audio that is in memory already: iterate it for its updates, or `finish()` it for its transcript.
 
         Args:
             samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
             sample_rate: of the samples, Hz; they are resampled to `sampling_rate`.
             name: what to call it in messages and in the transcript.
+            start_s: its place in the recording that it is a piece of, seconds; None: it is a whole one.
 
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
-        measured = self._measured(cut.samples)
-        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech, measured=measured)
+        clip = Clip(
+            file_name(name),
+            sha256,
+            round(cut.duration_s, 4),
+            start_s=None if start_s is None else round(start_s, 4),
+            end_s=None if start_s is None else round(start_s + cut.duration_s, 4),
+            no_speech=no_speech,
+            measured=self._measured(cut.samples),
+        )
         run = self._run(clip, cut, 0.0)
         if run.error is not None:
             raise run.error

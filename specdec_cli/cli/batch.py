@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli import targets
@@ -23,7 +21,6 @@ from specdec_cli.errors import ConfigError
 if TYPE_CHECKING:
     from specdec_cli.batch.begun import Begun
     from specdec_cli.batch.output import Asked, Identity, Output
-    from specdec_cli.batch.runner import Stop
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.config import Config
     from specdec_cli.console import Steps
@@ -158,6 +155,7 @@ class Batching:
             from specdec_cli.batch.output import Output
             from specdec_cli.batch.plan import Plan
             from specdec_cli.batch.runner import Stop, run_batch
+            from specdec_cli.cli.work import interruptible
         identity = self._identity()
         with Output(self.output, identity.check if self.resume else None) as output:
             self._require_there(output)
@@ -172,7 +170,7 @@ class Batching:
                     if not self.resume:
                         output.clear()
                     stop, told = Stop(), self.view.update
-                    with _interruptible(stop, self.view) as interrupted:
+                    with interruptible(stop.ask, self.view.stopping) as interrupted:
                         run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
@@ -244,28 +242,6 @@ class Batching:
             captioner = captioner.measuring()
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
-
-
-@contextmanager
-def _interruptible(stop: Stop, view: Steps) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
-
-    Gives a list that is not empty once somebody has interrupted.
-    """
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if len(interrupts) > 1:
-            raise KeyboardInterrupt
-        stop.ask()
-        view.stopping()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def find_inputs(

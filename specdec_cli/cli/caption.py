@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, refusals, still_collector
+from specdec_cli.cli.startup import lexicon_for, load_captioner, refusals
 from specdec_cli.config import ResolvedConfig, configs_folder
 from specdec_cli.errors import ConfigError, SpecdecError, typed
 
@@ -65,20 +65,13 @@ def caption(
             for file, error in refused.items():
                 view.failed(file, error)
             return 1
-        with still_collector():
-            with view.loading("PyTorch"):
-                from specdec_cli.captioner import Captioner
-            captioner = Captioner.load(resolved.config, loading=view.loading)
-        if words is not None:
-            captioner = captioner.labelled(words)
-        if measure:
-            captioner = captioner.measuring()
+        captioner = load_captioner(resolved.config, view, words, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = _Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        job = Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
         try:
             for file in files:
-                job.caption(file)
+                job.caption(file, captioner.runs(file))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
@@ -120,7 +113,7 @@ def choose_language(given: Given, environ: Mapping[str, str]) -> tuple[ResolvedC
 
 
 @dataclass
-class _Job:
+class Job:
     """Captions files and counts how that went.
 
     Attributes:
@@ -140,8 +133,13 @@ class _Job:
     failed: int = 0
     updates: list[Update] = field(default_factory=list)
 
-    def caption(self, file: str) -> None:
+    def caption(self, file: str, runs: Iterable[Run], *warnings: str) -> None:
         """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
+
+        Args:
+            file: its name.
+            runs: of its pieces; what is wrong with the file may be raised by iterating.
+            warnings: what its transcripts say beside those of the settings.
 
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
@@ -149,7 +147,9 @@ class _Job:
         from specdec_cli.console import print_caption, write_line
         from specdec_cli.transcript.writer import append_transcript
 
-        for transcript, error in self._transcripts(file):
+        for transcript, error in self._transcripts(file, runs):
+            if warnings:
+                transcript = transcript.model_copy(update={"warnings": (*transcript.warnings, *warnings)})
             if error is not None:
                 self.failed += 1
                 self.view.failed(file, error)
@@ -161,11 +161,11 @@ class _Job:
                 append_transcript(self.output, transcript)
             self.done += error is None
 
-    def _transcripts(self, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+    def _transcripts(self, file: str, runs: Iterable[Run]) -> Iterator[tuple[Transcript, SpecdecError | None]]:
         """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
         setup = self.captioner.setup
         try:
-            for run in self.captioner.runs(file):
+            for run in runs:
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:

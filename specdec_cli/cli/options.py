@@ -229,6 +229,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
     "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
     "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
+    "device": Option(
+        ("--device",), INPUT, "Number of the microphone, or a part of its name.", "DEVICE", default="the system's"
+    ),
+    "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
+    "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
     "quick": Option(("--quick",), WORK, "Do not load the models."),
     "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
     "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),

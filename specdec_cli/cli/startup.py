@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from specdec_cli.errors import AudioError, ConfigError
 
 if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.config import Config
+    from specdec_cli.console import View
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 
@@ -31,6 +34,24 @@ def still_collector() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+def load_captioner(config: Config, view: View, lexicon: Lexicon | None, *, measures: bool) -> Captioner:
+    """The captioner of a command with a live view, which shows what is being loaded.
+
+    Args:
+        config: what to load.
+        view: the display.
+        lexicon: finds the classes that captions name; None: not asked for.
+        measures: measure figures of each clip.
+    """
+    with still_collector():
+        with view.loading("PyTorch"):
+            from specdec_cli.captioner import Captioner
+        captioner = Captioner.load(config, loading=view.loading)
+    if lexicon is not None:
+        captioner = captioner.labelled(lexicon)
+    return captioner.measuring() if measures else captioner
 
 
 def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
