@@ -3,6 +3,7 @@
     files    opens a path that may be anything, hashes it, words names and hints
     decode   opens a recording with libsndfile or FFmpeg, as blocks of samples, and refuses what is cut short
     samples  recordings in memory; refuses what has nothing to describe: too short, silent, not finite
+    pauses   cuts a stream of samples into utterances
     speech   decides whether samples hold speech
     load     opens a Recording: mono at the model's rate, cut while it is decoded if it is longer than the window
 
