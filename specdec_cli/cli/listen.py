@@ -71,8 +71,8 @@ def listen(
             typer.echo(language, err=True)
         job = Job(captioner, view, output, json=json, labelled=False, keep_updates=False)
         with (
-            Microphone(device, captioner.sampling_rate) as microphone,
             interruptible(lambda: ending.append(True), view.stopping),
+            Microphone(device, captioner.sampling_rate) as microphone,
         ):
             view.opened(microphone.name)
             _caption_all(job, microphone.blocks(lambda: bool(ending)), save)
@@ -133,11 +133,8 @@ def _list(found: Iterable[Device]) -> int:
     from specdec_cli.console import write_line
     from specdec_cli.console.cells import clean
 
-    number = 0
-    for number, device in enumerate(found, 1):
+    for device in found:
         channels = count(device.channels, "channel")
         facts = [device.host, channels, f"{device.sampling_rate} Hz", *(["default"] if device.default else [])]
         write_line(f"{device.number:>3}  {clean(device.name)}  ({clean(', '.join(facts))})")
-    if not number:
-        raise DeviceError("There is no microphone on this machine.", hint="Connect one, and allow its use.")
     return 0

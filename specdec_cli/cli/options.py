@@ -230,7 +230,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
     "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
     "device": Option(
-        ("--device",), INPUT, "Number of the microphone, or a part of its name.", "DEVICE", default="the system's"
+        ("--device",), INPUT, "Microphone: its number, or a part of its name.", "DEVICE", default="the system's"
     ),
     "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
     "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),

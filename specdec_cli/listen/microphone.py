@@ -61,21 +61,25 @@ def devices() -> list[Device]:
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
+        DeviceError: there is none.
     """
     sounds = _portaudio()
     hosts, default = sounds.query_hostapis(), sounds.default.device[0]
-    return [
+    found = [
         Device(
             number,
-            str(found["name"]),
-            str(hosts[found["hostapi"]]["name"]),
-            found["max_input_channels"],
-            round(found["default_samplerate"]),
+            str(one["name"]),
+            str(hosts[one["hostapi"]]["name"]),
+            one["max_input_channels"],
+            round(one["default_samplerate"]),
             number == default,
         )
-        for number, found in enumerate(sounds.query_devices())
-        if found["max_input_channels"] > 0
+        for number, one in enumerate(sounds.query_devices())
+        if one["max_input_channels"] > 0
     ]
+    if not found:
+        raise DeviceError("There is no microphone on this machine.", hint="Connect one, and allow its use.")
+    return found
 
 
 def find_device(device: str | None) -> Mapping[str, Any]:
@@ -119,6 +123,7 @@ class Microphone:
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
+        self._resampler = None  # which the stream, whose callback is ours, would keep until the process ends
 
     def blocks(self, stopped: Callable[[], bool]) -> Iterator[Block]:
         """What is recorded, as it comes, until `stopped`; then what is left.

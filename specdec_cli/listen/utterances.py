@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Segment
+from specdec_cli.errors import DeviceError
 from specdec_cli.listen.microphone import Block
 
 
@@ -32,6 +33,9 @@ def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) ->
     Args:
         blocks: of samples at `sampling_rate`, Hz.
         longest_s: of an utterance, seconds; a longer one is split.
+
+    Raises:
+        DeviceError: the blocks raised it; the utterances until then come first.
     """
     cutter = PauseCutter(sampling_rate, longest_s)
     arrived: deque[tuple[int, Block]] = deque()  # with the sample behind each
@@ -45,10 +49,16 @@ def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) ->
         end, last = within[-1]
         return Utterance(segment, last.at - (end - behind) / sampling_rate, any(block.lost for _, block in within))
 
-    for block in blocks:
-        count += len(block.samples)
-        arrived.append((count, block))
-        yield from map(timed, cutter.feed(block.samples))
-        while len(arrived) > 1 and arrived[0][0] < count - 2 * longest_s * sampling_rate:
-            arrived.popleft()
+    gone: DeviceError | None = None
+    try:
+        for block in blocks:
+            count += len(block.samples)
+            arrived.append((count, block))
+            yield from map(timed, cutter.feed(block.samples))
+            while len(arrived) > 1 and arrived[0][0] < count - 2 * longest_s * sampling_rate:
+                arrived.popleft()
+    except DeviceError as error:
+        gone = error  # what was said before it is not lost
     yield from map(timed, cutter.finish())
+    if gone is not None:
+        raise gone
