@@ -12,9 +12,9 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, load_captioner, refusals
+from specdec_cli.cli.startup import lexicon_for, load_captioner, refusals, require_shown
 from specdec_cli.config import ResolvedConfig, configs_folder
-from specdec_cli.errors import ConfigError, SpecdecError, typed
+from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -47,10 +47,7 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    if (labels or lexicon is not None or measure) and quiet and not json and output is None:
-        hint = "Add --json or --output, or leave --quiet out."
-        option = "--measure" if measure else "--labels"
-        raise ConfigError(f"{option} has no effect with --quiet: captions are all that is printed.", hint=hint)
+    require_shown(labels, lexicon, measure, shown=json or output is not None or not quiet)
     words = lexicon_for(labels, lexicon)
     from specdec_cli.console import choose_view, record_svg
     from specdec_cli.inputs import find_recordings

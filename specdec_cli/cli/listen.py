@@ -15,7 +15,7 @@ import typer
 from specdec_cli.cli.caption import Job, choose_language
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, load_captioner
+from specdec_cli.cli.startup import lexicon_for, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
 from specdec_cli.report.figures import count
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
@@ -57,6 +57,7 @@ def listen(
 
     if list_devices:
         return _list(devices())
+    require_shown(labels, lexicon, measure, shown=json or output is not None or not quiet)
     resolved, language = choose_language(given, os.environ)
     words = lexicon_for(labels, lexicon)
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, *resolved.reads])
@@ -75,8 +76,10 @@ def listen(
             Microphone(device, captioner.sampling_rate) as microphone,
         ):
             view.opened(microphone.name)
-            _caption_all(job, microphone.blocks(lambda: bool(ending)), save)
-        view.finished_all(job.done, job.failed)
+            try:
+                _caption_all(job, microphone.blocks(lambda: bool(ending)), save)
+            finally:  # also when the microphone is gone
+                view.finished_all(job.done, job.failed)
         return 1 if job.failed else 0
     except KeyboardInterrupt:
         view.interrupted(output)

@@ -54,6 +54,14 @@ def load_captioner(config: Config, view: View, lexicon: Lexicon | None, *, measu
     return captioner.measuring() if measures else captioner
 
 
+def require_shown(labels: bool, lexicon: Path | None, measure: bool, *, shown: bool) -> None:
+    """Refuses options that nobody would see the effect of: `shown` tells whether more than captions is."""
+    if (labels or lexicon is not None or measure) and not shown:
+        option = "--measure" if measure else "--labels"
+        hint = "Add --json or --output, or leave --quiet out."
+        raise ConfigError(f"{option} has no effect with --quiet: captions are all that is printed.", hint=hint)
+
+
 def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
     """The lexicon that --labels and --lexicon ask for, None if neither is given.
 

@@ -200,15 +200,21 @@ class Uplink(_Part):
 class MeasuredFigures(_Part):
     """Figures of the clip's sound; null where there is nothing to measure."""
 
-    f0_median_hz: Figure | None = Field(description="median F0 of the voiced frames, Hz; null: unvoiced")
-    f0_range_st: Figure | None = Field(description="10th to 90th percentile of F0, semitones; null: unvoiced")
-    level_dbfs: Figure | None = Field(description="mean power of the active frames, dB relative to an RMS of 1.0")
-    level_relative_db: Figure | None = Field(
-        description="the same relative to the active frames of the whole recording; null for a whole one"
+    f0_median_hz: Figure | None = Field(default=None, description="median F0 of the voiced frames, Hz; null: unvoiced")
+    f0_range_st: Figure | None = Field(
+        default=None, description="10th to 90th percentile of F0, semitones; null: unvoiced"
     )
-    rate_per_s: Figure | None = Field(description="syllable nuclei per second of active frames; null: unvoiced")
+    level_dbfs: Figure | None = Field(
+        default=None, description="mean power of the active frames, dB relative to an RMS of 1.0"
+    )
+    level_relative_db: Figure | None = Field(
+        default=None, description="the same relative to the active frames of the whole recording; null for a whole one"
+    )
+    rate_per_s: Figure | None = Field(
+        default=None, description="syllable nuclei per second of active frames; null: unvoiced"
+    )
     pause_share: Figure | None = Field(
-        description="gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1"
+        default=None, description="gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1"
     )
 
 

@@ -35,9 +35,10 @@ def test_figures_and_what_does_not_fit_them_stand_among_the_totals(width: int) -
     screen = shown(measured(EN, FIGURES, CLAIMS), width)
     assert max(map(cell_len, screen.lines)) <= width
     words = " ".join(screen.output.split())
-    assert "measured F0 110 Hz, range 6.2 st, level -24.1 dBFS, 3.1 syllables/s, pauses 8%" in words
+    assert "measured F0 110.4 Hz, range 6.23 st, level -24.1 dBFS, 3.10 syllables/s, pauses 8.0%" in words
     assert "agrees pitch, pauses" in words
-    assert "differs rate fast, but 3.1 syllables/s (fast: 3.9 or more); volume loud, but level -24.1 dBFS" in words
+    assert "differs rate fast, but 3.10 syllables/s (fast: 3.9 or more); volume loud, but level -24.1 dBFS" in words
+    assert words.count("(loud: -22 or more)") == 1
 
 
 def test_an_unvoiced_clip_says_so_and_nothing_is_claimed() -> None:
