@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +20,11 @@ import torch
 
 from specdec_cli.audio import Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
+from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
+from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
-from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
-from specdec_cli.decoding.build import Pair, build_loop, gate_of
+from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -34,8 +35,8 @@ from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
-from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.types import TOKEN_GATES, Measured, Mode, Update
+from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
+from specdec_cli.types import Measured, Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -57,6 +58,7 @@ class Captioner:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
+        calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
         measures: whether transcripts have measured figures.
 
     Attributes:
@@ -72,6 +74,7 @@ class Captioner:
         pair: Pair,
         load_s: float | None = None,
         lexicon: Lexicon | None = None,
+        calibration: CalibrationFile | None = None,
         *,
         measures: bool = False,
     ) -> None:
@@ -95,7 +98,8 @@ class Captioner:
                 f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
                 hint=f"Set audio.segment_s to {self.window_s:g} or less.",
             )
-        self.setup = replace(_setup(config, pair, load_s, lexicon), measures=measures)
+        self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
+        self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
     def load(
@@ -156,18 +160,28 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon, measures=self.setup.measures)
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(config, pair, *how, measures=self._measures)
 
-    def labelled(self, lexicon: Lexicon) -> Captioner:
-        """The same captioner, whose transcripts list in `labels` which classes their captions name."""
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, measures=self.setup.measures)
+    def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
+        """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
+
+        Args:
+            lexicon: finds the classes.
+            calibration: of the probabilities; None: the shipped one, which is of the mini pair.
+
+        Raises:
+            ConfigError: the calibration is not of the loaded weights.
+        """
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration, measures=self._measures)
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """
-        return Captioner(self.config, self.pair, self.setup.load_s, self.setup.lexicon, measures=True)
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(self.config, self.pair, *how, measures=True)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -296,7 +310,7 @@ class Captioner:
 
     def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
         """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
-        return measure(samples, self.sampling_rate, recording_dbfs) if self.setup.measures else None
+        return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer
@@ -305,33 +319,8 @@ class Captioner:
         started = time.perf_counter()
         prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
-        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier)
+        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
         return Run(self.setup, clip, loop, writer, audio_s)
-
-
-def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them."""
-    gate, classifier = gate_of(config), _classifier(config)
-    threshold = config.gate.effective_threshold
-    if threshold is None and classifier is not None:
-        threshold = classifier.threshold
-    return {
-        **config.decoding.model_dump(mode="json", exclude={"mode"}),
-        "gate": gate,
-        "threshold": threshold if gate == config.gate.name else None,
-        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
-        "gate_weights": classifier.fingerprint if classifier else None,
-        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
-        "style": None if config.prompt.text is not None else config.prompt.style,
-        "system": config.prompt.system,
-        "segment_s": config.audio.segment_s,
-        **{
-            f"{role}_instruction": model.instruction
-            for role, model in (("edge", config.edge), ("cloud", config.cloud))
-            if model is not None and model.instruction is not None
-        },
-    }
 
 
 def _classifier(config: Config) -> Classifier | None:
@@ -341,15 +330,10 @@ def _classifier(config: Config) -> Classifier | None:
         ConfigError: its weights cannot be read.
     """
     path = config.gate.weights_path
-    if config.gate.name != "learned" or config.decoding.mode != "hybrid" or path is None:
+    if config.gate_in_force != "learned" or path is None:
         return None
-    file = read_gate_file(path, config.gate.file)
-    if file.learned is None:
-        raise ConfigError(
-            f"gate.name is learned, but {config.gate.file} holds the gate {file.gate}, which has no weights",
-            hint=f"Use it as it is: set gate.name to {config.gate.file}.",
-        )
-    return Classifier(file.learned, file.threshold, file.tokenizer)
+    file, weights = read_learned(path, config.gate.file)
+    return Classifier(weights, file.threshold, file.tokenizer)
 
 
 def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:
@@ -363,17 +347,27 @@ def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> No
         )
 
 
-def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | None) -> Setup:
+def _setup(
+    config: Config,
+    pair: Pair,
+    load_s: float | None,
+    lexicon: Lexicon | None,
+    calibration: CalibrationFile | None,
+) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
         role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
+    described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
+    scorer = None
+    if lexicon is not None:  # what is drawn at a temperature is no distribution that was calibrated
+        scorer = Scorer(lexicon, None if config.decoding.sampling else calibration_for(described.weights, calibration))
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
         prompt=config.prompt.instruction,
-        models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
+        models=described,
         payload=pair.remote.payload if pair.remote else None,
         shipped_only=tuple(  # as their config.json declares
             role
@@ -383,7 +377,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
-        lexicon=lexicon,
+        scorer=scorer,
     )
 
 

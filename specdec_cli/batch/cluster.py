@@ -22,9 +22,9 @@ from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.inputs import Key
-    from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Setup
     from specdec_cli.transcript.schema import Models
 
@@ -45,19 +45,19 @@ class Worker:
     def __init__(
         self,
         config: Config,
-        lexicon: Lexicon | None,
+        labelling: Labelling | None,
         folder: str,
         batch_size: int | None,
         workers: int,
-        measures: bool = False,
+        measures: bool,
     ) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(config)
-        if lexicon is not None:
-            captioner = captioner.labelled(lexicon)
+        if labelling is not None:
+            captioner = captioner.labelled(*labelling)
         if measures:
             captioner = captioner.measuring()
         self._setup = captioner.setup
@@ -83,7 +83,8 @@ class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
 
     Args:
-        config, lexicon, measures, loading: see `Captioner`.
+        config, measures, loading: see `Captioner`.
+        labelling: see `Captioner.labelled`; None: transcripts have no labels.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         batch_size, workers: of each actor, see `LocalBackend`.
 
@@ -94,7 +95,7 @@ class RayBackend:
     def __init__(
         self,
         config: Config,
-        lexicon: Lexicon | None,
+        labelling: Labelling | None,
         address: str | None,
         *,
         batch_size: int | None,
@@ -104,7 +105,7 @@ class RayBackend:
     ) -> None:
         self._config = config
         self._address = address
-        self._arguments = (config, lexicon, os.getcwd(), batch_size, workers, measures)
+        self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
         self._loading = loading
         self._ray = _import_ray()

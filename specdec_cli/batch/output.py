@@ -29,10 +29,10 @@ _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("file", "language", "prompt", "mode"), (str,)),
-    **dict.fromkeys(("id", "sha256", "caption"), (str, NoneType)),
+    **dict.fromkeys(("id", "sha256", "caption", "speaker", "text"), (str, NoneType)),
     **dict.fromkeys(("models", "settings"), (dict,)),
-    **dict.fromkeys(("labels", "measured", "agrees", "error"), (dict, NoneType)),
-    "start_s": (int, float, NoneType),
+    **dict.fromkeys(("labels", "scores", "measured", "agrees", "error"), (dict, NoneType)),
+    **dict.fromkeys(("start_s", "end_s", "duration_s"), (int, float, NoneType)),
 }
 
 

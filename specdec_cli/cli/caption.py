@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, load_captioner, refusals, require_shown
+from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.config import ResolvedConfig, configs_folder
 from specdec_cli.errors import SpecdecError, typed
 
@@ -33,8 +33,11 @@ def caption(
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     measure: bool = False,
     output: Path | None = None,
+    exports: str | None = None,
+    export_dir: Path | None = None,
     json: bool = False,
     svg: Path | None = None,
     quiet: bool = False,
@@ -47,33 +50,46 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    require_shown(labels, lexicon, measure, shown=json or output is not None or not quiet)
-    words = lexicon_for(labels, lexicon)
+    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
+    labelled = labelling(labels, lexicon, calibration)
+    from specdec_cli.cli.export import Exports
     from specdec_cli.console import choose_view, record_svg
-    from specdec_cli.inputs import find_recordings
+    from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
-    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *resolved.reads])
+    reads = [*files, lexicon, calibration, *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, reads)
+    more = Exports.after(exports, export_dir, output)
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        if output is None and not json and len(refused := refusals(files)) == len(set(files)):
+        job = Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        if refused := all_unreadable(files):
+            from specdec_cli.transcript.terms import Terms
+
+            terms = Terms.of(resolved.config)
             for file, error in refused.items():
-                view.failed(file, error)
+                job.keep(file, [(terms.error_line(file, error), error)])
             return 1
-        captioner = load_captioner(resolved.config, view, words, measures=measure)
+        captioner = load_captioner(resolved.config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
         try:
             for file in files:
-                job.caption(file, captioner.runs(file))
+                job.keep(file, job.transcripts(captioner, file, captioner.runs(file)))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
                 record_svg(job.updates, svg)
-        return 1 if job.failed else 0
+        unwritten: list[SpecdecError] = []
+        if more is not None and output is not None and job.done:
+            from specdec_cli.export.recordings import Stored
+
+            unwritten = more.write(Stored.read(output, mode=resolved.config.decoding.mode)).problems
+            for problem in unwritten:
+                view.failed(str(more.folder), problem)
+        return 1 if job.failed or unwritten else 0
     except KeyboardInterrupt:
         view.interrupted(output)
         raise
@@ -120,7 +136,6 @@ class Job:
         keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
-    captioner: Captioner
     view: View
     output: Path | None
     json: bool
@@ -130,13 +145,12 @@ class Job:
     failed: int = 0
     updates: list[Update] = field(default_factory=list)
 
-    def caption(self, file: str, runs: Iterable[Run], *warnings: str) -> None:
-        """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
+    def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
+        """Prints, records and counts what comes of one file; what is wrong with it is shown.
 
         Args:
-            file: its name.
-            runs: of its pieces; what is wrong with the file may be raised by iterating.
-            warnings: what its transcripts say beside those of the settings.
+            file: as given.
+            transcripts: one per segment, with the error that it tells of.
 
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
@@ -144,9 +158,7 @@ class Job:
         from specdec_cli.console import print_caption, write_line
         from specdec_cli.transcript.writer import append_transcript
 
-        for transcript, error in self._transcripts(file, runs):
-            if warnings:
-                transcript = transcript.model_copy(update={"warnings": (*transcript.warnings, *warnings)})
+        for transcript, error in transcripts:
             if error is not None:
                 self.failed += 1
                 self.view.failed(file, error)
@@ -158,9 +170,11 @@ class Job:
                 append_transcript(self.output, transcript)
             self.done += error is None
 
-    def _transcripts(self, file: str, runs: Iterable[Run]) -> Iterator[tuple[Transcript, SpecdecError | None]]:
-        """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
-        setup = self.captioner.setup
+    def transcripts(
+        self, captioner: Captioner, file: str, runs: Iterable[Run]
+    ) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+        """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
+        setup = captioner.setup
         try:
             for run in runs:
                 error = self._watch(run)

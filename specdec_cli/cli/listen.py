@@ -15,7 +15,7 @@ import typer
 from specdec_cli.cli.caption import Job, choose_language
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, load_captioner, require_shown
+from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
 from specdec_cli.report.figures import count
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
@@ -36,6 +36,7 @@ def listen(
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     measure: bool = False,
     device: str | None = None,
     list_devices: bool = False,
@@ -57,27 +58,27 @@ def listen(
 
     if list_devices:
         return _list(devices())
-    require_shown(labels, lexicon, measure, shown=json or output is not None or not quiet)
+    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     resolved, language = choose_language(given, os.environ)
-    words = lexicon_for(labels, lexicon)
-    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, *resolved.reads])
+    labelled = labelling(labels, lexicon, calibration)
+    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     ending: list[bool] = []
     try:
         find_device(device)  # refused before models are loaded
-        captioner = load_captioner(resolved.config, view, words, measures=measure)
+        captioner = load_captioner(resolved.config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = Job(captioner, view, output, json=json, labelled=False, keep_updates=False)
+        job = Job(view, output, json=json, labelled=False, keep_updates=False)
         with (
             interruptible(lambda: ending.append(True), view.stopping),
             Microphone(device, captioner.sampling_rate) as microphone,
         ):
             view.opened(microphone.name)
             try:
-                _caption_all(job, microphone.blocks(lambda: bool(ending)), save)
+                _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
             finally:  # also when the microphone is gone
                 view.finished_all(job.done, job.failed)
         return 1 if job.failed else 0
@@ -88,21 +89,23 @@ def listen(
         view.close()
 
 
-def _caption_all(job: Job, blocks: Iterable[Block], save: Path | None) -> None:
+def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
     """Captions each utterance as it ends."""
     from specdec_cli.listen.utterances import utterances
 
-    captioner, view = job.captioner, job.view
-    name = f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
+    view, name = job.view, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
     for utterance in utterances(_shown(blocks, view), captioner.sampling_rate, captioner.window_s):
+        file = name if save is None else _saved(utterance, captioner.sampling_rate, save, name)
+        runs = _run(captioner, utterance, name) if save is None else captioner.runs(file)
+        transcripts, done = job.transcripts(captioner, file, runs), job.done
         if utterance.lost:
             hint = "Close other programs, or take a smaller model: --mode edge."
             view.failed(name, DeviceError(f"{_LOST}.".capitalize(), hint=hint))
-        file = name if save is None else _saved(utterance, captioner.sampling_rate, save, name)
-        runs = _run(captioner, utterance, name) if save is None else captioner.runs(file)
-        failed = job.failed
-        job.caption(file, runs, *([_LOST] if utterance.lost else []))
-        if job.failed == failed:
+            transcripts = (
+                (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
+            )
+        job.keep(file, transcripts)
+        if job.done > done:
             view.delayed(time.monotonic() - utterance.ended)
 
 

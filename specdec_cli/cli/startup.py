@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.console import View
     from specdec_cli.lexicon import Lexicon
@@ -36,43 +37,44 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def load_captioner(config: Config, view: View, lexicon: Lexicon | None, *, measures: bool) -> Captioner:
+def load_captioner(config: Config, view: View, labelled: Labelling | None, *, measures: bool) -> Captioner:
     """The captioner of a command with a live view, which shows what is being loaded.
 
     Args:
         config: what to load.
         view: the display.
-        lexicon: finds the classes that captions name; None: not asked for.
+        labelled: finds the classes that captions name; None: not asked for.
         measures: measure figures of each clip.
     """
     with still_collector():
         with view.loading("PyTorch"):
             from specdec_cli.captioner import Captioner
         captioner = Captioner.load(config, loading=view.loading)
-    if lexicon is not None:
-        captioner = captioner.labelled(lexicon)
+    if labelled is not None:
+        captioner = captioner.labelled(*labelled)
     return captioner.measuring() if measures else captioner
 
 
-def require_shown(labels: bool, lexicon: Path | None, measure: bool, *, shown: bool) -> None:
+def require_shown(labels: object, measure: bool, *, shown: bool) -> None:
     """Refuses options that nobody would see the effect of: `shown` tells whether more than captions is."""
-    if (labels or lexicon is not None or measure) and not shown:
+    if (labels or measure) and not shown:
         option = "--measure" if measure else "--labels"
         hint = "Add --json or --output, or leave --quiet out."
         raise ConfigError(f"{option} has no effect with --quiet: captions are all that is printed.", hint=hint)
 
 
-def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
-    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
+    """What --labels, --lexicon and --calibration ask for, None if none is given.
 
     Raises:
-        LexiconError: the file cannot be used.
+        ConfigError: a file cannot be used.
     """
-    if not labels and path is None:
+    if not labels and words is None and calibration is None:
         return None
+    from specdec_cli.confidence.calibration import Labelling, read_calibration
     from specdec_cli.lexicon import Lexicon
 
-    return Lexicon.load(path)
+    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
 
 
 def read_references(
@@ -124,17 +126,3 @@ def _column(label: str, lexicon: Lexicon) -> tuple[str, str]:
             hint=f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood",
         )
     return attribute, column
-
-
-def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:
-    """File -> why it cannot be opened, for those that cannot; their content is not looked at."""
-    from specdec_cli.audio.files import opened
-
-    refused: dict[str, AudioError] = {}
-    for recording in recordings:
-        try:
-            with opened(recording):
-                pass
-        except AudioError as error:
-            refused[recording] = error
-    return refused

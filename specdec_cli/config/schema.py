@@ -156,7 +156,14 @@ class ModelConfig(Section):
         default="sdpa", description="attention kernel; flash_attention_2 needs cuda and a 16-bit dtype"
     )
     quantization: Literal["int8", "int4"] | None = Field(
-        default=None, description="weight-only quantisation at loading time; null: none"
+        default=None,
+        description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
+        "bitsandbytes; null: as stored",
+    )
+    encoder_dtype: Literal["bfloat16"] | None = Field(
+        default=None,
+        description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
+        "(AMX, AVX512-BF16), and much slower on others; null: as dtype",
     )
     compile: Literal["default"] | None = Field(
         default=None,
@@ -393,6 +400,13 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+
+    @property
+    def gate_in_force(self) -> GateName:
+        """The configured gate in hybrid mode, else the one that makes the mode what it is."""
+        if self.decoding.mode == "hybrid":
+            return self.gate.name
+        return "always" if self.decoding.mode == "lossless" else "never"
 
     @property
     def acceptance_rule(self) -> AcceptanceName:

@@ -217,7 +217,7 @@ class LiveView(View):
         self._caption.caption = text.caption  # which a stop string may have shortened
         totals = parts.summary(self._rounds, event, self._clip.mode, self._signs)
         if text.labels is not None:
-            totals.insert(0, ("labels", Text(parts.classes(text.labels, f" {self._signs.dot} "))))
+            totals.insert(0, ("labels", Text(parts.classes(text, f" {self._signs.dot} "))))
         found = [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
         totals[int(text.labels is not None) : 0] = found
         if self.shows_caption:

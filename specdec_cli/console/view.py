@@ -130,7 +130,7 @@ class PlainView(View):
         if self._clip is not None:
             self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
-                self._say(f"{self._clip.file}: {classes(text.labels, ', ')}")
+                self._say(f"{self._clip.file}: {classes(text, ', ')}")
             for label, words, _ in measurements(self._clip, text):
                 self._say(f"{self._clip.file}: {label}: {words}")
 
