@@ -163,8 +163,7 @@ def _named(model: AudioLM, what: str) -> Iterator[None]:
 def _memory(model: AudioLM, folder: Path) -> Path:
     """Where the result of a test of the same model is remembered: in the user's cache folder."""
     module, versions = model.module, (torch.__version__, transformers.__version__)
-    way = (model.dtype, model.device.type, module.config._attn_implementation, model.compiled)
-    way += (model.quantization, model.encoder_dtype)
+    way = (model.describe()["dtype"], model.device.type, module.config._attn_implementation, model.compiled)
     digest = hashlib.sha256(repr((_VERSION, model.weights, type(module).__name__, versions, way)).encode())
     for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
         digest.update(path.name.encode() + path.read_bytes())
