@@ -232,6 +232,7 @@ class Captioner:
     def clips(self, recording: Recording) -> Iterator[tuple[Clip, Segment, float]]:
         """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it)."""
         whole = recording.count == 1
+        level_dbfs = recording.level_dbfs if recording.count > 1 else None
         pieces = recording.pieces()
         while True:
             started = time.perf_counter()
@@ -244,7 +245,7 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
-                measured=None if cut.silent else self._measured(cut.samples, None if whole else recording.level_dbfs),
+                measured=None if cut.silent else self._measured(cut.samples, level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
