@@ -37,7 +37,7 @@ def test_figures_and_what_does_not_fit_them_stand_among_the_totals(width: int) -
     words = " ".join(screen.output.split())
     assert "measured F0 110.4 Hz, range 6.23 st, level -24.1 dBFS, 3.10 syllables/s, pauses 8.0%" in words
     assert "agrees pitch, pauses" in words
-    assert "differs rate fast, but 3.10 syllables/s (fast: 3.9 or more); volume loud, but level -24.1 dBFS" in words
+    assert "differs rate fast, but 3.10 syllables/s (fast: 3.9 or more); volume loud, but -24.1 dBFS" in words
     assert words.count("(loud: -22 or more)") == 1
 
 
