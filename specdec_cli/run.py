@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ class Clip:
         duration_s: seconds, of the segment if it is one.
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
         no_speech: whether no speech was found in it; None: it was not checked.
+        piece, pieces: number of the segment, from 0, and how many there are; None where there is one.
+        speaker, text: who speaks and what is said, where somebody has written it down.
     """
 
     file: str
@@ -40,6 +42,10 @@ class Clip:
     start_s: float | None = None
     end_s: float | None = None
     no_speech: bool | None = None
+    piece: int | None = None
+    pieces: int | None = None
+    speaker: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +94,12 @@ class Setup:
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
         known = {**asdict(clip), **self.fields()}
-        del known["sha256"], known["models"]
-        return Started(**known, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud))
+        names = {field.name for field in fields(Started)}
+        return Started(
+            **{name: known[name] for name in known if name in names},
+            edge=_model_line(self.models.edge),
+            cloud=_model_line(self.models.cloud),
+        )
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""

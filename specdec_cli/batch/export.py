@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.batch.output import Line, stored_groups
+from specdec_cli.batch.lines import Line, stored_groups
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.inputs import Inputs, Key
 from specdec_cli.inputs.find import relative_name
@@ -44,16 +44,16 @@ def write_csv(output: Path, inputs: Inputs | None, base: str, target: Path) -> N
     """
     ranks = {item.key: rank for rank, item in enumerate(inputs or ())}
     labels: dict[str, None] = {}
-    order: list[tuple[int, int]] = []
+    order: list[tuple[int, list[int]]] = []
     for group in stored_groups(output):
-        order.append((ranks.get(group[0].key, len(ranks)), group[0].offset))
+        order.append((ranks.get(group[0].key, len(ranks)), [line.offset for line in group]))
         for line in group:
             labels |= dict.fromkeys(line.values.get("labels") or ())
     order.sort()
 
     def rows() -> Iterator[str]:
         yield _as_csv([*COLUMNS, *(f"label_{name}" for name in labels)])
-        for group in stored_groups(output, [offset for _, offset in order]):
+        for group in stored_groups(output, [offsets for _, offsets in order]):
             for line in group:
                 yield _as_csv(_cells(line, base, list(labels)))
 

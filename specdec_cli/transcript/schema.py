@@ -212,6 +212,10 @@ class Transcript(_Part):
     duration_s: float | None = Field(description="of the clip or segment, s")
     start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
     end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
+    piece: int | None = Field(default=None, ge=0, description="0-based, of the segment, where there are several")
+    pieces: int | None = Field(default=None, ge=1, description="how many segments the recording was cut into")
+    speaker: Text | None = Field(default=None, description="who speaks, as the cuts or the manifest say")
+    text: Text | None = Field(default=None, description="what is said, as the cuts or the manifest say")
     no_speech: bool | None = Field(
         default=None,
         description="true: no speech was found, so that the caption may be invented; left out: not checked",
@@ -244,7 +248,10 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        optional = ("id", "labels", "degraded", "error", "warnings", "start_s", "end_s", "no_speech")
+        optional = {
+            *("id", "labels", "degraded", "error", "warnings"),
+            *("start_s", "end_s", "piece", "pieces", "speaker", "text", "no_speech"),
+        }
         absent = {name for name in optional if getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
