@@ -372,4 +372,6 @@ def _require_at_most(longest_s: float, path: str, seconds: float) -> None:
 
 def _stamp(file: FileIO) -> tuple[int, ...]:
     status = os.fstat(file.fileno())
+    if not status.st_nlink:  # a temporary file: a copy, which nobody changes
+        return (status.st_size,)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

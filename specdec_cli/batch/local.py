@@ -206,6 +206,8 @@ def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: Pr
     """The outcome of an item that could not be captioned at all."""
     told = item.explained(error) if isinstance(error, AudioError) else error
     line = item_setup(item, setup, prompt).error_line(item.path, told)
+    if item.start_s is not None:
+        line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s})
     return Outcome(item, (_named(line, item),))
 
 

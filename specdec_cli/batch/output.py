@@ -210,4 +210,7 @@ def _entry(line: Line, marks: tuple[Mark, ...], before: Entry | None) -> Entry:
     if complete(marks):
         return Entry(marks, None, message)
     path, language = stored_path(values["file"]), values["language"]
-    return Entry(marks, InputFile(path, id=values.get("id"), language=language, prompt=values["prompt"]), message)
+    again = InputFile(path, id=values.get("id"), language=language, prompt=values["prompt"])
+    if again.id is not None and values.get("pieces") is None:  # a part, if it is one
+        again = replace(again, start_s=values.get("start_s"), end_s=values.get("end_s"))
+    return Entry(marks, again, message)

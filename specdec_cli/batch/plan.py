@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from specdec_cli.audio.files import content_of
+from specdec_cli.audio.files import content_of, is_there
 from specdec_cli.batch.begun import Note
 from specdec_cli.batch.output import Entry, Output
 from specdec_cli.batch.tasks import Outcome, Progress, Task
@@ -133,7 +132,7 @@ def _moved(output: Output) -> dict[tuple[str, str | None], list[Key]]:
     """Content and id -> recordings that were captioned and are not there any more."""
     moved: dict[tuple[str, str | None], list[Key]] = defaultdict(list)
     for key, entry in output.entries():
-        if entry.retry is None and entry.sha256 is not None and not os.path.exists(stored_path(key.path)):
+        if entry.retry is None and entry.sha256 is not None and not is_there(stored_path(key.path)):
             moved[entry.sha256, key.id].append(key)
     return dict(moved)
 

@@ -148,7 +148,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
-    "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "paths": Option((), None, "Audio or video files, folders, patterns; - for stdin: a recording, or a list.", "PATH"),
     "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
     "pattern": Option(
         ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"
@@ -156,8 +156,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "manifest": Option(
         ("--manifest",),
         INPUT,
-        "Table of recordings (.tsv, .csv, .jsonl): a column file, and if need be id, language, prompt.",
-        "TABLE",
+        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, Lhotse, "
+        "Hugging Face datasets.",
+        "FILE|FOLDER",
     ),
     "limit": Option(("--limit",), INPUT, "Take N recordings at most.", "N", least=1),
     "retry_failed": Option(("--retry-failed",), INPUT, "Take only what failed before; needs no PATH."),

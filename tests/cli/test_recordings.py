@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -222,3 +223,86 @@ def test_a_cut_that_is_too_short_is_an_error_and_costs_no_other(run: Run) -> Non
     Path("cuts.csv").write_text("start,end\n0.7,0.75\n0.7,1.5\n")
     assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 3
     assert [line.caption is not None for line in lines()] == [False, True]
+
+
+# --- stdin, addresses and manifests ---
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Puts bytes on standard input."""
+
+    def put(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return put
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG"])
+def test_a_recording_on_stdin(run: Run, stdin: Callable[[bytes], None], command: str, kind: str) -> None:
+    encoded = io.BytesIO()
+    soundfile.write(encoded, talk(2), RATE, format=kind)
+    stdin(encoded.getvalue())
+    assert run(command, "-", "--segment", "pauses", "-o", "o.jsonl").code == 0
+    assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
+
+
+def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Callable[[bytes], None]) -> None:
+    write_voice(Path("a b.wav"), 1, 0.5)
+    for listed in (b"a b.wav\n", b"a b.wav\0"):
+        stdin(listed)
+        assert run("caption", "-", "-o", "o.jsonl").code == 0
+    assert [line.file for line in lines()] == ["a b.wav"] * 2
+
+
+def test_a_recording_on_stdin_that_is_too_large_is_refused(
+    run: Run, stdin: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.audio.stdin.MOST_BYTES", 10_000)
+    stdin(Path("talk.wav").read_bytes())
+    outcome = run("caption", "-")
+    assert outcome.code == 2
+    assert "on stdin is larger than" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_addresses_are_refused_with_what_to_do(run: Run, command: str) -> None:
+    outcome = run(command, "https://example.org/a.wav", *(("-o", "o.jsonl") if command == "batch" else ()))
+    assert outcome.code == 2
+    assert "https://example.org/a.wav is an address, not a file." in outcome.err.replace('"', "").replace("'", "")
+    assert "Download it first" in outcome.err
+
+
+def test_a_data_folder_of_kaldi_is_captioned_and_resumed(run: Run) -> None:
+    folder = Path("data")
+    folder.mkdir()
+    (folder / "wav.scp").write_text("talk ../talk.wav\n")
+    (folder / "segments").write_text("u1 talk 0.7 1.5\nu2 talk 2.2 3.0\nu3 talk 5.2 -1\nu4 talk 99 100\n")
+    (folder / "utt2spk").write_text("u1 Ann\nu2 Bo\n")
+    (folder / "text").write_text("u1 你好\n")
+    asked = ("batch", "--manifest", "data", "-o", "o.jsonl")
+    assert run(*asked).code == 3
+    found = {line.id: line for line in lines()}
+    assert [(found[name].speaker, found[name].text) for name in ("u1", "u2")] == [("Ann", "你好"), ("Bo", None)]
+    assert [(found[n].start_s, found[n].end_s) for n in ("u1", "u2", "u3")] == [(0.7, 1.5), (2.2, 3.0), (5.2, 6.7)]
+    assert "ends before 99 s" in str(found["u4"].error)
+    outcome = run(*asked)
+    assert "3 done before" in outcome.err
+    assert run("batch", "-o", "o.jsonl", "--retry-failed").code == 1
+    again = {line.id: line for line in lines()}
+    assert again.keys() == found.keys()
+    assert again["u4"].start_s == 99
+
+
+def test_recordings_inside_a_data_set_are_captioned_and_resumed(run: Run) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    audio = [{"bytes": Path("talk.wav").read_bytes(), "path": None}] * 2
+    parquet.write_table(pa.table({"audio": audio, "text": ["一", "二"]}), "set.parquet")
+    asked = ("batch", "--manifest", "set.parquet", "-o", "o.jsonl")
+    assert run(*asked).code == 0
+    assert sorted((Path(line.file).name, line.text) for line in lines()) == [
+        ("set.parquet#0", "一"),
+        ("set.parquet#1", "二"),
+    ]
+    assert "2 done before" in run(*asked).err
