@@ -20,9 +20,11 @@ import torch
 
 from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
+from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
+from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
-from specdec_cli.config.gate_file import read_gate_file, tokenizer_fingerprint
-from specdec_cli.decoding.build import Pair, build_loop, gate_of
+from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
@@ -34,8 +36,8 @@ from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
-from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.types import TOKEN_GATES, Mode, Update
+from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
+from specdec_cli.types import Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -57,6 +59,7 @@ class Captioner:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
+        calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -65,7 +68,14 @@ class Captioner:
         setup: what the transcripts of all clips have in common.
     """
 
-    def __init__(self, config: Config, pair: Pair, load_s: float | None = None, lexicon: Lexicon | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pair: Pair,
+        load_s: float | None = None,
+        lexicon: Lexicon | None = None,
+        calibration: CalibrationFile | None = None,
+    ) -> None:
         self.config = config
         self.pair = pair
         self.classifier = _classifier(config)
@@ -87,7 +97,8 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = _cuts_of(config)
-        self.setup = _setup(config, pair, load_s, lexicon)
+        self._lexicon, self._calibration = lexicon, calibration
+        self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
     def load(
@@ -148,11 +159,19 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self.setup.lexicon)
+        return Captioner(config, pair, self.setup.load_s, self._lexicon, self._calibration)
 
-    def labelled(self, lexicon: Lexicon) -> Captioner:
-        """The same captioner, whose transcripts list in `labels` which classes their captions name."""
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon)
+    def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
+        """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
+
+        Args:
+            lexicon: finds the classes.
+            calibration: of the probabilities; None: the shipped one, which is of the mini pair.
+
+        Raises:
+            ConfigError: the calibration is not of the loaded weights.
+        """
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -300,47 +319,13 @@ class Captioner:
         started = time.perf_counter()
         prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
-        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier)
+        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
         return Run(self.setup, clip, loop, writer, audio_s)
-
-
-def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them."""
-    gate, classifier = gate_of(config), _classifier(config)
-    threshold = config.gate.effective_threshold
-    if threshold is None and classifier is not None:
-        threshold = classifier.threshold
-    return {
-        **config.decoding.model_dump(mode="json", exclude={"mode"}),
-        "gate": gate,
-        "threshold": threshold if gate == config.gate.name else None,
-        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
-        "gate_weights": classifier.fingerprint if classifier else None,
-        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
-        "style": None if config.prompt.text is not None else config.prompt.style,
-        "system": config.prompt.system,
-        "segment_s": config.audio.length_s,
-        **_recorded_cuts(config),
-        **{
-            f"{role}_instruction": model.instruction
-            for role, model in (("edge", config.edge), ("cloud", config.cloud))
-            if model is not None and model.instruction is not None
-        },
-    }
 
 
 def _cuts_of(config: Config) -> Cuts | None:
     """Where the configured file or folder says to cut; None where there is none."""
     return None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-
-
-def _recorded_cuts(config: Config) -> dict[str, object]:
-    """What of the cuts transcripts record beside `segment_s`, where it is not the default."""
-    audio, cuts = config.audio, _cuts_of(config)
-    segment = cuts.fingerprint if cuts is not None else audio.segment if audio.segment == "pauses" else None
-    recorded = {"segment": segment, "start_s": audio.start_s, "end_s": audio.end_s}
-    return {name: value for name, value in recorded.items() if value is not None}
 
 
 def _classifier(config: Config) -> Classifier | None:
@@ -350,15 +335,10 @@ def _classifier(config: Config) -> Classifier | None:
         ConfigError: its weights cannot be read.
     """
     path = config.gate.weights_path
-    if config.gate.name != "learned" or config.decoding.mode != "hybrid" or path is None:
+    if config.gate_in_force != "learned" or path is None:
         return None
-    file = read_gate_file(path, config.gate.file)
-    if file.learned is None:
-        raise ConfigError(
-            f"gate.name is learned, but {config.gate.file} holds the gate {file.gate}, which has no weights",
-            hint=f"Use it as it is: set gate.name to {config.gate.file}.",
-        )
-    return Classifier(file.learned, file.threshold, file.tokenizer)
+    file, weights = read_learned(path, config.gate.file)
+    return Classifier(weights, file.threshold, file.tokenizer)
 
 
 def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:
@@ -372,17 +352,27 @@ def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> No
         )
 
 
-def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | None) -> Setup:
+def _setup(
+    config: Config,
+    pair: Pair,
+    load_s: float | None,
+    lexicon: Lexicon | None,
+    calibration: CalibrationFile | None,
+) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
         role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
+    described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
+    scorer = None
+    if lexicon is not None:  # what is drawn at a temperature is no distribution that was calibrated
+        scorer = Scorer(lexicon, None if config.decoding.sampling else calibration_for(described.weights, calibration))
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
         prompt=config.prompt.instruction,
-        models=Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()}),
+        models=described,
         payload=pair.remote.payload if pair.remote else None,
         shipped_only=tuple(  # as their config.json declares
             role
@@ -392,7 +382,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None, lexicon: Lexicon | 
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
-        lexicon=lexicon,
+        scorer=scorer,
     )
 
 

@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdec_cli.confidence.probabilities import KEPT
+from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
@@ -55,7 +56,7 @@ class Setup:
     Attributes:
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
-        lexicon: finds the classes that captions name; None: transcripts have no labels.
+        scorer: finds the classes that captions name, and their probabilities; None: transcripts have no labels.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
         shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
     """
@@ -67,7 +68,7 @@ class Setup:
     settings: dict[str, object]
     stop_strings: tuple[str, ...]
     load_s: float | None
-    lexicon: Lexicon | None = None
+    scorer: Scorer | None = None
     payload: Payload | None = None
     shipped_only: tuple[str, ...] = ()
 
@@ -89,7 +90,12 @@ class Setup:
 
     def labels(self, caption: str) -> dict[str, str | None] | None:
         """The classes that a caption names; None without a lexicon."""
-        return self.lexicon.labels(caption, self.language) if self.lexicon else None
+        return self.scorer.lexicon.labels(caption, self.language) if self.scorer else None
+
+    @property
+    def kept(self) -> int:
+        """Likeliest tokens that a clip's loop keeps of each token."""
+        return KEPT if self.scorer else 0
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
@@ -163,7 +169,8 @@ class Run:
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                     pieces = EventText(caption=caption, labels=self._setup.labels(caption))
-                    self._transcript = self._build(event, pieces, began)
+                    self._transcript = made = self._build(event, pieces, began)
+                    pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)
 
     def finish(self) -> Transcript:
@@ -177,14 +184,18 @@ class Run:
         return self._transcript
 
     def _build(self, finished: Finished, text: EventText, began: tuple[float, float]) -> Transcript:
-        setup = self._setup
+        setup, labels, scores = self._setup, text.labels, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+        if setup.scorer is not None and labels is not None:
+            scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
         sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
         return Transcript(
             **asdict(self.clip),
             **setup.fields(),
             caption=text.caption,
-            labels=None if text.labels is None else dict(text.labels),
+            labels=None if labels is None else dict(labels),
+            scores=scores,
+            needs_review=None if labels is None or scores is None else needs_review(labels, scores),
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=self._records,

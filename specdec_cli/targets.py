@@ -70,6 +70,14 @@ PAGE: Final = Kind(
     lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec report</title>" in head,
     ".html",
 )
+REVIEW: Final = Kind(
+    "review pages of specdec",
+    lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec review</title>" in head,
+    ".html",
+)
+CALIBRATION: Final = Kind(
+    "calibrations", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec calibration"', head) is not None, ".json"
+)
 GATE: Final = Kind(
     "gate files", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec gate"', head) is not None, ".json"
 )
@@ -134,42 +142,47 @@ def require_ours(target: Path, kind: Kind) -> None:
         )
 
 
-def write(target: Path, text: str | Iterable[str], kind: Kind) -> None:
+def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> None:
     """Writes a file whole or not at all, in the place of one of the same kind; "-" is standard output.
 
     Raises:
         TranscriptError: it cannot be written, or holds something else by now.
     """
     if target == STDOUT:
-        sys.stdout.writelines([text] if isinstance(text, str) else text)
         sys.stdout.flush()
+        sys.stdout.buffer.writelines(_encoded(content))
+        sys.stdout.buffer.flush()
         return
     require_ours(target, kind)
-    replace(target, text)
+    replace(target, content)
 
 
-def replace(target: Path, text: str | Iterable[str]) -> None:
+def replace(target: Path, content: str | bytes | Iterable[str]) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
 
     Raises:
         TranscriptError: it cannot be written.
     """
-    parts = [text] if isinstance(text, str) else text
     with writing(target):
         if target.exists() and not target.is_file():  # a device or a pipe
-            with target.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(parts)
+            with target.open("wb") as file:
+                file.writelines(_encoded(content))
             return
         target = Path(os.path.realpath(target))
         draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
         try:
-            with draft.open("x", encoding="utf-8", newline="") as file:
-                file.writelines(parts)
+            with draft.open("xb") as file:
+                file.writelines(_encoded(content))
             if target.exists():
                 draft.chmod(target.stat().st_mode & 0o7777)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _encoded(content: str | bytes | Iterable[str]) -> Iterator[bytes]:
+    parts = [content] if isinstance(content, str | bytes) else content
+    return (part.encode("utf-8") if isinstance(part, str) else part for part in parts)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank"})
 VLLM_HIGHEST_RANK: Final = 16
 """Highest rank that those few show for certain: vLLM gives 20, some of which may be banned tokens."""
 
+ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "txt"]
+
 Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]
 """Why a block was escalated."""
 
@@ -46,6 +48,12 @@ cloud alone, in cloud mode or as a run-on after one of the former two.
 
 Candidates = tuple[tuple[int, float], ...]
 """The likeliest tokens at one position, best first: (token id, probability)."""
+
+Decider = Literal["edge", "cloud"]
+"""The model whose distribution a token was chosen from."""
+
+Alternatives = tuple[Decider, Candidates]
+"""The model that decided a committed token, and the likeliest tokens at its position; none where they are not known."""
 
 FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "loop"]
 
@@ -95,6 +103,7 @@ class Round:
     near_ties: int | None = None  # verified positions whose two best scores the cloud's number format cannot tell apart
     bytes_up: int | None = None  # bodies of requests as sent, repeats included; None where nothing was sent
     bytes_down: int | None = None  # and of answers
+    alternatives: tuple[Alternatives, ...] = ()  # of each committed token; empty where the loop does not keep them
 
     @property
     def max_entropy(self) -> float | None:
@@ -171,6 +180,7 @@ class EventText:
     committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
+    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import family_named
-from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.family import AudioProcessor, prune
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round
@@ -109,10 +109,10 @@ def tiny_config(
         text_config={
             "vocab_size": vocab_size,
             "hidden_size": hidden,
-            "intermediate_size": 48,
+            "intermediate_size": hidden * 3 // 2,
             "num_hidden_layers": layers,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            "num_attention_heads": hidden // 8,
+            "num_key_value_heads": hidden // 16,
             "max_position_embeddings": 4096,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
             "initializer_range": scale,
@@ -154,7 +154,7 @@ def as_audio_lm(
     """A thinker as the loop takes it, without its vision tower."""
     family = family_named("qwen2.5-omni")
     if hasattr(module.model, "visual"):
-        family.prune(module)
+        prune(module, family.unused)
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
     return AudioLM(module, processor)
 

@@ -1,6 +1,7 @@
-"""Models of published sizes with made-up weights: `python -m tools.full_size 3b+7b --dtype bfloat16`.
+"""Models of published sizes with made-up weights: `python -m tools.full_size 3b --dtype bfloat16,int8,int4`.
 
-Do they fit on this machine, and how near are their steps to what its memory allows?
+Do they fit on this machine, how near are their steps to what its memory allows, and what do fewer bits save? Number
+formats take turns, so that whatever else the machine does meets them alike.
 
 A step of a large model at batch 1 reads every weight of the decoder and of the output layer once and does little with
 it, so that bytes of weights over memory bandwidth is its floor.
@@ -23,7 +24,7 @@ from pydantic import Field
 from specdec_cli.bench.build import describe_machine
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.memory import MIB, cache_bytes, stored_bytes, weight_bytes
+from specdec_cli.bench.memory import MIB, cache_bytes, weight_bytes
 from specdec_cli.bench.result import Machine
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
@@ -41,10 +42,13 @@ from tools.table import print_table, spread_text
 ALLOWANCE_MB: Final = 1536
 """Beyond the weights, what libraries, caches, features and working memory may take, MiB."""
 
-DTYPES: Final = ("bfloat16", "float16", "float32", "int8")
-_STEPS, _VERIFICATIONS = 8, 4
-_LONG_S = 20.0  # when a kind of pass has taken so long, it is not repeated any more
-_SOUND_S = 2
+DTYPES: Final = ("bfloat16", "float16", "float32", "int8", "int4")
+TOKENS: Final = 60
+"""Of a whole caption."""
+_TIMES: Final = {"prefill": 3, "step": 8, "verification": 4, "caption": 2}
+_LONG_S = 60.0  # when a kind of pass has taken so long, it is not repeated any more
+_SOUND_S = 5
+_INSTRUCTION = "Describe how this person speaks. " * 6  # about 300 tokens with the sound
 _COPIED = 1 << 27  # bytes
 _COPIES = 5
 
@@ -53,11 +57,13 @@ class ShapeTime(Figures):
     """A model of a published size, made-up weights."""
 
     name: str
+    dtype: str
     weights_mb: float = Field(description="all that is held of it, MiB")
     built_s: float = Field(description="making it, s")
-    tower_ms: float = Field(description="audio tower, ms; measured once, cold")
-    prefill_ms: float = Field(description="the prompt, ms; measured once, cold")
+    tower_ms: Interval = Field(description="audio tower, ms")
+    prefill_ms: Interval = Field(description="the prompt, tower included, ms")
     prompt_tokens: int
+    caption_ms: Interval = Field(description="prefill and 60 steps, ms")
     step_ms: Interval = Field(description="one token, ms")
     verification_ms: Interval = Field(description="k + 1 tokens in one forward, ms")
     read_mb: float = Field(description="weights that a step reads, MiB")
@@ -71,7 +77,6 @@ class FullSize(Figures):
 
     date: str = Field(description="UTC, ISO 8601")
     machine: Machine
-    dtype: str
     device: str
     k: int
     copy_gb_s: float = Field(description="bytes read and written per second by a large copy, in 10^9")
@@ -88,7 +93,7 @@ class Order:
 
     Attributes:
         shapes: one, or the edge's and the cloud's.
-        dtype: a number format or "int8".
+        dtypes: number formats, "int8" and "int4" included; with two shapes, one.
         device: name of the device.
         k: tokens drafted per round; a verification scores k + 1 positions.
         acceptances: of the forced drafts, with two shapes.
@@ -96,7 +101,7 @@ class Order:
     """
 
     shapes: tuple[Shape, ...]
-    dtype: str
+    dtypes: tuple[str, ...]
     device: str
     k: int
     acceptances: Sequence[float]
@@ -107,7 +112,7 @@ class Order:
         """The order for `shapes` such as "3b" or "3b+7b".
 
         Raises:
-            ConfigError: there is no such shape, or more than two are named.
+            ConfigError: there is no such shape, more than two are named, or two with several number formats.
         """
         names = shapes.lower().split("+")
         if len(names) > 2 or not set(names) <= SHAPES.keys():
@@ -115,7 +120,10 @@ class Order:
                 f"{shapes} is none of {', '.join(SHAPES)}, nor two of them.",
                 hint="For an edge and a cloud: 3b+7b",
             )
-        return cls(tuple(SHAPES[name] for name in names), dtype, device, k, acceptances, rounds)
+        dtypes = tuple(dtype.split(","))
+        if len(names) > 1 and len(dtypes) > 1:
+            raise ConfigError("Two shapes take one number format.", hint="Leave the others out, or one shape.")
+        return cls(tuple(SHAPES[name] for name in names), dtypes, device, k, acceptances, rounds)
 
 
 def measure(order: Order, say: Callable[[str], None]) -> FullSize:
@@ -128,28 +136,32 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
     device = resolve_device(order.device)
     _require_room(order, device)
     bandwidth = copy_bandwidth(device)
-    models, built = [], []
+    runs: list[_Run] = []
     for shape in order.shapes:
-        say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {order.dtype}, on {device}")
-        started = time.perf_counter()
-        models.append(build(shape, dtype=order.dtype, device=device))
-        built.append(time.perf_counter() - started)
-    say("stepping")
-    times = [_steps(model, order, bandwidth, s) for model, s in zip(models, built, strict=True)]
+        for dtype in order.dtypes:
+            say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {dtype}, on {device}")
+            started = time.perf_counter()
+            runs.append(_Run(build(shape, dtype=dtype, device=device), dtype, order.k + 1))
+            runs[-1].built_s = time.perf_counter() - started
+    say("prefills, steps and whole captions, in turns")
+    for kind, times in _TIMES.items():
+        for _ in range(times):
+            for run in runs:
+                run.take(kind)
+    models = [run.model for run in runs]
     forced: list[Forced] = []
-    if len(models) == 2:
+    if len(order.shapes) == 2:
         say("forcing drafts to pass with the probabilities asked for")
         forced = list(_forced(models[0], models[1], order))
     peak = gpu_mb() if device.type == "cuda" else peak_rss_mb()
-    budget = sum(_bytes_in_building(shape, order.dtype) for shape in order.shapes) / MIB + ALLOWANCE_MB
+    budget = _bytes_in_building(order) / MIB + ALLOWANCE_MB
     return FullSize(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         machine=describe_machine(),
-        dtype=order.dtype,
         device=str(device),
         k=order.k,
         copy_gb_s=bandwidth / 1e9,
-        shapes=times,
+        shapes=[run.result(bandwidth) for run in runs],
         forced=forced,
         peak_mb=peak,
         budget_mb=budget,
@@ -168,45 +180,65 @@ def copy_bandwidth(device: torch.device) -> float:
 def step_bytes(model: AudioLM) -> int:
     """Weights that a step reads: decoder layers, last norm and output layer; of the embedding only a row."""
     text, head = model.module.model.language_model, model.module.lm_head
-    read = [*text.layers.parameters(), *text.norm.parameters(), *head.parameters()]
-    return sum(stored_bytes(parameter) for parameter in read)
+    return weight_bytes(text.layers) + weight_bytes(text.norm) + weight_bytes(head)
 
 
-def _steps(model: AudioLM, order: Order, bandwidth: float, built_s: float) -> ShapeTime:
-    clip = _clip(model)
-    block = order.k + 1
-    text = [model.processor.eos_ids[0] + 1 + at for at in range(_STEPS + _VERIFICATIONS * block + 1)]
-    session = Session(model, clip.edge, len(text))
-    session.prefill()
-    advance = _advancing(session, model.device)
-    advance(text[:1], 1)  # the first one picks kernels
-    steps = _repeated(lambda at: advance(text[: at + 2], 1), _STEPS)
-    known = len(steps) + 1
-    verifications = _repeated(lambda at: advance(text[: known + (at + 1) * block], block), _VERIFICATIONS)
-    read, ms = step_bytes(model), median(steps)
-    floor_ms = 1e3 * read / bandwidth
-    return ShapeTime(
-        name=model.name,
-        weights_mb=weight_bytes(model.module) / MIB,
-        built_s=built_s,
-        tower_ms=session.work.encoder_ms,
-        prefill_ms=session.work.prefill_ms,
-        prompt_tokens=len(session.prompt.ids),
-        step_ms=ms,
-        verification_ms=median(verifications),
-        read_mb=read / MIB,
-        floor_ms=floor_ms,
-        of_floor=ms.value / floor_ms,
-        cache_mb=cache_bytes(session) / MIB,
-    )
+class _Run:
+    """One model and the times of its passes, ms; each kind of pass may be taken again and again."""
 
+    def __init__(self, model: AudioLM, dtype: str, block: int) -> None:
+        self.model, self.dtype, self.block, self.built_s = model, dtype, block, 0.0
+        self.taken: dict[str, list[float]] = {kind: [] for kind in ("tower", *_TIMES)}
+        self._clip = _clip(model).edge
+        first = model.processor.eos_ids[0] + 1
+        self._text = [first + at for at in range(TOKENS)]
+        self._session = self._prefilled()  # the first pass picks kernels
 
-def _repeated(take: Callable[[int], float], times: int) -> list[float]:
-    """Milliseconds of each repetition; fewer of them where they take long."""
-    taken: list[float] = []
-    while len(taken) < times and sum(taken) < 1e3 * _LONG_S:
-        taken.append(take(len(taken)))
-    return taken
+    def take(self, kind: str) -> None:
+        """One more pass, unless such passes have taken too long already."""
+        if sum(self.taken[kind]) > 1e3 * _LONG_S:
+            return
+        started = time.perf_counter()
+        if kind == "prefill":
+            self._session = self._prefilled()
+            self.taken["tower"].append(self._session.work.encoder_ms)
+        elif kind == "step":
+            self._session.logits(self._text[: len(self.taken[kind]) + 1], 1)
+        elif kind == "verification":
+            done = _TIMES["step"] + len(self.taken[kind]) * self.block
+            self._session.logits(self._text[: done + self.block], self.block)
+        else:
+            self._session = self._prefilled()
+            for at in range(TOKENS):
+                self._session.logits(self._text[: at + 1], 1)
+        self.model.synchronize()
+        self.taken[kind].append(1e3 * (time.perf_counter() - started))
+
+    def result(self, bandwidth: float) -> ShapeTime:
+        """What was found; `bandwidth` of copies, bytes/s."""
+        read, step = step_bytes(self.model), median(self.taken["step"])
+        floor_ms = 1e3 * read / bandwidth
+        return ShapeTime(
+            name=self.model.name,
+            dtype=self.dtype,
+            weights_mb=weight_bytes(self.model.module) / MIB,
+            built_s=self.built_s,
+            tower_ms=median(self.taken["tower"]),
+            prefill_ms=median(self.taken["prefill"]),
+            prompt_tokens=len(self._clip.ids),
+            step_ms=step,
+            verification_ms=median(self.taken["verification"]),
+            caption_ms=median(self.taken["caption"]),
+            read_mb=read / MIB,
+            floor_ms=floor_ms,
+            of_floor=step.value / floor_ms,
+            cache_mb=cache_bytes(self._session) / MIB,
+        )
+
+    def _prefilled(self) -> Session:
+        session = Session(self.model, self._clip, TOKENS)
+        session.prefill()
+        return session
 
 
 def _forced(edge: AudioLM, cloud: AudioLM, order: Order) -> Iterator[Forced]:
@@ -218,13 +250,8 @@ def _forced(edge: AudioLM, cloud: AudioLM, order: Order) -> Iterator[Forced]:
 def _clip(model: AudioLM) -> Clip:
     processor = model.processor
     sound = np.tile(test_sound(processor.sampling_rate).astype(np.float32), _SOUND_S)
-    prompt = processor.prompt(sound, "Describe how this person speaks.")
+    prompt = processor.prompt(sound, _INSTRUCTION)
     return Clip("test sound", _SOUND_S, prompt, prompt)
-
-
-def _advancing(session: Session, device: torch.device) -> Callable[[Sequence[int], int], float]:
-    """Makes a pass and returns how many milliseconds it took."""
-    return lambda text, positions: 1e3 * _timed(device, lambda: session.logits(text, positions))
 
 
 def _timed(device: torch.device, work: Callable[[], Any]) -> float:
@@ -238,7 +265,7 @@ def _timed(device: torch.device, work: Callable[[], Any]) -> float:
 
 def _require_room(order: Order, device: torch.device) -> None:
     """Refuses what would push the machine into swapping."""
-    needed = sum(_bytes_in_building(shape, order.dtype) for shape in order.shapes) + ALLOWANCE_MB * MIB
+    needed = _bytes_in_building(order) + ALLOWANCE_MB * MIB
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
     if needed > free:
         names = "+".join(shape.name for shape in order.shapes)
@@ -248,28 +275,31 @@ def _require_room(order: Order, device: torch.device) -> None:
         )
 
 
-def _bytes_in_building(shape: Shape, dtype: str) -> int:
-    """Weights as they are first allocated; what is quantised is made of bfloat16."""
-    return parameters(shape) * (4 if dtype == "float32" else 2)
+def _bytes_in_building(order: Order) -> float:
+    """Weights as they are allocated; embedding and audio tower have 16 bits where the rest has fewer."""
+    bits = {"float32": 32, "int8": 9, "int4": 6}
+    return sum(parameters(shape) * bits.get(dtype, 16) / 8 for shape in order.shapes for dtype in order.dtypes)
 
 
 def _print(found: FullSize) -> None:
     machine = found.machine
     print(f"{machine.gpu or machine.processor}, {machine.threads} threads, torch {machine.torch}, {found.date}")
-    print(f"{found.dtype} on {found.device}, k {found.k}, copies at {found.copy_gb_s:.1f} GB/s, made-up weights")
+    print(f"{found.device}, k {found.k}, copies at {found.copy_gb_s:.1f} GB/s, made-up weights")
     figures: dict[str, Callable[[ShapeTime], str]] = {
         "weights, MiB": lambda shape: f"{shape.weights_mb:.0f}",
         "built in, s": lambda shape: f"{shape.built_s:.1f}",
-        "audio encoder, ms": lambda shape: f"{shape.tower_ms:.1f}",
-        "prefill, ms": lambda shape: f"{shape.prefill_ms:.1f} of {shape.prompt_tokens} tokens",
+        f"audio encoder, {_SOUND_S} s, ms": lambda shape: spread_text(shape.tower_ms),
+        "prefill, ms": lambda shape: spread_text(shape.prefill_ms),
+        "its tokens": lambda shape: f"{shape.prompt_tokens}",
         "step, ms": lambda shape: spread_text(shape.step_ms),
         "verification, ms": lambda shape: spread_text(shape.verification_ms),
+        f"{TOKENS} tokens, ms": lambda shape: spread_text(shape.caption_ms),
         "floor of a step, ms": lambda shape: f"{shape.floor_ms:.2f} for {shape.read_mb:.0f} MiB",
         "step / floor": lambda shape: f"{shape.of_floor:.2f}",
         "cache, MiB": lambda shape: f"{shape.cache_mb:.1f}",
     }
     rows = [[label, *map(figure, found.shapes)] for label, figure in figures.items()]
-    print_table("", ["", *(shape.name for shape in found.shapes)], rows)
+    print_table("", ["", *(f"{shape.name} {shape.dtype}" for shape in found.shapes)], rows)
     if found.forced:
         print_forced(found.forced)
     if found.peak_mb is not None:
@@ -279,7 +309,7 @@ def _print(found: FullSize) -> None:
 
 def main(
     shape: Annotated[str, typer.Argument(metavar="3b|7b|EDGE+CLOUD", help="Published sizes.")],
-    dtype: Annotated[str, typer.Option(help="bfloat16, float16, float32 or int8.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(help=f"Of {', '.join(DTYPES)}; several, with one shape.")] = "bfloat16",
     device: Annotated[str, typer.Option(help="Where to put them.")] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
     acceptance: Annotated[str, typer.Option(help="Of the forced drafts, with two shapes.")] = "0.6,0.8,0.9",
@@ -288,8 +318,8 @@ def main(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Build models of published sizes, time their forwards, and force drafts where there are two."""
-    if dtype not in DTYPES:
-        raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}")
+    if not {*dtype.split(",")} <= {*DTYPES}:
+        raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}, nor several of them")
     if threads is not None:
         torch.set_num_threads(threads)
     order = Order.parse(shape, dtype, device, k=k, acceptances=shares(acceptance), rounds=rounds)

@@ -15,10 +15,12 @@ import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 import specdec_cli
+from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.device import quantization_config, resolve_dtype
+from specdec_cli.models.device import resolve_dtype
 from specdec_cli.models.families import QwenOmni
 from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.packed import BITS, PackedLinear, packable
 from specdec_cli.models.processor import Processor
 
 _WINDOW_S = 300
@@ -114,24 +116,27 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
 
     Args:
         shape: its sizes.
-        dtype: a number format, or "int8" for weights quantised as configurations ask for it, over bfloat16.
+        dtype: a number format; or, on a CPU, "int8" or "int4": decoder and output layer, with the rest in bfloat16.
         device: where to put it.
 
     Raises:
-        CheckpointError: the package that quantises is not installed.
+        ConfigError: it is to be quantised elsewhere than on a CPU.
     """
-    quantization = quantization_config("int8", device) if dtype == "int8" else None
-    number = resolve_dtype("bfloat16" if quantization is not None else dtype, device, None)
+    bits = BITS.get(dtype)
+    if bits is not None and device.type != "cpu":
+        raise ConfigError(f"{dtype} is for --device cpu, not {device}.", hint="Use bfloat16 there.")
+    number = resolve_dtype(dtype if bits is None else "bfloat16", device, None)
     parts = _processor()
-    module = _empty(shape, _special(parts.tokenizer))
-    module.to(number).to_empty(device=device)
+    module = _empty(shape, _special(parts.tokenizer)).to(number)
+    if bits is not None:
+        for name, linear in list(packable(module)):
+            module.set_submodule(name, PackedLinear(linear, bits))
+    module.to_empty(device=device)
     _fill(module, number, device)
-    if quantization is not None:
-        _quantise(module, quantization)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
     processor = Processor(shape.name, QwenOmni(), parts, module.config, module.generation_config)
     processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
-    return AudioLM(module.eval().requires_grad_(False), processor)
+    return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if bits is not None else None)
 
 
 def _empty(shape: Shape, special: dict[str, int]) -> Any:
@@ -184,15 +189,8 @@ def _fill(module: Any, dtype: torch.dtype, device: torch.device) -> None:
             for piece in parameter.view(-1).split(_PATTERN):
                 piece.copy_(pattern[: len(piece)])
     for part in module.modules():
-        if next(part.buffers(recurse=False), None) is not None:
+        if isinstance(part, PackedLinear):
+            part.weight.view(torch.uint8).random_(generator=generator)
+            part.scales.fill_(_STD / 2 ** (part.bits - 1))  # a zero point of half a step is as good as another
+        elif next(part.buffers(recurse=False), None) is not None:
             module._init_weights(part)
-
-
-def _quantise(module: Any, config: Any) -> None:
-    """Quantises the linear layers in place, one by one; the output layer stays, as when a checkpoint is loaded."""
-    from torchao.quantization import quantize_
-
-    def wanted(part: Any, name: str) -> bool:
-        return isinstance(part, torch.nn.Linear) and not name.endswith("lm_head")
-
-    quantize_(module, config.quant_type, filter_fn=wanted)

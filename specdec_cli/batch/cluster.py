@@ -22,9 +22,9 @@ from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.inputs import Key
-    from specdec_cli.lexicon import Lexicon
     from specdec_cli.run import Setup
     from specdec_cli.transcript.schema import Models
 
@@ -43,15 +43,15 @@ class Worker:
     """What runs in an actor: a loaded pair and the threads that read ahead for it."""
 
     def __init__(
-        self, config: Config, lexicon: Lexicon | None, folder: str, batch_size: int | None, workers: int
+        self, config: Config, labelling: Labelling | None, folder: str, batch_size: int | None, workers: int
     ) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(config)
-        if lexicon is not None:
-            captioner = captioner.labelled(lexicon)
+        if labelling is not None:
+            captioner = captioner.labelled(*labelling)
         self._setup = captioner.setup
         self._backend = LocalBackend(captioner, batch_size=batch_size, workers=workers)
         self._stopped = False
@@ -75,7 +75,8 @@ class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
 
     Args:
-        config, lexicon, loading: see `Captioner`.
+        config, loading: see `Captioner`.
+        labelling: see `Captioner.labelled`; None: transcripts have no labels.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         batch_size, workers: of each actor, see `LocalBackend`.
 
@@ -86,7 +87,7 @@ class RayBackend:
     def __init__(
         self,
         config: Config,
-        lexicon: Lexicon | None,
+        labelling: Labelling | None,
         address: str | None,
         *,
         batch_size: int | None,
@@ -95,7 +96,7 @@ class RayBackend:
     ) -> None:
         self._config = config
         self._address = address
-        self._arguments = (config, lexicon, os.getcwd(), batch_size, workers)
+        self._arguments = (config, labelling, os.getcwd(), batch_size, workers)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
         self._loading = loading
         self._ray = _import_ray()

@@ -135,8 +135,9 @@ class BatchCaptioner:
         captioner, result = self._captioner, None
         try:
             with shared.clip():
-                pair, config = captioner.pair, captioner.config
-                loop = build_loop(pair, config, *prepared.prompts, classifier=captioner.classifier, shared=shared)
+                pair, config, classifier = captioner.pair, captioner.config, captioner.classifier
+                kept = prepared.setup.kept
+                loop = build_loop(pair, config, *prepared.prompts, classifier=classifier, shared=shared, kept=kept)
                 run = Run(prepared.setup, prepared.clip, loop, pair.writer, prepared.audio_s, alone=False)
                 result = run.finish()
         except BaseException as error:

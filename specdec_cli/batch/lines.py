@@ -18,10 +18,10 @@ _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("file", "language", "prompt", "mode"), (str,)),
-    **dict.fromkeys(("id", "sha256", "caption"), (str, NoneType)),
+    **dict.fromkeys(("id", "sha256", "caption", "speaker", "text"), (str, NoneType)),
     **dict.fromkeys(("models", "settings"), (dict,)),
-    **dict.fromkeys(("labels", "error"), (dict, NoneType)),
-    **dict.fromkeys(("start_s", "end_s"), (int, float, NoneType)),
+    **dict.fromkeys(("labels", "scores", "measured", "agrees", "error"), (dict, NoneType)),
+    **dict.fromkeys(("start_s", "end_s", "duration_s"), (int, float, NoneType)),
     **dict.fromkeys(("piece", "pieces"), (int, NoneType)),
 }
 
@@ -50,6 +50,11 @@ class Line:
         """Whether it has a caption."""
         return self.values.get("caption") is not None and self.values.get("error") is None
 
+    @property
+    def start_s(self) -> float | None:
+        """Start of the segment; None for a whole recording."""
+        return self.values.get("start_s")
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -65,8 +70,8 @@ class Mark:
     @classmethod
     def of(cls, line: Line) -> Mark:
         """The mark of a line."""
-        values = line.values
-        start_s, end_s = values.get("start_s"), values.get("end_s")
+        values, start_s = line.values, line.start_s
+        end_s = values.get("end_s")
         place = None if start_s is None else (float(start_s), float(end_s or 0.0))
         return cls(line.offset, line.good, values.get("sha256"), place, values.get("piece"), values.get("pieces"))
 
@@ -82,7 +87,13 @@ class Mark:
 
 
 def standing(marks: Sequence[Mark], added: Mark) -> tuple[Mark, ...]:
-    """The lines of a recording that stand, by their start, once another is added to those that stood."""
+    """The lines of a recording that stand, by their start, once another is added to those that stood.
+
+    Segments without numbers, as 0.1 wrote them, were written by their start: one that begins earlier is of a new run.
+    """
+    latest = max(marks, key=lambda mark: mark.offset, default=None)
+    if latest is not None and added.piece is None and None not in (added.place, latest.place):
+        marks = marks if _by_start(added)[0] > _by_start(latest)[0] else ()
     return tuple(sorted([*(mark for mark in marks if added.leaves(mark)), added], key=_by_start))
 
 
@@ -96,29 +107,25 @@ def complete(marks: Sequence[Mark]) -> bool:
     return all(mark.good for mark in marks) and pieces in (None, len(marks))
 
 
-def stored_groups(path: Path, offsets: Iterable[Sequence[int]] | None = None) -> Iterator[list[Line]]:
-    """The lines of each recording that stand, by their start, of an output that need not be locked.
-
-    Args:
-        path: the output.
-        offsets: of the lines of each group wanted, in the order wanted; None: all, by their first lines.
+def stored_lines(path: Path) -> Iterator[Line]:
+    """All lines of an output that need not be locked, also those that later ones replace.
 
     Raises:
         TranscriptError: it holds something else.
     """
-    if offsets is None:
-        marks: dict[Key, tuple[Mark, ...]] = {}
-        for line in heads(path, read_lines(path)):
-            marks[line.key] = standing(marks.get(line.key, ()), Mark.of(line))
-        offsets = ([mark.offset for mark in found] for found in marks.values())
+    return heads(path, read_lines(path))
+
+
+def lines_at(path: Path, offsets: Iterable[int]) -> Iterator[Line]:
+    """The lines at certain places of an output, numbered as if each were the first.
+
+    Raises:
+        TranscriptError: there is something else.
+    """
     with path.open("rb") as file:
-        for group in offsets:
-            yield [next(heads(path, [_at(file, offset)])) for offset in group]
-
-
-def _at(file: Any, offset: int) -> StoredLine:
-    file.seek(offset)
-    return StoredLine(1, offset, file.readline())
+        for offset in offsets:
+            file.seek(offset)
+            yield from heads(path, [StoredLine(1, offset, file.readline())])
 
 
 def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:

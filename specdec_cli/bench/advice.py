@@ -14,6 +14,9 @@ from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import expected_speedup, median
 from specdec_cli.bench.result import Expected, Suggestion, Trial
 from specdec_cli.bench.timing import measure_steps, wait_for
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
 
 WORTH: Final = 1.1
 """Smaller speed-ups are not suggested: on most machines the figures vary as much from run to run."""
@@ -63,6 +66,27 @@ def try_dtypes(models: Models, k: int) -> Iterator[Trial]:
                 yield Trial(setting=f"{role}.dtype", value=dtype, ms=median(taken))
 
 
+def try_encoders(models: Models, clip: Clip) -> Iterator[Trial]:
+    """The audio encoder of each model that runs in float32 on a CPU, as it is and in bfloat16, for a clip."""
+    for role, model, prompt in (("edge", models.edge, clip.edge), ("cloud", models.cloud, clip.cloud)):
+        if model.device.type == "cpu" and model.dtype == torch.float32:
+            now = model.encoder_dtype
+
+            def encoder_ms(dtype: str | None, model: AudioLM = model, prompt: Prompt = prompt) -> float:
+                model.encoder_dtype = dtype
+                session = Session(model, prompt, 1)
+                session.prefill()
+                return session.work.encoder_ms
+
+            try:
+                formats = dict.fromkeys((now, None, "bfloat16"))
+                times = _in_turns({name or "null": partial(encoder_ms, name) for name in formats}, _REPEATS)
+            finally:
+                model.encoder_dtype = now
+            for name, taken in times.items():
+                yield Trial(setting=f"{role}.encoder_dtype", value=name, ms=median(taken))
+
+
 def suggestions(expected: Expected | None, trials: Sequence[Trial], k: int | str) -> Iterator[Suggestion]:
     """The settings that are faster here; of each setting, the first of `trials` is its present value.
 
@@ -74,7 +98,11 @@ def suggestions(expected: Expected | None, trials: Sequence[Trial], k: int | str
         now, *others = (trial for trial in trials if trial.setting == setting)
         best = min((now, *others), key=lambda trial: trial.ms.value)
         if now.ms.value >= WORTH * best.ms.value:
-            what = "forwards" if setting == _THREADS else "the largest linear layer (captions may change)"
+            what = "the largest linear layer (captions may change)"
+            if setting == _THREADS:
+                what = "forwards"
+            elif setting.endswith("encoder_dtype"):
+                what = "the audio encoder (captions may change)"
             speedup = now.ms.value / best.ms.value
             yield Suggestion(option=f"--set {setting}={best.value}", speedup=speedup, why=what)
 

@@ -32,7 +32,6 @@ from specdec_cli.bench.run import Measurements
 from specdec_cli.bench.timing import Measured, Timing, block_of
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
-from specdec_cli.decoding.build import gate_of
 from specdec_cli.metrics.bootstrap import Interval
 
 EQUAL_TO: Final[Mapping[Contender, Contender]] = {
@@ -63,7 +62,7 @@ def build_result(
         machine=describe_machine(),
         models=captioner.setup.models,
         k=decoding.k,
-        gate=gate_of(captioner.config),
+        gate=captioner.config.gate_in_force,
         clips=[clip.file for clip in clips],
         audio_s=sum(clip.duration_s for clip in clips),
         language=captioner.setup.language,

@@ -76,9 +76,11 @@ class Expected(Figures):
 class Trial(Figures):
     """A value of a setting, tried on this machine."""
 
-    setting: str = Field(description="runtime.threads, edge.dtype or cloud.dtype")
+    setting: str = Field(description="runtime.threads, or dtype or encoder_dtype of edge or cloud")
     value: int | str
-    ms: Interval = Field(description="forwards of two blocks; of a dtype, one and k + 1 rows times the largest matrix")
+    ms: Interval = Field(
+        description="forwards of two blocks; one and k + 1 rows times the largest matrix; the encoder over a clip"
+    )
 
 
 class Suggestion(Figures):

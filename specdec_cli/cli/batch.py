@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli import targets
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, still_collector
+from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from specdec_cli.batch.output import Asked, Identity, Output
     from specdec_cli.batch.runner import Stop
     from specdec_cli.batch.tasks import Backend, Progress
+    from specdec_cli.cli.export import Exports
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.console import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs import Inputs
-    from specdec_cli.lexicon import Lexicon
 
 _LISTED: Final = 5
 _LONGEST_COMMAND: Final = 300
@@ -42,6 +43,7 @@ def batch(
     paths: list[str] | None = None,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     recursive: bool = False,
     pattern: str | None = None,
     manifest: Path | None = None,
@@ -50,6 +52,8 @@ def batch(
     retry_failed: bool = False,
     csv: Path | None = None,
     txt_dir: Path | None = None,
+    exports: str | None = None,
+    export_dir: Path | None = None,
     batch_size: str = "auto",
     workers: int | None = None,
     ray: bool = False,
@@ -63,6 +67,7 @@ def batch(
     Run the same command again to go on where it was interrupted. Exit code 0: all have a caption; 3: some have none;
     1: none has; 130: interrupted.
     """
+    from specdec_cli.cli.export import Exports
     from specdec_cli.cli.work import exit_code
     from specdec_cli.console import choose_steps
     from specdec_cli.inputs import Paths
@@ -72,13 +77,14 @@ def batch(
     size = _batch_size(batch_size)
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
-    reads = [*(paths or []), manifest, lexicon, *resolved.reads]
+    reads = [*(paths or []), manifest, lexicon, calibration, *resolved.reads]
     refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
-    words = lexicon_for(labels, lexicon)
+    more = Exports.after(exports, export_dir, output)
+    labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
         job = Batching(
             resolved.config,
-            words,
+            labelled,
             inputs,
             output,
             view,
@@ -90,12 +96,12 @@ def batch(
             ray_address=ray_address,
         )
         counts, interrupted = job.run(limit, fail_fast=fail_fast)
-        unwritten = job.export(csv, txt_dir)
+        unwritten = job.export(csv, txt_dir, more)
     view.finished(counts)
     for error in unwritten[:_LISTED]:
         view.hint(error.message)
     if unwritten[_LISTED:]:
-        view.hint(f"{len(unwritten) - _LISTED} more text files were not written.")
+        view.hint(f"{len(unwritten) - _LISTED} more files were not written.")
     if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
         view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if counts.failed:
@@ -120,7 +126,7 @@ class Batching:
     """A batch from its inputs to its output.
 
     Attributes:
-        lexicon: reads the classes that captions name; None: not asked for.
+        labelling: what transcripts are labelled with; None: not asked for.
         inputs: the recordings; None: what failed before.
         resume: keep what the output holds.
         retry_failed: take only what failed before.
@@ -130,7 +136,7 @@ class Batching:
     """
 
     config: Config
-    lexicon: Lexicon | None
+    labelling: Labelling | None
     inputs: Inputs | None
     output: Path
     view: Steps
@@ -171,16 +177,30 @@ class Batching:
                         run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
-    def export(self, csv: Path | None, txt_dir: Path | None) -> list[SpecdecError]:
+    def export(self, csv: Path | None, txt_dir: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
         """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
-        from specdec_cli.batch.export import write_csv, write_texts
-
-        if not self.output.is_file():  # interrupted before anything was captioned
+        wanted = any(given is not None for given in (csv, txt_dir, exports))
+        if not wanted or not self.output.is_file():  # interrupted before anything was captioned
             return []
-        base = os.getcwd() if self.inputs is None else self.inputs.base
+        from specdec_cli.export.folder import Folder
+        from specdec_cli.export.formats import put_texts
+        from specdec_cli.export.recordings import Stored
+        from specdec_cli.export.table import table_rows
+        from specdec_cli.report.figures import count
+
+        stored = Stored.read(self.output, os.getcwd() if self.inputs is None else self.inputs.base)
+        problems: list[SpecdecError] = []
         if csv is not None:
-            write_csv(self.output, self.inputs, base, csv)
-        return [] if txt_dir is None else write_texts(self.output, base, txt_dir)
+            targets.write(csv, table_rows(stored, self.inputs), targets.TABLE)
+        if txt_dir is not None:
+            with Folder(txt_dir, "--txt-dir") as folder:
+                put_texts(folder, stored)
+            problems += folder.result.problems
+        if exports is not None:
+            written = exports.write(stored, inputs=self.inputs)
+            self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
+            problems += written.problems
+        return problems
 
     def _require_there(self, output: Output) -> None:
         from specdec_cli.inputs import Key, Paths
@@ -193,10 +213,9 @@ class Batching:
 
     def _identity(self) -> Identity:
         from specdec_cli.batch.output import Identity
-        from specdec_cli.captioner import recorded_settings
         from specdec_cli.transcript.terms import Terms
 
-        terms = Terms.of(self.config, recorded_settings(self.config), labels=self.lexicon is not None)
+        terms = Terms.of(self.config, labels=self.labelling is not None)
         return Identity(self.output, terms, self._asked())
 
     def _asked(self) -> Asked:
@@ -218,7 +237,7 @@ class Batching:
 
             with RayBackend(
                 self.config,
-                self.lexicon,
+                self.labelling,
                 self.ray_address,
                 batch_size=self.batch_size,
                 workers=self.workers,
@@ -232,8 +251,8 @@ class Batching:
             from specdec_cli.captioner import Captioner
 
             captioner = Captioner.load(self.config, loading=self.view.loading)
-        if self.lexicon is not None:
-            captioner = captioner.labelled(self.lexicon)
+        if self.labelling is not None:
+            captioner = captioner.labelled(*self.labelling)
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
 
@@ -304,7 +323,7 @@ def refuse(
         ConfigError: options contradict each other, or an output is one of the recordings.
         TranscriptError: the output cannot be written, or holds something else.
     """
-    from specdec_cli.batch.export import require_rows_of
+    from specdec_cli.export.table import require_rows_of
 
     if retry_failed and not resume:
         raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")

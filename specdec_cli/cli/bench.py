@@ -27,7 +27,7 @@ def bench(
     resolved = given.resolve({"decoding.mode": "hybrid"})
     with Work(quiet=quiet, debug=debug) as work:
         with work.libraries():
-            from specdec_cli.bench.advice import try_dtypes, try_threads
+            from specdec_cli.bench.advice import try_dtypes, try_encoders, try_threads
             from specdec_cli.bench.build import build_result
             from specdec_cli.bench.clips import Models, files_of, read_clips
             from specdec_cli.bench.memory import account, resident_mb
@@ -45,6 +45,7 @@ def bench(
         memory = account(models, read[0], capacity(config.decoding), libraries_mb)
         work.view.say("timing numbers of threads and number formats")
         trials = [*try_threads(models, read[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
+        trials += try_encoders(models, read[0])
         line = shlex.join(["specdec", *sys.argv[1:]])
         result = build_result(line, resolved, captioner, read, found, trials, memory)
     if work.interrupted:

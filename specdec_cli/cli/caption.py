@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import lexicon_for, refusals, still_collector
+from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config import ResolvedConfig, configs_folder
 from specdec_cli.errors import ConfigError, SpecdecError, typed
 
@@ -33,7 +33,10 @@ def caption(
     given: Given,
     labels: bool = False,
     lexicon: Path | None = None,
+    calibration: Path | None = None,
     output: Path | None = None,
+    exports: str | None = None,
+    export_dir: Path | None = None,
     json: bool = False,
     svg: Path | None = None,
     quiet: bool = False,
@@ -46,40 +49,53 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    if (labels or lexicon is not None) and quiet and not json and output is None:
+    if (labels or lexicon or calibration) and quiet and not json and output is None:
         hint = "Add --json or --output, or leave --quiet out."
         raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
-    words = lexicon_for(labels, lexicon)
+    labelled = labelling(labels, lexicon, calibration)
+    from specdec_cli.cli.export import Exports
     from specdec_cli.console import choose_view, record_svg
-    from specdec_cli.inputs import find_recordings
+    from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
-    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, [*files, lexicon, *resolved.reads])
+    reads = [*files, lexicon, calibration, *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, reads)
+    more = Exports.after(exports, export_dir, output)
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        if output is None and not json and len(refused := refusals(files)) == len(set(files)):
+        job = _Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        if refused := all_unreadable(files):
+            from specdec_cli.transcript.terms import Terms
+
+            terms = Terms.of(resolved.config)
             for file, error in refused.items():
-                view.failed(file, error)
+                job.keep(file, [(terms.error_line(file, error), error)])
             return 1
         with still_collector():
             with view.loading("PyTorch"):
                 from specdec_cli.captioner import Captioner
             captioner = Captioner.load(resolved.config, loading=view.loading)
-        if words is not None:
-            captioner = captioner.labelled(words)
+        if labelled is not None:
+            captioner = captioner.labelled(*labelled)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = _Job(captioner, view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
         try:
             for file in files:
-                job.caption(file)
+                job.keep(file, job.transcripts(captioner, file))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
                 record_svg(job.updates, svg)
-        return 1 if job.failed else 0
+        unwritten: list[SpecdecError] = []
+        if more is not None and output is not None and job.done:
+            from specdec_cli.export.recordings import Stored
+
+            unwritten = more.write(Stored.read(output, mode=resolved.config.decoding.mode)).problems
+            for problem in unwritten:
+                view.failed(str(more.folder), problem)
+        return 1 if job.failed or unwritten else 0
     except KeyboardInterrupt:
         view.interrupted(output)
         raise
@@ -126,7 +142,6 @@ class _Job:
         keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
-    captioner: Captioner
     view: View
     output: Path | None
     json: bool
@@ -136,8 +151,12 @@ class _Job:
     failed: int = 0
     updates: list[Update] = field(default_factory=list)
 
-    def caption(self, file: str) -> None:
-        """Captions one file; what is wrong with it is shown, recorded and counted, and never costs the next one.
+    def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
+        """Prints, records and counts what comes of one file; what is wrong with it is shown.
+
+        Args:
+            file: as given.
+            transcripts: one per segment, with the error that it tells of.
 
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
@@ -145,7 +164,7 @@ class _Job:
         from specdec_cli.console import print_caption, write_line
         from specdec_cli.transcript.writer import append_transcript
 
-        for transcript, error in self._transcripts(file):
+        for transcript, error in transcripts:
             if error is not None:
                 self.failed += 1
                 self.view.failed(file, error)
@@ -157,11 +176,11 @@ class _Job:
                 append_transcript(self.output, transcript)
             self.done += error is None
 
-    def _transcripts(self, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
-        """One transcript per segment of `file`, with the error that it tells of; shown while it comes about."""
-        setup = self.captioner.setup
+    def transcripts(self, captioner: Captioner, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+        """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
+        setup = captioner.setup
         try:
-            for run in self.captioner.runs(file):
+            for run in captioner.runs(file):
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:

@@ -1,7 +1,7 @@
 """How a function becomes a command: its options looked up in the table, its configuration resolved, its exit code.
 
 A command is a function whose parameters are names in `options.OPTIONS`; `given` stands for --config, --set and the
-options of settings, and becomes what the command line says of the configuration.
+options of settings, and becomes what the command line says of the configuration; a command without it has none.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def command(
                 del own["debug"]
             flags = {str(OPTIONS[name].setting): _value(OPTIONS[name], own.pop(name)) for name in settings}
             given = {setting: value for setting, value in flags.items() if value is not None}
-            own["given"] = Given(own.pop("source" if source else "config"), given, own.pop("settings") or [])
+            if "given" in parameters:
+                own["given"] = Given(own.pop("source" if source else "config"), given, own.pop("settings") or [])
             for name in [name for name in own if name.startswith(_HIDDEN)]:
                 former, name = own.pop(name), name.removeprefix(_HIDDEN)
                 if former:

@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 from specdec_cli.config import SETTINGS, Setting, shipped_configs
 from specdec_cli.errors import FLAGS
-from specdec_cli.types import GateName, Mode
+from specdec_cli.types import ExportFormat, GateName, Mode
 
 CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
 INPUT, STUDY, JUDGING, WORK, OUTPUT = "Input", "What is run", "How captions are judged", "Work", "Output"
@@ -115,9 +115,16 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "start": _of("audio.start_s", "--start", panel=CAPTION, metavar="TIME"),
     "end": _of("audio.end_s", "--end", panel=CAPTION, metavar="TIME"),
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
-    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts and totals."),
+    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
     "lexicon": Option(
         ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
+    ),
+    "calibration": Option(
+        ("--calibration",),
+        CAPTION,
+        "Calibration of their probabilities, by `specdec calibrate`; turns --labels on.",
+        "FILE",
+        default="the mini pair's, for its models",
     ),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
@@ -149,6 +156,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
     "paths": Option((), None, "Audio or video files, folders, patterns; - for stdin: a recording, or a list.", "PATH"),
+    "transcripts": Option((), None, "Transcripts that caption, batch or compare wrote with --output.", "JSONL"),
+    "of_mode": Option(
+        ("--mode",), INPUT, "Take the captions of this mode alone.", "MODE", values=one_of(*get_args(Mode))
+    ),
     "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
     "pattern": Option(
         ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"
@@ -200,6 +211,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "NAME=COLUMN",
         former=("--label",),
     ),
+    "attribute": Option(
+        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
+    ),
     "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
     "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
     "workers": Option(
@@ -222,10 +236,61 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "csv": Option(("--csv",), OUTPUT, "Write the captions as a table too.", "FILE"),
     "txt_dir": Option(("--txt-dir",), OUTPUT, "Write the captions as text files too.", "FOLDER"),
+    "exports": Option(
+        ("--export",),
+        OUTPUT,
+        "Write all that --output holds in these formats too: textgrid, eaf, srt, vtt, rttm, csv, audformat, txt.",
+        "FORMAT,FORMAT",
+        values=list_of(*get_args(ExportFormat)),
+    ),
+    "export_dir": Option(("--export-dir",), OUTPUT, "Folder of --export.", "FOLDER", default="named after --output"),
+    "to": Option(
+        ("--to",),
+        OUTPUT,
+        "Formats to write: textgrid, eaf, srt, vtt, rttm, csv, audformat, txt.",
+        "FORMAT,FORMAT",
+        values=list_of(*get_args(ExportFormat)),
+        default="the ending of --output",
+    ),
+    "export_to": Option(
+        ("--output", "-o"),
+        OUTPUT,
+        "Folder to write to, or one file by its ending; - for stdout.",
+        "FOLDER|FILE",
+        default="a folder named after the transcripts",
+    ),
+    "rttm_name": Option(
+        ("--rttm-name",),
+        OUTPUT,
+        "What turns in RTTM are named by.",
+        "speaker|ATTRIBUTE",
+        values=one_of("speaker", "emotion"),
+        default="speakers where any is known, else emotions",
+    ),
+    "plot_kind": Option(
+        ("--to",),
+        OUTPUT,
+        "Kind of picture.",
+        "svg|png",
+        values=one_of("svg", "png"),
+        default="as --output ends, or svg",
+    ),
+    "plot_to": Option(
+        ("--output", "-o"),
+        OUTPUT,
+        "Picture to write (.svg, .png), or a folder for a picture per recording.",
+        "FILE|FOLDER",
+        default="a folder named after the transcripts",
+    ),
     "svg": Option(("--svg",), OUTPUT, "Draw the finished view into this file (.svg).", "FILE"),
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
     "plot": Option(("--plot",), OUTPUT, "Draw the frontier into this file (.svg).", "FILE"),
     "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
+    "most": Option(("--limit",), INPUT, "Take the N most doubtful pieces at most.", "N", least=1),
+    "audio_mb": Option(("--audio-mb",), OUTPUT, "Most audio in the page, MB; 64 MB are about two hours.", "N", least=0),
+    "page": Option(("--output", "-o"), OUTPUT, "Write the page to this file (.html).", "FILE"),
+    "save_calibration": Option(("--output", "-o"), OUTPUT, "Write the calibration to this file (.json).", "FILE"),
+    "save_reliability": Option(("--plot",), OUTPUT, "Draw the reliability diagram into this file (.svg).", "FILE"),
     "captions": Option(("--captions",), OUTPUT, "Show N clips whose captions differ, side by side.", "N", least=0),
     "json": Option(("--json",), OUTPUT, "Print JSON on stdout in place of text."),
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 
@@ -33,17 +34,18 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
-    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
+    """What --labels, --lexicon and --calibration ask for, None if none is given.
 
     Raises:
-        LexiconError: the file cannot be used.
+        ConfigError: a file cannot be used.
     """
-    if not labels and path is None:
+    if not labels and words is None and calibration is None:
         return None
+    from specdec_cli.confidence.calibration import Labelling, read_calibration
     from specdec_cli.lexicon import Lexicon
 
-    return Lexicon.load(path)
+    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
 
 
 def read_references(
@@ -95,17 +97,3 @@ def _column(label: str, lexicon: Lexicon) -> tuple[str, str]:
             hint=f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood",
         )
     return attribute, column
-
-
-def refusals(recordings: Sequence[str]) -> dict[str, AudioError]:
-    """File -> why it cannot be opened, for those that cannot; their content is not looked at."""
-    from specdec_cli.audio.files import opened
-
-    refused: dict[str, AudioError] = {}
-    for recording in recordings:
-        try:
-            with opened(recording):
-                pass
-        except AudioError as error:
-            refused[recording] = error
-    return refused

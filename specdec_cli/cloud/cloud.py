@@ -81,10 +81,10 @@ class RemoteCloud(ABC):
             self.reached = True
 
     def verifier(
-        self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+        self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int], kept: int = 0
     ) -> RemoteVerifier[Any]:
         """Judges the blocks of one clip; see `RemoteVerifier`. Nothing is sent before the first block, or `prefill`."""
-        return self.verifies(self, prompt, config, vocab_size, stop_ids)
+        return self.verifies(self, prompt, config, vocab_size, stop_ids, kept)
 
     def probe(self) -> str:
         """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
@@ -114,6 +114,7 @@ class RemoteVerifier(ABC, Generic[C]):
         config: the run's settings.
         vocab_size: ids from here on are never scored.
         stop_ids: nothing is generated after any of these.
+        kept: likeliest tokens that verdicts name at each position; 0: none.
 
     Raises:
         DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
@@ -121,12 +122,14 @@ class RemoteVerifier(ABC, Generic[C]):
 
     elsewhere = True
 
-    def __init__(self, cloud: C, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]) -> None:
+    def __init__(
+        self, cloud: C, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int], kept: int = 0
+    ) -> None:
         if prompt.waveform is None:
             raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
         self.cloud, self.prompt, self.waveform, self.config = cloud, prompt, prompt.waveform, config
         self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
-        self.stop_ids = tuple(sorted(stop_ids))
+        self.stop_ids, self.kept = tuple(sorted(stop_ids)), kept
         self.done = ModelWork()
         self.caller = Caller(cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
@@ -199,5 +202,7 @@ class RemoteVerifier(ABC, Generic[C]):
             wrong = "tokens after the end of the text"
         elif (found.near_ties or 0) > found.accepted + 1:
             wrong = f"{found.near_ties} near ties in {found.accepted + 1} positions"
+        elif found.likeliest is not None and len(found.likeliest) != found.accepted + len(tokens):
+            wrong = f"likeliest tokens of {len(found.likeliest)} positions, not of {found.accepted + len(tokens)}"
         if wrong:
             raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {wrong}")

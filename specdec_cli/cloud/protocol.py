@@ -58,6 +58,11 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
+Probability = Annotated[float, Field(ge=0, le=1)]
+MOST_KEPT: Final = 20
+"""Likeliest tokens of a position that an answer may name."""
+
+
 Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
 
 
@@ -127,10 +132,12 @@ class Clip(Message):
     samples: Annotated[Count, Field(gt=0)] = Field(description="length of the clip, at the model's sampling rate")
     tensors: list[TensorInfo] = Field(min_length=1, max_length=_MOST_TENSORS)
     capacity: Annotated[Count, Field(gt=0)] = Field(description="most tokens after the prompt at any time")
+    longest: Annotated[Count, Field(gt=0)] = Field(description="most tokens of the text: none are generated past it")
     vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="ids from here on are never scored")
     stop_ids: list[TokenId] = Field(max_length=1000, description="nothing is generated after any of these")
     scoring: ScoringConfig = Field(description="of the run; null: as the server's checkpoint suggests")
     acceptance: AcceptanceConfig
+    kept: int | None = Field(default=None, ge=1, le=MOST_KEPT, description="likeliest tokens to name; null: none")
     question: Question | None = Field(default=None, description="null: only read the clip")
 
     @property
@@ -146,6 +153,7 @@ class Judgement(Message):
     token: TokenId
     more: tuple[TokenId, ...] = ()
     near_ties: Count | None = None
+    likeliest: tuple[tuple[tuple[TokenId, Probability], ...], ...] | None = None
 
 
 class Work(Message):

@@ -11,6 +11,7 @@ from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
+    MOST_KEPT,
     PROTOCOL,
     Answer,
     Clip,
@@ -98,10 +99,12 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             samples=len(self.waveform),
             tensors=tensors,
             capacity=self.capacity,
+            longest=self.config.decoding.max_new_tokens,
             vocab_size=self.vocab_size,
             stop_ids=list(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
+            kept=min(self.kept, MOST_KEPT) or None,
             question=question,
         )
         body = pack(clip, numbers, rows)

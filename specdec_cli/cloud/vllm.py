@@ -59,14 +59,21 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
     def __init__(
-        self, cloud: VllmCloud, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int]
+        self,
+        cloud: VllmCloud,
+        prompt: Prompt,
+        config: Config,
+        vocab_size: int,
+        stop_ids: Collection[int],
+        kept: int = 0,
     ) -> None:
         if (why := unserved(config, cloud.processor)) is not None:
             raise DecodingError(
                 f"a vLLM cloud gives the likeliest tokens only, and {why}",
                 hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
             )
-        super().__init__(cloud, prompt, config, vocab_size, stop_ids)
+        # verdicts name no likeliest tokens: vLLM would list them for every position of the prompt, in each answer
+        super().__init__(cloud, prompt, config, vocab_size, stop_ids, kept)
         self.done = ModelWork(prompt_tokens=len(prompt.ids))
         ids, placeholder = prompt.ids, cloud.processor.placeholder_id
         # as the server takes it: one placeholder in place of each run of them
@@ -75,11 +82,12 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         before_ms = self.done.step_ms
-        found = self._judged(text, draft.ids, 1 + run_on)
-        tokens = self._until_stop((found.token, *found.more))
-        while len(tokens) < 1 + run_on and tokens[-1] not in self.stop_ids:
+        room = self.config.decoding.max_new_tokens - len(text)
+        found = self._judged(text, draft.ids, max(1, min(1 + run_on, room - len(draft.ids))))
+        tokens, most = self._until_stop((found.token, *found.more)), min(1 + run_on, room - found.accepted)
+        while len(tokens) < most and tokens[-1] not in self.stop_ids:
             written = (*text, *draft.ids[: found.accepted], *tokens)
-            further = self._judged(written, (), 1 + run_on - len(tokens))
+            further = self._judged(written, (), most - len(tokens))
             tokens = self._until_stop((*tokens, further.token, *further.more))
         return replace(found, token=tokens[0], more=tokens[1:], ms=self.done.step_ms - before_ms)
 

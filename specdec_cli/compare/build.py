@@ -47,7 +47,10 @@ def comparison(
     _require_one_task(transcripts)
     wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
     pairing = pair(transcripts, [mode for mode in MODES if mode in wanted])
-    found_references = tuple(references.find(clip.about.file) if references else None for clip in pairing.clips)
+    found_references = tuple(
+        references.find(clip.about.file, clip.about.start_s, clip.about.end_s) if references else None
+        for clip in pairing.clips
+    )
     judged = Judged(pairing, transcripts[0].language, lexicon, found_references)
     resampler = Resampler(len(pairing.clips), seed=seed)
     any_clips = bool(pairing.clips)

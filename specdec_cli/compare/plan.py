@@ -40,9 +40,7 @@ def richest(modes: tuple[Mode, ...]) -> Mode:
 
 def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
     """What the transcripts of each mode must have been made with."""
-    from specdec_cli.captioner import recorded_settings
-
-    return {mode: Terms.of(config, recorded_settings(config)) for mode, config in configured.items()}
+    return {mode: Terms.of(config) for mode, config in configured.items()}
 
 
 def in_mode(config: Config, mode: Mode) -> Config:

@@ -11,8 +11,7 @@ from specdec_cli.compare.plan import turns
 from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Watch
-from specdec_cli.transcript.build import error_transcript
-from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.schema import Transcript
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import Mode
 
@@ -89,7 +88,8 @@ class Runner:
         except Exception as error:
             known = typed(error)
             self._watch.failed(f"{step.recording.path} ({step.mode})", known)
-            self._journal.add(self._error_line(step.recording, step.mode, known, captioner.setup.models))
+            recording, models = step.recording, captioner.setup.models
+            self._journal.add(self._terms[step.mode].error_line(recording.path, known, models, recording.sha256))
 
     def _transcripts(self, step: Step, captioner: Captioner) -> Iterator[Transcript]:
         """One transcript for each segment of a recording that is not captioned yet."""
@@ -101,18 +101,5 @@ class Runner:
         """A recording that is broken is so in every mode."""
         self._broken.add(recording.path)
         self._watch.failed(recording.path, error)
-        for mode in self._terms:
-            self._journal.add(self._error_line(recording, mode, error, Models(edge=None, cloud=None)))
-
-    def _error_line(self, recording: InputFile, mode: Mode, error: SpecdecError, models: Models) -> Transcript:
-        terms = self._terms[mode]
-        return error_transcript(
-            recording.path,
-            error,
-            language=terms.language,
-            prompt=terms.prompt,
-            mode=mode,
-            models=models,
-            settings=dict(terms.settings),
-            sha256=recording.sha256,
-        )
+        for terms in self._terms.values():
+            self._journal.add(terms.error_line(recording.path, error, sha256=recording.sha256))

@@ -15,7 +15,16 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES, VLLM
 
 _RULE_OPTIONS: Final = {"rank": "rank", "prob": "prob", "typical_epsilon": "typical", "typical_delta": "typical"}
 _LINK_OPTIONS: Final = ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
-_LOADING_OPTIONS: Final = ("revision", "device", "dtype", "device_map", "attention", "quantization", "compile")
+_LOADING_OPTIONS: Final = (
+    "revision",
+    "device",
+    "dtype",
+    "device_map",
+    "attention",
+    "quantization",
+    "encoder_dtype",
+    "compile",
+)
 _WHOLE_DISTRIBUTIONS: Final = {"temperature": 0, "repetition_penalty": 1, "no_repeat_ngram": 0, "min_new_tokens": 0}
 _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),

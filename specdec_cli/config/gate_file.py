@@ -42,6 +42,11 @@ class LearnedWeights(_Part):
         description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
     )
 
+    @property
+    def fingerprint(self) -> str:
+        """By which transcripts tell two gates apart."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
     @model_validator(mode="after")
     def _as_many_weights_as_features(self) -> LearnedWeights:
         if len(self.weights) != len(self.features):
@@ -98,6 +103,21 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
         detail = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, detail["loc"])) or "the whole"
         raise ConfigError(f"{label} is not a gate file: {place}: {detail['msg']}.", hint=hint) from error
+
+
+def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:
+    """The gate file at `path`, and its weights.
+
+    Raises:
+        ConfigError: it is not there, or holds another gate than the learned one.
+    """
+    file = read_gate_file(path, label)
+    if file.learned is None:
+        raise ConfigError(
+            f"gate.name is learned, but {label} holds the gate {file.gate}, which has no weights",
+            hint=f"Use it as it is: set gate.name to {label}.",
+        )
+    return file, file.learned
 
 
 def names_gate_file(value: object) -> bool:

@@ -6,6 +6,7 @@ nats for entropy and log-probability, seconds for audio, tokens for lengths.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -180,7 +181,14 @@ class ModelConfig(Section):
         default="sdpa", description="attention kernel; flash_attention_2 needs cuda and a 16-bit dtype"
     )
     quantization: Literal["int8", "int4"] | None = Field(
-        default=None, description="weight-only quantisation at loading time; null: none"
+        default=None,
+        description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
+        "bitsandbytes; null: as stored",
+    )
+    encoder_dtype: Literal["bfloat16"] | None = Field(
+        default=None,
+        description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
+        "(AMX, AVX512-BF16), and much slower on others; null: as dtype",
     )
     compile: Literal["default"] | None = Field(
         default=None,
@@ -420,6 +428,16 @@ class AudioConfig(Section):
         """The file or folder that says where to cut."""
         return Path(self.segment) if isinstance(self.segment, str) and self.segment != "pauses" else None
 
+    def recorded(self) -> dict[str, object]:
+        """What transcripts record of the cuts, where they are not the default; of a file its content too."""
+        segment = "pauses" if self.segment == "pauses" else None
+        if (path := self.cuts_path) is not None:
+            segment = path.name
+            if path.is_file():
+                segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s}
+        return {name: value for name, value in recorded.items() if value is not None}
+
 
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
@@ -432,6 +450,13 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+
+    @property
+    def gate_in_force(self) -> GateName:
+        """The configured gate in hybrid mode, else the one that makes the mode what it is."""
+        if self.decoding.mode == "hybrid":
+            return self.gate.name
+        return "always" if self.decoding.mode == "lossless" else "never"
 
     @property
     def acceptance_rule(self) -> AcceptanceName:

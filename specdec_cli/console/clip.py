@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -14,7 +14,7 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
 from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import Finished, FinishReason, Mode, Prefill, Round, Started
+from specdec_cli.types import EventText, Finished, FinishReason, Mode, Prefill, Round, Started
 
 INDENT = 10
 _NEVER = ("gate_weights",)  # a digest tells a reader nothing
@@ -122,9 +122,11 @@ def verified(rounds: Sequence[Round], mode: Mode) -> str:
     return f"the cloud verified {escalated or 'none'} of {count(len(rounds), 'round')}"
 
 
-def classes(labels: Mapping[str, str | None], separator: str) -> str:
-    """The classes that a caption says: "voice male · rate slow"; attributes that it says nothing about are left out."""
-    return separator.join(f"{name} {class_}" for name, class_ in labels.items() if class_ is not None) or "none found"
+def classes(text: EventText, separator: str) -> str:
+    """The classes that a caption says: "voice male 98% · rate slow 71%"; attributes that it leaves out are left out."""
+    known = {name: f" {percent(p)}" for name, p in text.probabilities.items()}
+    said = (text.labels or {}).items()
+    return separator.join(f"{name} {class_}{known.get(name, '')}" for name, class_ in said if class_) or "none found"
 
 
 def _speed(event: Finished) -> str:

@@ -215,7 +215,7 @@ class LiveView(View):
         self._caption.caption = text.caption  # which a stop string may have shortened
         totals = parts.summary(self._rounds, event, self._clip.mode, self._signs)
         if text.labels is not None:
-            totals.insert(0, ("labels", Text(parts.classes(text.labels, f" {self._signs.dot} "))))
+            totals.insert(0, ("labels", Text(parts.classes(text, f" {self._signs.dot} "))))
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
         width = min(self._width - 1, PROSE_WIDTH)

@@ -102,7 +102,7 @@ class PlainView(View):
         if self._clip is not None:
             self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
-                self._say(f"{self._clip.file}: {classes(text.labels, ', ')}")
+                self._say(f"{self._clip.file}: {classes(text, ', ')}")
 
     def interrupted(self, output: Path | None) -> None:
         """Say so, and what is kept."""

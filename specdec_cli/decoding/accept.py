@@ -24,6 +24,7 @@ from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.gate import entropies
 from specdec_cli.decoding.scores import draw
+from specdec_cli.types import Candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Verdict:
     network_ms: float | None = None
     bytes_up: int | None = None  # bodies of requests and answers as sent, repeats included
     bytes_down: int | None = None
+    likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `more`
 
 
 def judge(

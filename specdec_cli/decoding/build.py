@@ -23,7 +23,6 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import GateName
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -83,6 +82,7 @@ def build_loop(
     *,
     classifier: Classifier | None = None,
     shared: Shared | None = None,
+    kept: int = 0,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
@@ -92,6 +92,7 @@ def build_loop(
         edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
+        kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
 
     Raises:
         DecodingError: the mode needs a model that is not there.
@@ -114,12 +115,12 @@ def build_loop(
     elif remote is None:
         drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids)
+        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids, kept)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
-        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens)
+        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens, kept)
     gate = Gate(
-        gate_of(config),
+        config.gate_in_force,
         config.gate.threshold,
         stop_drafting=config.gate.stop_drafting,
         classifier=classifier,
@@ -135,6 +136,7 @@ def build_loop(
         costs=pair.costs,
         beside=verifier is not None and _beside(pair, settings, verifier),
         away=nullcontext if shared is None else shared.away,
+        kept=kept,
     )
 
 
@@ -154,7 +156,7 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
         return settings.k
     if settings.mode not in ("hybrid", "lossless"):
         return ALONE
-    return AdaptiveLength(settings.cost_ratio, costs, always=gate_of(config) == "always", alone=lossless)
+    return AdaptiveLength(settings.cost_ratio, costs, always=config.gate_in_force == "always", alone=lossless)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
@@ -163,18 +165,10 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     It is not the clip's own, so that the gate changes no token that is drawn. The clip seeds it as well as the run, or
     every clip would escalate the same blocks.
     """
-    if gate_of(config) != "random" or clip is None:
+    if config.gate_in_force != "random" or clip is None:
         return None
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))
-
-
-def gate_of(config: Config) -> GateName:
-    """The gate in force: the configured one in hybrid mode, else the one that makes the mode what it is."""
-    mode = config.decoding.mode
-    if mode == "hybrid":
-        return config.gate.name
-    return "always" if mode == "lossless" else "never"
 
 
 def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ to use it.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -86,8 +85,6 @@ class Classifier:
     def __init__(self, weights: LearnedWeights, threshold: float, tokenizer: str) -> None:
         self.threshold = threshold
         self.tokenizer = tokenizer
-        # so that transcripts tell two gates apart
-        self.fingerprint = hashlib.sha256(weights.model_dump_json().encode()).hexdigest()[:16]
         self._dense: list[tuple[Dense, float]] = []
         self._sparse: dict[tuple[str, int], float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):

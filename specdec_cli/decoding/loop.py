@@ -16,11 +16,23 @@ from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft, Drafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, most_drafted
+from specdec_cli.decoding.scores import likeliest
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import Verifier
 from specdec_cli.errors import CloudError
 from specdec_cli.models.shared import SHORT_TURNS
-from specdec_cli.types import Event, Finished, FinishReason, ModelWork, Prefill, Round, Sent, Source
+from specdec_cli.types import (
+    Alternatives,
+    Decider,
+    Event,
+    Finished,
+    FinishReason,
+    ModelWork,
+    Prefill,
+    Round,
+    Sent,
+    Source,
+)
 
 CLOUD_CHUNK: Final = 16
 """Tokens that a cloud elsewhere generates at a time in cloud mode. More would save round trips, and delay the view."""
@@ -41,6 +53,7 @@ class Loop:
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
     beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
     away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
+    kept: int = 0  # likeliest tokens to keep of each committed one
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loop_was_verified: bool = field(default=False, init=False)
@@ -159,8 +172,24 @@ class Loop:
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
+            alternatives=self._alternatives(draft, verdict)[: end - start] if self.kept else (),
         )
         return round_, finish
+
+    def _alternatives(self, draft: Draft, verdict: Verdict | None) -> tuple[Alternatives, ...]:
+        """The likeliest tokens at each new token, before stop rules.
+
+        Where the cloud does not tell its own, those of the edge stand in at drafted positions.
+        """
+        drafted = () if draft.scores is None else likeliest(draft.scores, self.kept)
+        if verdict is None:
+            by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
+            return tuple((by, row) for row in drafted)
+        if verdict.likeliest is not None:
+            return tuple(("cloud", row) for row in verdict.likeliest)
+        known: list[Alternatives] = [("edge", row) for row in drafted[: verdict.accepted + 1]]
+        unknown: Alternatives = ("cloud", ())
+        return (*known, *[unknown] * (verdict.accepted + 1 + len(verdict.more) - len(known)))
 
     def _new_tokens(self, draft: Draft, verdict: Verdict | None) -> tuple[tuple[int, ...], list[Source]]:
         """The tokens that a round adds before stop rules, and where each comes from."""

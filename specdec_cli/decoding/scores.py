@@ -22,6 +22,10 @@ from transformers import (
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.session import Session
+from specdec_cli.types import Candidates
+
+LEAST_PROBABILITY: Final = 5e-4
+"""Less likely tokens are not kept as alternatives."""
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
@@ -115,6 +119,21 @@ def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
     if rows == 1:
         return history[None]
     return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
+
+
+def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
+    """At most `count` likeliest tokens of each row of processed scores [m, vocab]; none if `count` is 0.
+
+    The best one is kept in any case, others from `LEAST_PROBABILITY` on.
+    """
+    if count < 1:
+        return ()
+    best = scores.softmax(dim=-1).topk(min(count, scores.shape[-1]), dim=-1)
+    rows = (zip(*row, strict=True) for row in zip(best.indices.tolist(), best.values.tolist(), strict=True))
+    return tuple(
+        tuple((id_, round(p, 5)) for place, (id_, p) in enumerate(row) if place == 0 or p >= LEAST_PROBABILITY)
+        for row in rows
+    )
 
 
 def generator_for(seed: int, place: bytes) -> torch.Generator:

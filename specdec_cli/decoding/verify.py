@@ -11,7 +11,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 from specdec_cli.decoding.accept import Verdict, chosen, judge, near_ties
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import Scores, generator_for
+from specdec_cli.decoding.scores import Scores, generator_for, likeliest
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
@@ -50,7 +50,8 @@ class Verifier(Protocol):
 class LocalVerifier(Verifier):
     """Judges blocks with a session of this process, by an acceptance rule.
 
-    Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text.
+    Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text. Verdicts name the
+    `kept` likeliest tokens of each position that they decide.
     """
 
     elsewhere = False
@@ -62,8 +63,9 @@ class LocalVerifier(Verifier):
         rules: AcceptanceConfig,
         stop_ids: Collection[int],
         most: int | None = None,
+        kept: int = 0,
     ) -> None:
-        self.session, self._rules, self._most = session, rules, most
+        self.session, self._rules, self._most, self._kept = session, rules, most, kept
         self.scores = Scores(settings, session, stop_ids)
         self._stop_ids = frozenset(stop_ids)
         self._tolerance = tie_tolerance(session.model.dtype)
@@ -83,6 +85,7 @@ class LocalVerifier(Verifier):
         scores = self.scores(proposed, logits)
         accepted, token = judge(draft, scores, self._rules, draws, sampling=settings.sampling)
         ties = near_ties(scores[: accepted + 1], self._tolerance)
+        rows = likeliest(scores[: accepted + 1], self._kept)
         own_s = time.perf_counter() - started
         judged = len(text) + accepted + 1
         written = [*text, *draft.ids[:accepted], token]
@@ -92,9 +95,10 @@ class LocalVerifier(Verifier):
         while len(written) < longest and written[-1] not in self._stop_ids:
             scores = self.scores(written, self.session.logits(written))
             written.append(chosen(scores[0], draws, sampling=settings.sampling))
+            rows += likeliest(scores, self._kept)
         after = self.session.work
         ms, prefilled = own_s * 1e3 + after.step_ms - before.step_ms, after.encoder_passes > before.encoder_passes
-        return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled)
+        return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled, likeliest=rows or None)
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""

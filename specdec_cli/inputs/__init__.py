@@ -1,6 +1,6 @@
 """What commands read: recordings by path, folder, pattern, list or manifest, and tables of references."""
 
-from specdec_cli.inputs.find import Paths, find_recordings, identify, unreadable, with_list
+from specdec_cli.inputs.find import Paths, all_unreadable, find_recordings, identify, unreadable, with_list
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.recording import InputFile, Key, stored_path
 
@@ -13,6 +13,7 @@ __all__ = [
     "Key",
     "Manifest",
     "Paths",
+    "all_unreadable",
     "find_recordings",
     "identify",
     "stored_path",

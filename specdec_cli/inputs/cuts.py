@@ -5,7 +5,6 @@ Subtitles are read here, because libraries for them leave out what they cannot r
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -45,11 +44,9 @@ class Cuts:
 
     Attributes:
         path: the file or folder.
-        fingerprint: tells its content from another's; of a folder only its name.
     """
 
     path: Path
-    fingerprint: str
     _cuts: Sequence[_Named] = field(default=(), repr=False)
 
     @classmethod
@@ -60,9 +57,8 @@ class Cuts:
             ReferencesError: it cannot be read, or is malformed; names the line.
         """
         if path.is_dir():
-            return cls(path, path.name)
-        cuts = tuple(_read(path))
-        return cls(path, f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}", cuts)
+            return cls(path)
+        return cls(path, tuple(_read(path)))
 
     def of(self, recording: str) -> tuple[Cut, ...]:
         """The cuts of a recording, found by the name of its file, with or without the ending.

@@ -214,6 +214,19 @@ def unreadable(recording: InputFile) -> AudioError | None:
         return recording.explained(error)
 
 
+def all_unreadable(paths: Iterable[str]) -> dict[str, AudioError]:
+    """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
+
+    It looks no further than the first that can.
+    """
+    refused: dict[str, AudioError] = {}
+    for path in paths:
+        if (error := unreadable(InputFile(path))) is None:
+            return {}
+        refused[path] = error
+    return refused
+
+
 def relative_name(path: str, base: str) -> str:
     """What to call an absolute path in exports: its place below `base`, or all of it below `outside`."""
     inside = os.path.relpath(path, base) if common_folder([path, base]) == base else ""

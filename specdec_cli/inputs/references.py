@@ -12,7 +12,7 @@ from typing import Final
 
 from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.tables import FILES, Table, read_table
+from specdec_cli.inputs.tables import FILES, Row, Table, read_table
 from specdec_cli.lexicon import Lexicon
 
 _LISTED = 8
@@ -23,6 +23,8 @@ _TEXTS: Final = (
     ("text", "texts"),
 )
 """The second group only where a table has none of the first: `text` may be what was spoken."""
+_ALIKE: Final = 0.5
+"""Share of two pieces' joint length that they have in common, from which they are the same piece."""
 _NUMBER: Final = re.compile(r"[_ ]?\d+$")
 
 
@@ -35,12 +37,15 @@ class Columns:
         texts: reference captions.
         labels: attribute -> column with its class, in the lexicon's words or their aliases.
         speaker: who speaks, or None.
+        start, end: where in the recording the piece is that a row is about, s; None: rows are about recordings.
     """
 
     file: str
     texts: tuple[str, ...]
     labels: Mapping[str, str]
     speaker: str | None = None
+    start: str | None = None
+    end: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,14 @@ class Reference:
         texts: reference captions; empty where the table has none for this clip.
         labels: attribute -> class, only those that are known.
         speaker: who speaks, if the table says so.
+        span: start and end of the piece of the recording that this is about, s; None: all of it.
     """
 
     key: str
     texts: tuple[str, ...]
     labels: Mapping[str, str]
     speaker: str | None = None
+    span: tuple[float, float] | None = None
 
 
 class References:
@@ -71,13 +78,16 @@ class References:
     def __init__(self, entries: Sequence[Reference], columns: Columns) -> None:
         self.entries = tuple(entries)
         self.columns = columns
-        self._by_key = {_parts(entry.key): entry for entry in entries}
-        self._by_name: dict[str, list[tuple[tuple[str, ...], Reference]]] = defaultdict(list)
-        self._by_stem: dict[str, list[Reference]] = defaultdict(list)
-        for parts, entry in self._by_key.items():
-            self._by_name[parts[-1]].append((parts, entry))
+        pieces: dict[tuple[str, ...], list[Reference]] = defaultdict(list)
+        for entry in entries:
+            pieces[_parts(entry.key)].append(entry)
+        self._by_key = {parts: tuple(found) for parts, found in pieces.items()}
+        self._by_name: dict[str, list[tuple[tuple[str, ...], tuple[Reference, ...]]]] = defaultdict(list)
+        self._by_stem: dict[str, list[tuple[Reference, ...]]] = defaultdict(list)
+        for parts, found in self._by_key.items():
+            self._by_name[parts[-1]].append((parts, found))
             for name in {parts[-1], PurePosixPath(parts[-1]).stem}:  # an id may have a dot in it
-                self._by_stem[name].append(entry)
+                self._by_stem[name].append(found)
 
     @classmethod
     def read(
@@ -113,22 +123,43 @@ class References:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def find(self, file: str) -> Reference | None:
-        """The reference of a recording, or None.
+    def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
+        """The reference of a recording, or of a piece of it; None if there is none.
 
         Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
-        at least, if no other shares as many; the file's name without its ending, if only one entry is called so.
+        at least, if no other shares as many; the file's name without its ending, if only one entry is called so. Of
+        rows about pieces of it, the one that has most in common with the piece counts, if that is half of both or
+        more; a row about the whole recording counts for every piece.
+
+        Args:
+            file: path of the recording.
+            start_s, end_s: of the piece; None: the whole recording.
         """
+        found = self._of(file)
+        if start_s is None or end_s is None:
+            return next((entry for entry in found if entry.span is None), None)
+        alike = [(_in_common(entry.span, (start_s, end_s)), entry) for entry in found if entry.span is not None]
+        share, best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
+        return best if share >= _ALIKE else next((entry for entry in found if entry.span is None), None)
+
+    def _of(self, file: str) -> tuple[Reference, ...]:
+        """The entries of a recording and its pieces."""
         parts = _parts(file)
         if parts in self._by_key:
             return self._by_key[parts]
-        shared = [(_trailing(parts, other), entry) for other, entry in self._by_name.get(parts[-1], [])]
+        shared = [(_trailing(parts, other), found) for other, found in self._by_name.get(parts[-1], [])]
         if shared:
             most = max(count for count, _ in shared)
-            best = [entry for count, entry in shared if count == most]
-            return best[0] if len(best) == 1 else None
+            best = [found for count, found in shared if count == most]
+            return best[0] if len(best) == 1 else ()
         same = self._by_stem.get(PurePosixPath(parts[-1]).stem, [])
-        return same[0] if len(same) == 1 else None
+        return same[0] if len(same) == 1 else ()
+
+
+def _in_common(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Common length of two pieces over their joint length, 0 to 1."""
+    common = min(one[1], other[1]) - max(one[0], other[0])
+    return max(common, 0.0) / (max(one[1], other[1]) - min(one[0], other[0]))
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -147,7 +178,7 @@ def _trailing(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Reference]:
-    first: dict[tuple[str, ...], str] = {}
+    first: dict[tuple[object, ...], str] = {}
     for row in table.rows:
         key = row.single(columns.file)
         if key is None:
@@ -155,7 +186,8 @@ def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Refer
                 f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
                 hint="Name the clip, or delete the row.",
             )
-        if (known := first.setdefault(_parts(key), row.place)) != row.place:
+        span = _span(row, columns)
+        if (known := first.setdefault((_parts(key), span), row.place)) != row.place:
             raise ReferencesError(
                 f"{row.place}: {show(key)} has a row already, {known}.",
                 hint="Keep one row per clip; several reference texts go into several columns.",
@@ -167,7 +199,30 @@ def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Refer
         }
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
         speaker = row.single(columns.speaker) if columns.speaker else None
-        yield Reference(key, texts, labels, speaker)
+        yield Reference(key, texts, labels, speaker, span)
+
+
+def _span(row: Row, columns: Columns) -> tuple[float, float] | None:
+    """Start and end of the piece that a row is about, s; None: the whole recording.
+
+    Raises:
+        ReferencesError: one of them is missing or no number, or the piece ends before it begins.
+    """
+    if columns.start is None or columns.end is None:
+        return None
+    cells = [row.single(column) for column in (columns.start, columns.end)]
+    if cells == [None, None]:
+        return None
+    try:
+        start, end = (float(cell or "nan") for cell in cells)
+    except ValueError:
+        start = end = float("nan")
+    if not 0 <= start < end < float("inf"):
+        raise ReferencesError(
+            f"{row.place}: {show(cells[0])} to {show(cells[1])} is no piece of a recording.",
+            hint="Give both ends in seconds, or leave both empty for the whole recording.",
+        )
+    return start, end
 
 
 def _require_known_words(table: Table, columns: Columns, lexicon: Lexicon) -> None:
@@ -221,11 +276,16 @@ def _find_columns(
             f"{table.path} has no column that names the clip.",
             hint=f"Name it with --file-column. Its columns: {', '.join(map(show_name, table.columns))}.",
         )
+    start, end = table.first(("start_s",)), table.first(("end_s",))
+    if start is None or end is None:  # one alone says nothing
+        start = end = None
     found = Columns(
         file=file,
         texts=tuple(text_columns) or _text_columns(table.columns),
         labels=_label_columns(table, label_columns, lexicon),
         speaker=table.first(_SPEAKERS),
+        start=start,
+        end=end,
     )
     if not found.texts and not found.labels:
         raise ReferencesError(

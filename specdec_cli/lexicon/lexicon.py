@@ -62,11 +62,21 @@ class Lexicon:
         2. a class that yields (calm delivery, which is read as neutral) gives way to any other;
         3. what is said plainly stands above what is said weakly ("一丝", "a hint of", or only "he" for a man's voice).
         """
+        said = self.namings(text, language)
+        return {name: said[name].class_ if name in said else None for name in self.attributes}
+
+    def namings(self, text: str, language: Language) -> dict[str, Reading]:
+        """For every attribute of which a caption says a class, the first word that decides it; see `labels`."""
         readings = self._readers[language].read(text)
-        return {
+        found = {
             name: _decide([reading for reading in readings if reading.attribute == name], self._rules.yields[name])
             for name in self.attributes
         }
+        return {name: reading for name, reading in found.items() if reading is not None}
+
+    def begun(self, attribute: str, text: str, language: Language) -> Mapping[str, int]:
+        """Classes of an attribute whose phrases begin with `text`, the first part of a word: how many of each do."""
+        return self._readers[language].vocabulary.begun(attribute, text)
 
     def canonical(self, attribute: str, value: str) -> str | None:
         """The class that a table's own word stands for ("calm", "anger", "愤怒"), or None if it is not known.
@@ -87,12 +97,12 @@ class Lexicon:
         return known.get(word) is None and (word in known or word in NOT_GIVEN)
 
 
-def _decide(readings: Sequence[Reading], yields: Collection[str]) -> str | None:
-    """The class that the readings of one attribute come to, by the rules of `Lexicon.labels`."""
+def _decide(readings: Sequence[Reading], yields: Collection[str]) -> Reading | None:
+    """The first reading of the class that those of one attribute come to, by the rules of `Lexicon.labels`."""
     giving_way = set(yields) if {reading.class_ for reading in readings} - set(yields) else set()
     for strength, out in (("likeliest", set()), ("plain", giving_way), ("slight", giving_way)):
-        if classes := {reading.class_ for reading in readings if reading.strength == strength} - out:
-            return classes.pop() if len(classes) == 1 else None
+        if left := [reading for reading in readings if reading.strength == strength and reading.class_ not in out]:
+            return left[0] if len({reading.class_ for reading in left}) == 1 else None
     return None
 
 

@@ -47,7 +47,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A word that says a class of an attribute; its place in units, and the number of its clause."""
+    """A word that says a class of an attribute; its place in units, and the number of its clause.
+
+    `since` is the first unit after what stands before it: a word with another meaning, or a mark.
+    """
 
     attribute: str
     class_: str
@@ -55,6 +58,7 @@ class Reading:
     start: int
     end: int
     clause: int
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class _Caption:
 
     row: Sequence[str]
     mentions: Sequence[Mention]
+    places: Sequence[tuple[int, int, int, int]]  # of the mentions, see `_places`
     said: Sequence[Reading]
 
 
@@ -70,15 +75,17 @@ class Reader:
     """Reads captions of one language."""
 
     def __init__(self, vocabulary: Vocabulary, rules: Rules, language: Language) -> None:
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._rules = rules
         self._language: Language = language
 
     def read(self, text: str) -> list[Reading]:
         """All that the caption says, negated words left out or turned round."""
         row = units(text)[:LONGEST]
-        mentions = self._vocabulary.mentions(row)
-        caption = _Caption(row, mentions, _said(mentions, bind(row, mentions, self._language)))
+        mentions = self.vocabulary.mentions(row)
+        places = _places(row, mentions)
+        said = _said(mentions, places, bind(row, mentions, self._language))
+        caption = _Caption(row, mentions, places, said)
         denied = self._denied(caption)
         kept = []
         for reading in caption.said:
@@ -100,11 +107,10 @@ class Reader:
     def _missing(self, caption: _Caption) -> list[Reading]:
         """What "no pauses" says: a negated noun with no word about it in its clause."""
         found = []
-        for mention in caption.mentions:
+        for mention, place in zip(caption.mentions, caption.places, strict=True):
             for name in mention.meaning.deniable:
                 spoken = any(one.attribute == name and one.clause == mention.clause for one in caption.said)
                 if not spoken and self._negated(name, mention.start, mention.clause, caption):
-                    place = (mention.start, mention.end, mention.clause)
                     found.append(Reading(name, self._rules.absent[name], "plain", *place))
         return found
 
@@ -134,14 +140,29 @@ class Reader:
         )
 
 
-def _said(mentions: Sequence[Mention], bound: Sequence[tuple[int, int, dict[str, str]]]) -> list[Reading]:
+def _places(row: Sequence[str], mentions: Sequence[Mention]) -> list[tuple[int, int, int, int]]:
+    """Start, end, clause and `since` of each mention, as a `Reading` has them."""
+    places, since = [], 0
+    for mention in mentions:
+        marks = (at + 1 for at in range(mention.start - 1, since - 1, -1) if not row[at].isalnum())
+        places.append((mention.start, mention.end, mention.clause, next(marks, since)))
+        if mention.meaning.speaks:
+            since = mention.end
+    return places
+
+
+def _said(
+    mentions: Sequence[Mention],
+    places: Sequence[tuple[int, int, int, int]],
+    bound: Sequence[tuple[int, int, dict[str, str]]],
+) -> list[Reading]:
     """Everything that words say, beside their noun or, where that gives nothing, by themselves; in order."""
     beside: dict[int, dict[str, str]] = {}
     for word, _, classes in bound:
         beside[word] = {**beside.get(word, {}), **classes}
     found = []
     for index, mention in enumerate(mentions):
-        place = (mention.start, mention.end, mention.clause)
+        place = places[index]
         if index in beside:
             found += [Reading(name, class_, "plain", *place) for name, class_ in beside[index].items()]
             continue

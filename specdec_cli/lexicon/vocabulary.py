@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,9 @@ from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
 """Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
+
+_LEAST_BEGINNING: Final = 3
+"""Letters of Latin script that tell which phrases may follow; fewer may well begin any other word."""
 
 Topic = tuple[str, int]
 """Attribute, and the number of one of its `near` groups."""
@@ -27,6 +31,16 @@ class Meaning:
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it says beside a noun of that group
     alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it says by itself
     weak: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it says a class or is something that classes are said of."""
+        return bool(self.topics or self.near or self.alone or self.weak)
+
+    def classes_of(self, attribute: str) -> set[str]:
+        """Classes of an attribute that it can say."""
+        beside = {class_ for (name, _), class_ in self.near.items() if name == attribute}
+        return beside.union(said[attribute] for said in (self.alone, self.weak) if attribute in said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,18 @@ class Vocabulary:
             if "nothing" not in meaning.markers:
                 found.append(Mention(start, end, meaning, sentence, clause))
         return found
+
+    def begun(self, attribute: str, text: str) -> Counter[str]:
+        """Classes of an attribute whose phrases begin with `text`, and how many of their phrases do."""
+        begin = "".join(units(text))
+        if len(begin) < (_LEAST_BEGINNING if begin.isascii() else 1):
+            return Counter()
+        return Counter(
+            class_
+            for phrase, meaning in self._meanings.items()
+            for class_ in meaning.classes_of(attribute)
+            if phrase.replace(" ", "").startswith(begin)
+        )
 
     def _meaning(self, phrase: str) -> Meaning:
         # phrases that differ in case, width or hyphens only are one phrase

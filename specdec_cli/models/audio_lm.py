@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
@@ -21,13 +22,23 @@ class AudioLM:
     Args:
         weights: their fingerprint; None: unknown.
         compiled: how the decoder is compiled; None: it is not.
+        quantization: what became of its weights when they were loaded; None: they are as stored.
+        encoder_dtype: number format in which the audio encoder multiplies; None: that of its weights.
     """
 
     def __init__(
-        self, module: Any, processor: Processor, *, weights: str | None = None, compiled: str | None = None
+        self,
+        module: Any,
+        processor: Processor,
+        *,
+        weights: str | None = None,
+        compiled: str | None = None,
+        quantization: str | None = None,
+        encoder_dtype: str | None = None,
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
-        self.weights, self.compiled = weights, compiled
+        self.weights, self.compiled, self.quantization = weights, compiled, quantization
+        self.encoder_dtype = encoder_dtype
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         # audio encoder included
@@ -98,7 +109,10 @@ class AudioLM:
 
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
-        found = {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "device": str(self.device)}
+        dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
+        if self.encoder_dtype is not None:
+            dtype += f" (encoder {self.encoder_dtype})"
+        found = {"name": self.name, "dtype": dtype, "device": str(self.device)}
         known = {"weights": self.weights, "compiled": self.compiled}
         return found | {name: value for name, value in known.items() if value is not None}
 
@@ -131,7 +145,11 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            encoded = encode(*args, **kwargs)
+            if self.encoder_dtype is None:
+                encoded = encode(*args, **kwargs)
+            else:
+                with torch.autocast(self.device.type, getattr(torch, self.encoder_dtype)):
+                    encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
             self.synchronize()
             calls = self._calls
             calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -44,14 +45,25 @@ def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -
     return stored
 
 
-def quantization_config(name: str | None, device: torch.device) -> Any | None:
-    """The `quantization_config` of `from_pretrained` for "int8" (torchao) or "int4" (bitsandbytes nf4, CUDA only).
+def quantization_config(name: str | None, device: torch.device, unused: Sequence[str] = ()) -> Any | None:
+    """The `quantization_config` of `from_pretrained` for "int8" or "int4".
+
+    On a CPU both are specdec's own (`models.packed`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
+
+    Args:
+        name: as configured; None: no quantisation.
+        device: where the model will run.
+        unused: prefixes of parameters that are not wanted.
 
     Raises:
         CheckpointError: the library is not installed, or does not run on `device`.
     """
     if name is None:
         return None
+    if device.type == "cpu":
+        from specdec_cli.models.packed import BITS, PackedConfig
+
+        return PackedConfig(BITS[name], list(unused))
     if name == "int8":
         require_packages(f"quantization {name!r}", ("torchao",))
         from torchao.quantization import Int8WeightOnlyConfig
@@ -60,8 +72,8 @@ def quantization_config(name: str | None, device: torch.device) -> Any | None:
         return TorchAoConfig(Int8WeightOnlyConfig())
     if device.type != "cuda":
         raise CheckpointError(
-            f"quantization 'int4' runs on CUDA only, and the device is {device}",
-            hint="Use quantization: int8, which also runs on a CPU.",
+            f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
+            hint="Use quantization: int8, or device: cpu.",
         )
     require_packages(f"quantization {name!r}", ("bitsandbytes",))
     from transformers import BitsAndBytesConfig

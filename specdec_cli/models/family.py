@@ -59,13 +59,6 @@ class Family:
         made_by = getattr(transformers, self.processor_name) if self.processor_name else AudioProcessor
         return made_by.from_pretrained(source, **common)
 
-    def prune(self, module: Any) -> None:
-        """Drops the parts of `module.model` that speech does not need."""
-        for prefix in self.unused:
-            owner, _, part = prefix.rstrip(".").rpartition(".")
-            if owner == "model":
-                setattr(module.model, part, None)
-
     def placeholder(self, config: Any) -> int:
         """The id that stands for one audio token."""
         if (found := next(iter(_ids(config, *_AUDIO_IDS)), None)) is not None:
@@ -106,6 +99,14 @@ class Family:
         """What the module's forward takes of a processor's output, ids and masks over them left out."""
         taken = inspect.signature(self.module_class().forward).parameters if self.model_types else made
         return {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
+
+
+def prune(module: Any, unused: Sequence[str]) -> None:
+    """Drops the parts of `module.model` that speech does not need, by the prefixes of their parameters."""
+    for prefix in unused:
+        owner, _, part = prefix.rstrip(".").rpartition(".")
+        if owner == "model":
+            setattr(module.model, part, None)
 
 
 def _ids(config: Any, *names: str) -> list[int]:

@@ -22,7 +22,8 @@ from specdec_cli.models.checkpoint import (
 )
 from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
-from specdec_cli.models.family import Family
+from specdec_cli.models.family import Family, prune
+from specdec_cli.models.packed import PackedConfig, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
@@ -56,13 +57,20 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline)
         family, model_config, processor = _front_end(config, str(folder))
+        weights = fingerprint(weight_files(config.label, folder))
+        dtype = resolve_dtype(config.dtype, device, _stored_dtype(model_config))
+        quantization = quantization_config(config.quantization, device, family.unused)
+        packed = None
+        if isinstance(quantization, PackedConfig):
+            packed = packed_folder(weights, quantization.bits, dtype)
+            quantization = None if packed.is_dir() else quantization  # as its own config.json says
         _log.debug("loading %s as %s", folder, family.name)
         loaded: Any = family.module_class().from_pretrained(
-            str(folder),
-            dtype=resolve_dtype(config.dtype, device, _stored_dtype(model_config)),
+            str(folder if packed is None or quantization else packed),
+            dtype=dtype,
             attn_implementation=_attention(config.attention, family, model_config),
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-            quantization_config=quantization_config(config.quantization, device),
+            quantization_config=quantization,
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # reported below, with the names
             output_loading_info=True,
@@ -71,13 +79,15 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     module, info = loaded
     require_complete(config.label, info, ignored=family.unused)
     module = module.eval().requires_grad_(False)
-    family.prune(module)
+    prune(module, family.unused)
+    if packed is not None and quantization is not None:
+        keep_packed(module, packed)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
-    weights = fingerprint(weight_files(config.label, folder))
-    model = AudioLM(module, processor, weights=weights, compiled=config.compile)
+    how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
+    model = AudioLM(module, processor, weights=weights, **how)
     if tested:
-        self_test(model, folder, config.quantization)
+        self_test(model, folder)
     return model
 
 

@@ -21,7 +21,7 @@ import transformers
 
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import first_line
+from specdec_cli.models.checkpoint import cache_folder, first_line
 from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -50,7 +50,7 @@ def tie_tolerance(dtype: torch.dtype) -> float:
     return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
-def self_test(model: AudioLM, folder: Path | None = None, quantization: str | None = None) -> None:
+def self_test(model: AudioLM, folder: Path | None = None) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
     The result is not remembered without the folder that it was loaded from.
@@ -58,7 +58,7 @@ def self_test(model: AudioLM, folder: Path | None = None, quantization: str | No
     Raises:
         CheckpointError: the model fails; says how.
     """
-    memory = _memory(model, folder, quantization) if folder is not None else None
+    memory = _memory(model, folder) if folder is not None else None
     joins = None
     with suppress(OSError, ValueError):
         joins = _RESULTS.get(memory.read_text(encoding="ascii")) if memory is not None else None
@@ -160,15 +160,14 @@ def _named(model: AudioLM, what: str) -> Iterator[None]:
         ) from error
 
 
-def _memory(model: AudioLM, folder: Path, quantization: str | None) -> Path:
+def _memory(model: AudioLM, folder: Path) -> Path:
     """Where the result of a test of the same model is remembered: in the user's cache folder."""
     module, versions = model.module, (torch.__version__, transformers.__version__)
-    way = (model.dtype, model.device.type, module.config._attn_implementation, model.compiled, quantization)
+    way = (model.describe()["dtype"], model.device.type, module.config._attn_implementation, model.compiled)
     digest = hashlib.sha256(repr((_VERSION, model.weights, type(module).__name__, versions, way)).encode())
     for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
         digest.update(path.name.encode() + path.read_bytes())
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "specdec" / "self-test" / digest.hexdigest()[:32]
+    return cache_folder("self-test") / digest.hexdigest()[:32]
 
 
 def _remember(memory: Path, joins: bool) -> None:

@@ -14,6 +14,8 @@ from itertools import groupby
 from typing import Final
 
 from specdec_cli.metrics import Interval
+from specdec_cli.report.drawing import line as _line
+from specdec_cli.report.drawing import text as _text
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,28 +226,3 @@ def _overlap(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 def _text_width(text: str) -> float:
     """About how wide `text` is at 13 px."""
     return sum(13.0 if ord(char) > 0x2E80 else 7.2 for char in text)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, role: str, dash: str | None = None) -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    grey = "#5d6370" if role == "f-axis" else "#dcdfe4"
-    return f'<path class="{role}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{grey}" fill="none"{dashed}/>'
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    anchor: str = "start",
-    role: str = "f-ink",
-    size: int = 14,
-    weight: str = "400",
-    turn: float = 0.0,
-) -> str:
-    turned = f' transform="rotate({turn:.1f} {x:.1f} {y:.1f})"' if turn else ""
-    ink = "#5d6370" if role == "f-muted" else "#1d1f24"
-    return (
-        f'<text class="{role}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{ink}"{turned}>{escape(text)}</text>'
-    )

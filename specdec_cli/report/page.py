@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.report import figures, frontier, tables
+from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
 from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
 from specdec_cli.targets import PAGE, write
@@ -24,7 +22,10 @@ from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import Mode
 
-_SCRIPTS: Final = ("dom.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js", "app.js")
+_SCRIPTS: Final = (
+    *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
+    *("theme.js", "app.js"),
+)
 """Joined in this order into one module."""
 
 
@@ -59,23 +60,13 @@ def render(
     comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], *, embed_audio: bool = True
 ) -> str:
     """The page itself; see `write_report`."""
-    environment = Environment(
-        loader=PackageLoader("specdec_cli.report", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    environment.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
-    assets = files("specdec_cli.report") / "assets"
-    style, *scripts = ((assets / name).read_text(encoding="utf-8") for name in ("report.css", *_SCRIPTS))
-    script = "\n".join(scripts)
+    template = environment().get_template("page.html.j2")
+    style, script = asset("report.css"), asset(*_SCRIPTS)
     clips = list(_clips(comparison, transcripts, SoundReader(embed_audio)))
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
-    return environment.get_template("page.html.j2").render(
-        policy=_policy(script, style, frontier.STYLE),
+    return template.render(
+        policy=policy(script, style, frontier.STYLE),
         style=Markup(style),
         script=Markup(script),
         frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
@@ -92,16 +83,6 @@ def render(
             if sound and sound.mp3 is not None
         ],
     )
-
-
-def _policy(script: str, *styles: str) -> str:
-    """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
-
-    def digest(source: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
-
-    own = f"script-src {digest(script)}; style-src {' '.join(map(digest, styles))}"
-    return f"default-src 'none'; {own}; media-src blob:; base-uri 'none'; form-action 'none'"
 
 
 def _clips(

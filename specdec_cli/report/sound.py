@@ -62,12 +62,7 @@ class SoundReader:
         Raises:
             SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
         """
-        samples = self._samples(file, sha256)
-        first = round((start_s or 0.0) * SAMPLE_RATE)
-        last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
-        samples = samples[first:last]
-        if not len(samples):
-            raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
+        samples = self.samples(file, sha256, start_s, end_s)
         contour = f0_contour(samples)
         voiced = contour[~np.isnan(contour)]
         drawing = {
@@ -79,7 +74,16 @@ class SoundReader:
         }
         return Sound(drawing, mp3(samples) if self._encode else None)
 
-    def _samples(self, file: str, sha256: str) -> Samples:
+    def samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
+        """The clip itself, float32 mono [n] at 16 kHz; raises as `read` does."""
+        samples = self._whole(file, sha256)
+        first = round((start_s or 0.0) * SAMPLE_RATE)
+        last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
+        if not len(samples[first:last]):
+            raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
+        return samples[first:last]
+
+    def _whole(self, file: str, sha256: str) -> Samples:
         """The whole recording, float32 mono [n] at 16 kHz."""
         if self._last is None or self._last[:2] != (file, sha256):
             try:

@@ -229,7 +229,9 @@ class Service:
             session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
-        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids)
+        verifier = LocalVerifier(
+            session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, kept=clip.kept or 0
+        )
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, name, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)

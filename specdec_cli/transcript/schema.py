@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.types import FinishReason, Mode, Reason, Source
+from specdec_cli.types import Decider, FinishReason, Mode, Reason, Source
 
 SCHEMA_VERSION: Final = 1
 
@@ -56,7 +56,7 @@ class ModelInfo(_Part):
 
     name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
     serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
-    dtype: str = Field(description="number format of the weights")
+    dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
     weights: Text | None = Field(
         default=None,
@@ -200,6 +200,21 @@ class ErrorInfo(_Part):
     message: Text = Field(description="what is wrong, in a sentence")
 
 
+class ClassScores(_Part):
+    """How likely each class of an attribute is, by the model whose distribution decided which one is named."""
+
+    by: Decider = Field(description="the model that decided")
+    classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
+    other: Figure = Field(description="probability of words that name no class, or none that can be told")
+    temperature: Figure | None = Field(
+        default=None, description="T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated"
+    )
+    edge: str | None = Field(
+        default=None,
+        description="class that the edge drafted, where the cloud's is another; null: none, or it was not verified",
+    )
+
+
 class Transcript(_Part):
     """One clip, or one segment of a clip."""
 
@@ -228,6 +243,13 @@ class Transcript(_Part):
         default=None,
         description="class that the caption says per attribute, null where it says none; left out if not asked",
     )
+    scores: dict[str, ClassScores] | None = Field(
+        default=None,
+        description="probabilities of the classes of each attribute that the caption names, where they are known",
+    )
+    needs_review: bool | None = Field(
+        default=None, description="whether the models disagree about a class, or one is unlikely; left out if not asked"
+    )
     finish_reason: FinishReason | None
     degraded: Text | None = Field(
         default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
@@ -246,10 +268,18 @@ class Transcript(_Part):
         frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
     )
 
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """Attribute -> probability of the class that the caption names, where it is known."""
+        said, scores = self.labels or {}, self.scores or {}
+        return {
+            name: each.classes[class_] for name, each in scores.items() if (class_ := said.get(name)) in each.classes
+        }
+
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
         optional = {
-            *("id", "labels", "degraded", "error", "warnings"),
+            *("id", "labels", "scores", "needs_review", "degraded", "error", "warnings"),
             *("start_s", "end_s", "piece", "pieces", "speaker", "text", "no_speech"),
         }
         absent = {name for name in optional if getattr(self, name) in (None, ())}

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.transcript.schema import ModelInfo, Models
+from specdec_cli.config.gate_file import read_learned
+from specdec_cli.errors import SpecdecError
+from specdec_cli.transcript.build import error_transcript
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.types import TOKEN_GATES, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -42,16 +46,26 @@ class Terms:
     settings: Mapping[str, object]
     edge: str | None
     cloud: str | None
-    mode: str | None = None
+    mode: Mode | None = None
     labels: bool | None = None
 
     @classmethod
-    def of(cls, config: Config, settings: Mapping[str, object], labels: bool | None = None) -> Terms:
-        """The terms of a run with `config`, whose transcripts record `settings`."""
+    def of(cls, config: Config, labels: bool | None = None) -> Terms:
+        """The terms of a run with `config`; errors as in `recorded_settings`."""
         mode = config.decoding.mode
         edge = None if mode == "cloud" else config.edge.model
         cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
-        return cls(config.prompt.language, config.prompt.instruction, settings, edge, cloud, mode, labels)
+        return cls(
+            config.prompt.language, config.prompt.instruction, recorded_settings(config), edge, cloud, mode, labels
+        )
+
+    def error_line(
+        self, file: str, error: SpecdecError, models: Models | None = None, sha256: str | None = None
+    ) -> Transcript:
+        """The transcript of a recording that could not be captioned on these terms; None: models are not loaded."""
+        asked = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
+        models = models or Models(edge=None, cloud=None)
+        return error_transcript(file, error, **asked, models=models, settings=dict(self.settings), sha256=sha256)
 
     def changes(self, values: Mapping[str, Any], *, models: bool = True) -> Iterator[Change]:
         """Whatever a transcript was made with that differs.
@@ -72,6 +86,36 @@ class Terms:
         ]
         yield from (row for row, counts in rows if counts and row[1] != row[2])
         yield from differing(values["settings"], self.settings, but=_NOT_COMPARED)
+
+
+def recorded_settings(config: Config) -> dict[str, object]:
+    """Every setting in force that shapes a caption, as transcripts record them; no model is needed.
+
+    Raises:
+        ConfigError: the weights of the learned gate cannot be read.
+    """
+    gate, threshold, weights = config.gate_in_force, config.gate.effective_threshold, None
+    if gate == "learned" and (path := config.gate.weights_path) is not None:
+        file, weights = read_learned(path, config.gate.file)
+        threshold = file.threshold if threshold is None else threshold
+    return {
+        **config.decoding.model_dump(mode="json", exclude={"mode"}),
+        "gate": gate,
+        "threshold": threshold if gate == config.gate.name else None,
+        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
+        "gate_weights": weights.fingerprint if weights else None,
+        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
+        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        "style": None if config.prompt.text is not None else config.prompt.style,
+        "system": config.prompt.system,
+        "segment_s": config.audio.length_s,
+        **config.audio.recorded(),
+        **{
+            f"{role}_instruction": model.instruction
+            for role, model in (("edge", config.edge), ("cloud", config.cloud))
+            if model is not None and model.instruction is not None
+        },
+    }
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()) -> Iterator[Change]:

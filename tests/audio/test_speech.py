@@ -13,13 +13,13 @@ import pytest
 import soundfile
 
 from specdec_cli.audio import has_speech, load_audio
-from specdec_cli.batch.export import COLUMNS
 from specdec_cli.captioner import Captioner
 from specdec_cli.console.clip import file_line
 from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
+from specdec_cli.targets import COLUMNS
 from specdec_cli.types import Started
-from tests.audio.not_speech import PURE, RATE, mixed, sound
+from training.sounds import PURE, RATE, mixed, sound
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "samples" / "en_female_slow_soft.flac"

@@ -8,17 +8,20 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from specdec_cli.batch.export import INDEX
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.captioner import recorded_settings
 from specdec_cli.cli.batch import Batching, find_inputs, refuse
+from specdec_cli.cli.export import Exports
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
+from specdec_cli.export.folder import INDEX
 from specdec_cli.targets import TABLE, TRANSCRIPTS
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.terms import recorded_settings
+from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
 
@@ -29,6 +32,7 @@ MADE = {
     "language": CONFIG.prompt.language,
     "prompt": CONFIG.prompt.instruction,
     "settings": recorded_settings(CONFIG),
+    "duration_s": 0.2,
     "models": Models(edge=ModelInfo(name=CONFIG.edge.model, dtype="float32", device="cpu"), cloud=None),
 }
 HEADER = "name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,error\n"
@@ -42,6 +46,8 @@ class View:
 
     def update(self, _: object) -> None:
         pass
+
+    say = update
 
 
 class Stub:
@@ -82,6 +88,9 @@ def sandbox(folder: Path, voices: list[Path]) -> None:
         "lexicon.yaml": "attributes: {}\n",
         "texts/a.flac.txt": "笔记",
         "d/a.flac.txt": "mine",
+        "a.srt": "mine",
+        "d/x.TextGrid": "mine",
+        "o.csv": "mine",
         ".o.jsonl.new": "mine",
         ".o.jsonl.lock": "mine",
         ".t.csv.1": "mine",
@@ -108,13 +117,15 @@ def run(rng: random.Random) -> None:
     manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
     resume, retry = rng.random() < 0.6, rng.random() < 0.1
     recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
+    folder = rng.choice([None, Path("texts"), Path("d"), Path("."), Path("x.wav")])
+    exports = Exports.of(rng.sample(get_args(ExportFormat), 3), folder, output, "--export-dir") if folder else None
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(given, manifest, recursive, pattern, own, retry_failed=retry)
     refuse([*given, manifest, "lexicon.yaml"], output, csv, txt_dir, resume=resume, retry_failed=retry)
     view: object = View()
     job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
     job.run(rng.choice([None, 1]), fail_fast=False)
-    job.export(csv, txt_dir)
+    job.export(csv, txt_dir, exports)
 
 
 def test_nothing_is_destroyed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_cli.bench.advice import suggestions, try_dtypes, try_threads
+from specdec_cli.bench.advice import suggestions, try_dtypes, try_encoders, try_threads
 from specdec_cli.bench.clips import Models
 from specdec_cli.bench.formulas import expected_speedup
 from specdec_cli.bench.result import Expected, Trial
@@ -70,4 +70,9 @@ def test_trials_begin_with_the_present_value_and_change_nothing() -> None:
     assert [(trial.setting, trial.value) for trial in dtypes] == [
         (f"{role}.dtype", dtype) for role in ("edge", "cloud") for dtype in ("float32", "bfloat16", "float16")
     ]
-    assert all(trial.ms.value > 0 for trial in dtypes + threads)
+    encoders = list(try_encoders(models, clip_of(lossless)))
+    assert [(trial.setting, trial.value) for trial in encoders] == [
+        (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", "bfloat16")
+    ]
+    assert {model.encoder_dtype for model in (models.edge, models.cloud)} == {None}
+    assert all(trial.ms.value > 0 for trial in dtypes + threads + encoders)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch import begun
-from specdec_cli.batch.export import INDEX
 from specdec_cli.batch.local import Preparer
 from specdec_cli.captioner import Captioner
+from specdec_cli.export.folder import INDEX
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.store import beside

@@ -35,7 +35,9 @@ def test_one_round_as_json(specdec: Specdec) -> None:
     assert 0 <= found.expected.acceptance <= 1
     assert contenders["cloud"].to_cloud.value == 1
     assert contenders["hybrid"].to_generate is not None
-    assert {trial.setting for trial in found.trials} == {"runtime.threads", "edge.dtype", "cloud.dtype"}
+    assert {trial.setting for trial in found.trials} == {"runtime.threads"} | {
+        f"{role}.{what}" for role in ("edge", "cloud") for what in ("dtype", "encoder_dtype")
+    }
     assert found.notes == []
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
 

@@ -93,6 +93,27 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
         assert outcome.code == 1
         assert outcome.err.count("error: ") == len(set(names))
         assert "loading" not in outcome.err
+        kept, printed = tmp_path / "lines.jsonl", specdec("caption", "--json", "-q", *names)
+        written = specdec("caption", *names, "-o", kept)
+        assert (printed.code, written.code, written.err) == (1, 1, outcome.err)
+        lines = [json.loads(line) for line in printed.lines]
+        assert [line["file"] for line in lines] == list(dict.fromkeys(names))
+        assert {line["error"]["type"] for line in lines} == {"AudioNotFoundError"}
+        assert [transcript.file for transcript in read_transcripts(kept)] == [line["file"] for line in lines]
+        kept.unlink()
+
+
+def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
+    specdec: Specdec, recordings: list[str], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.wav"
+    broken.write_bytes(b"RIFF" + bytes(100))
+    for extra in ([], ["--mode", "lossless", "--prompt", "How does it sound?"]):
+        alone = json.loads(specdec("caption", "--json", "-q", *extra, broken).lines[0])
+        beside = json.loads(specdec("caption", "--json", "-q", *extra, broken, recordings[0]).lines[0])
+        assert set(alone["models"].values()) == {None}
+        same = [name for name in alone if name not in ("models", "created", "warnings", "resources", "versions")]
+        assert {name: alone[name] for name in same} == {name: beside[name] for name in same}
 
 
 def test_output_appends(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:

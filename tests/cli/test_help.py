@@ -36,6 +36,7 @@ LIGHT = [
     ["caption"],
     ["caption", "-k", "0", "missing.wav"],
     ["caption", "missing.wav"],
+    ["caption", "--json", "-q", "missing.wav"],
 ]
 PROBE = f"""
 import io, json, resource, sys

@@ -136,6 +136,7 @@ def a_body(service: Service, case: Case, question: Question | None, **changed: A
         samples=len(case.cloud_prompt.waveform),
         tensors=infos,
         capacity=30,
+        longest=30,
         vocab_size=case.pair.vocab_size,
         stop_ids=list(case.cloud.processor.eos_ids),
         scoring=case.config.decoding.scoring(),

@@ -94,3 +94,15 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
     hook = of.module.get_decoder().layers[-1].register_forward_pre_hook(fail)
     yield
     hook.remove()
+
+
+@families
+def test_an_encoder_in_bfloat16_changes_scores_a_little(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = model(family, 0)
+    whole = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+    monkeypatch.setattr(of, "encoder_dtype", "bfloat16")
+    rounded = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+    assert of.describe()["dtype"] == "float32 (encoder bfloat16)"
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(rounded, whole)
+    assert (rounded - whole)[whole.isfinite()].abs().max() < 0.5 * whole[whole.isfinite()].std()

@@ -153,11 +153,3 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path: Path) -> None:
     for name, said in (("one.wav", "no file of cuts for one.wav"), ("two.wav", "2 files of cuts for two.wav")):
         with pytest.raises(AudioContentError, match=said):
             cuts.of(str(tmp_path / name))
-
-
-def test_a_fingerprint_tells_contents_apart(tmp_path: Path) -> None:
-    prints = set()
-    for text in (SRT, SRT, SRT + "\n\n00:00:04,000 --> 00:00:05,000\nx\n"):
-        (tmp_path / "c.srt").write_text(text)
-        prints.add(Cuts.read(tmp_path / "c.srt").fingerprint)
-    assert len(prints) == 2

@@ -187,3 +187,45 @@ def test_the_corpora_table() -> None:
     assert len(references) > 10_000
     for entry in references.entries[::500]:
         assert references.find(str(folder / entry.key)) == entry
+
+
+def of_pieces(tmp_path: Path, *rows: dict[str, object]) -> References:
+    table = tmp_path / "pieces.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)))
+    return References.read(table, lexicon=LEXICON)
+
+
+def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path: Path) -> None:
+    found = of_pieces(
+        tmp_path,
+        {"file": "x/long.wav", "start_s": 0, "end_s": 2.5, "emotion": "sad"},
+        {"file": "x/long.wav", "start_s": 2.5, "end_s": 6.0, "emotion": "happy"},
+        {"file": "x/other.wav", "emotion": "angry"},
+    )
+
+    def emotion(file: str, *span: float) -> str | None:
+        reference = found.find(file, *span)
+        return reference and reference.labels["emotion"]
+
+    assert emotion("x/long.wav", 0.0, 2.5) == "sad"
+    assert emotion("/data/x/long.wav", 0.1, 2.4) == "sad", "cuts may differ a little"
+    assert emotion("long.wav", 2.2, 6.1) == "happy"
+    assert emotion("x/long.wav", 0.0, 6.0) == "happy", "most of it"
+    assert emotion("x/long.wav", 5.0, 9.0) is None
+    assert emotion("x/long.wav") is None, "no row is about the whole"
+    assert emotion("x/other.wav", 1.0, 2.0) == "angry", "a row about the whole is about each piece"
+
+
+@pytest.mark.parametrize(
+    "span", [{"start_s": 1}, {"start_s": 2, "end_s": 1}, {"start_s": "a", "end_s": 3}, {"end_s": 3}]
+)
+def test_what_is_no_piece_is_refused(tmp_path: Path, span: dict[str, object]) -> None:
+    whole = {"file": "b.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
+    with pytest.raises(ReferencesError, match=r"line 2: .* is no piece of a recording"):
+        of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
+
+
+def test_a_piece_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    row = {"file": "a.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
+    with pytest.raises(ReferencesError, match="has a row already"):
+        of_pieces(tmp_path, row, row)

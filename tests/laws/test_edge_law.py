@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 import torch
 
 from specdec_cli.decoding.build import Pair
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.packed import PackedLinear, pack, packable
 from tests.laws.cases import Case, fast, generate, make_case
 from tests.laws.checks import edge_law, parts
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import numbers
+from tests.tiny import as_audio_lm, tiny_clip, tiny_module
 
 CLOSED: Final = {"mode": "hybrid", "gate": "never", "threshold": None}
 WAYS: Final[tuple[Mapping[str, Any], ...]] = (CLOSED, {"k": 1}, {"k": 8}, {"k": "auto"})
@@ -61,3 +65,28 @@ def sampled_law(case: Case) -> str | None:
 
 def test_sampled_edge_text_equals_generate_with_the_same_seed(law: Run) -> None:
     law("edge, sampled", map(sampled_case, numbers(11_000, 0.25)), sampled_law)
+
+
+@cache
+def packed_edge(seed: int, bits: int, eos: tuple[int, ...]) -> AudioLM:
+    """An edge whose decoder and output layer have weights of few bits."""
+    module = tiny_module(700 + seed, hidden=128, vocab_size=(320, 384)[seed % 2], layers=1 + seed % 2, scale=0.15)
+    for name, linear in list(packable(module)):
+        module.set_submodule(name, PackedLinear(linear, bits))
+        part = module.get_submodule(name)
+        part.weight, part.scales = pack(linear.weight.data, bits)
+    model = as_audio_lm(module, f"packed-{seed}")
+    model.processor.eos_ids = eos
+    return model
+
+
+def packed_case(number: int) -> Case:
+    """A case of the edge alone, or one that never escalates, with weights of four or eight bits."""
+    case = edge_case(number)
+    edge = packed_edge(number % 3, (4, 8)[number % 2], tuple(case.edge.processor.eos_ids))
+    clip = edge.processor.prompt(tiny_clip(number % 8, 0.3 + 0.25 * (number % 4)), "say how")
+    return replace(case, pair=Pair.of(edge, case.pair.cloud), edge_prompt=clip)
+
+
+def test_a_packed_edge_equals_generate(law: Run) -> None:
+    law("edge, packed", map(packed_case, numbers(12_000, 0.1)), lambda case: edge_law(case, way(case.number)))

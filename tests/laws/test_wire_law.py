@@ -154,6 +154,18 @@ def test_draws_are_the_same_too(over_the_wire: Any) -> None:
     over_the_wire("sampling", map(case, numbers(71_000, 0.25)))
 
 
+def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
+    """A cloud elsewhere runs on exactly as far as one in this process does."""
+    for number in range(76_000, 76_010):
+        case = make_case(number, mode="lossless", k=3, run_on=8, max_new_tokens=5 + number % 3, loop_period=0)
+        _, far = collect(far_loop(case, servers.link(case)).run())
+        _, here = as_sent(case).run()
+        assert far.token_ids == here.token_ids
+        assert far.cloud is not None
+        assert here.cloud is not None
+        assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
+
+
 def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):

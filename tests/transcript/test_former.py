@@ -9,13 +9,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from specdec_cli.captioner import recorded_settings
 from specdec_cli.compare.journal import Journal
 from specdec_cli.compare.plan import in_mode, terms
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.schema import Transcript, json_schema
-from specdec_cli.transcript.terms import differing
+from specdec_cli.transcript.terms import differing, recorded_settings
 from specdec_cli.transcript.writer import read_transcripts
 from specdec_cli.types import Mode
 from tests.compare.fabricate import made

@@ -51,27 +51,6 @@ function route(moved) {
   }
 }
 
-const THEMES = ["automatic", "light", "dark"];
-
-function remembered() {
-  try {
-    return localStorage.getItem("specdec-colours");
-  } catch {
-    return null; // some browsers keep nothing for local files
-  }
-}
-
-function colours(theme) {
-  if (theme === "automatic") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").lastElementChild.textContent = theme;
-  try {
-    localStorage.setItem("specdec-colours", theme);
-  } catch {
-    // as above
-  }
-}
-
 function keys(event) {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, audio, [tabindex='0'].scroll, .track")) return;
   const { name, number } = address();
@@ -87,16 +66,10 @@ function keys(event) {
   if (event.key === "Escape") location.hash = "#clips";
 }
 
-document.getElementById("theme").addEventListener("click", () => {
-  const now = document.documentElement.dataset.theme ?? "automatic";
-  colours(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
-});
 document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
 search.addEventListener("input", arrange);
 sort.addEventListener("change", arrange);
 window.addEventListener("hashchange", () => route(true));
 document.addEventListener("keydown", keys);
-const kept = remembered();
-colours(THEMES.includes(kept) ? kept : "automatic");
 arrange();
 route(false);

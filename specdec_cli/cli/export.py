@@ -1,0 +1,147 @@
+"""`specdec export`: transcripts in the formats of other tools; and what `caption` and `batch` export when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from specdec_cli.cli.command import command
+from specdec_cli.cli.startup import labelling
+from specdec_cli.errors import ConfigError
+from specdec_cli.targets import STDOUT
+
+if TYPE_CHECKING:
+    from specdec_cli.console import Steps
+    from specdec_cli.export.folder import Written
+    from specdec_cli.export.recordings import Stored
+    from specdec_cli.inputs import Inputs
+    from specdec_cli.types import ExportFormat
+
+_LISTED: Final = 5
+
+
+@command(example="captions.jsonl --to textgrid,srt")
+def export(
+    transcripts: Path,
+    of_mode: str | None = None,
+    to: str | None = None,
+    export_to: Path | None = None,
+    rttm_name: str | None = None,
+    labels: bool = False,
+    lexicon: Path | None = None,
+    quiet: bool = False,
+    debug: bool = False,
+) -> int:
+    """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
+
+    textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
+    overwritten that specdec did not write. Exit code 3: some files were left as they were; 1: all.
+    """
+    from specdec_cli.console import choose_steps
+    from specdec_cli.export.formats import SUFFIXES, export_file, format_of, parse_formats
+    from specdec_cli.export.recordings import Stored
+    from specdec_cli.report.figures import count
+
+    ending = None if export_to is None or export_to.is_dir() else format_of(export_to)
+    if to is None and ending is None:
+        hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
+        raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
+    formats = [ending] if to is None and ending is not None else parse_formats(to or "", "--to")
+    one = export_to if export_to == STDOUT or ending in formats else None
+    if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
+        raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
+    labelled = labelling(labels, lexicon, None)
+    stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
+    view = choose_steps(quiet=quiet, debug=debug)
+    if stored.replaced:
+        view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+    if one is not None:
+        return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
+    exports = Exports.of(formats, export_to, transcripts, "--output")
+    return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """What to export, and where to.
+
+    Attributes:
+        formats: names of them.
+        folder: for all files.
+        option: that names the folder.
+    """
+
+    formats: Sequence[ExportFormat]
+    folder: Path
+    option: str
+
+    @classmethod
+    def of(cls, formats: Sequence[ExportFormat], folder: Path | None, transcripts: Path, option: str) -> Exports:
+        """Exports to a folder; None: one beside the transcripts that is named after them.
+
+        Raises:
+            ConfigError: it is not a folder.
+        """
+        return cls(formats, folder_for(folder, transcripts, "export", option), option)
+
+    @classmethod
+    def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
+        """What --export and --export-dir ask for when a run has ended; None if they are not given.
+
+        Raises:
+            ConfigError: a format is unknown, or nothing says where transcripts or exports go.
+        """
+        from specdec_cli.export.formats import parse_formats
+
+        if exports is None:
+            if folder is not None:
+                raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
+            return None
+        if output is None:
+            raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
+        return cls.of(parse_formats(exports, "--export"), folder, output, "--export-dir")
+
+    def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:
+        """Writes them."""
+        from specdec_cli.export.formats import export
+
+        return export(stored, self.formats, self.folder, self.option, naming=naming, inputs=inputs)
+
+
+def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
+    """The folder that an option gives, or one beside the transcripts that is named after them.
+
+    Raises:
+        ConfigError: it is not a folder.
+        TranscriptError: nobody can tell what specdec wrote into it.
+    """
+    from specdec_cli.export.folder import Folder
+
+    folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
+    Folder(folder, option)  # which can be read
+    return folder
+
+
+def report(written: Written, transcripts: Path, folder: Path | None, view: Steps) -> int:
+    """Tells what was written and what was not; returns the exit code.
+
+    Raises:
+        ConfigError: there was nothing to write.
+    """
+    from specdec_cli.cli.work import exit_code
+    from specdec_cli.report.figures import count
+
+    if not written.count and not written.problems:
+        hint = "Each line without a caption says why; --mode takes lines of that mode alone."
+        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
+    if written.count and folder is not None:
+        view.say(f"{count(written.count, 'file')} in {folder}")
+    for error in written.problems[:_LISTED]:
+        view.failed(str(transcripts), error)
+    if more := written.problems[_LISTED:]:
+        view.hint(f"{count(len(more), 'more file')} not written")
+    return exit_code(interrupted=False, failed=bool(written.problems), done=bool(written.count))

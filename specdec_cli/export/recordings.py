@@ -1,0 +1,243 @@
+"""The captioned pieces of each recording, as the lines of a transcript file have them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.batch.lines import Line, Mark, lines_at, standing, stored_lines
+from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.export.folder import digest
+from specdec_cli.inputs import Key, stored_path
+from specdec_cli.inputs.find import common_folder, relative_name
+
+if TYPE_CHECKING:
+    from specdec_cli.lexicon import Lexicon
+
+_NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
+_GROUPS: Final = ("label", "agrees", "score", "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A captioned piece of a recording, or all of it.
+
+    Attributes:
+        start_ms, end_ms: in the recording, rounded to ms, so that pieces that touch in the transcript touch here.
+        caption, speaker: as one line each; no speaker: None.
+        language: of the caption, `zh` or `en`.
+        details: what else its transcript says of it, see `details`.
+        offset: of its line in the transcript file, bytes.
+    """
+
+    start_ms: int
+    end_ms: int
+    caption: str
+    speaker: str | None
+    language: str
+    details: Mapping[str, Any]
+    offset: int
+
+    @classmethod
+    def of(cls, line: Line, transcripts: Path) -> Piece:
+        """The piece of a line that has a caption.
+
+        Raises:
+            TranscriptError: the line does not say where the piece is.
+        """
+        values = line.values
+        start = values.get("start_s") or 0.0
+        end = values.get("end_s")
+        end = values.get("duration_s") if end is None else end
+        if end is None or not (0 <= start < end and math.isfinite(end)):
+            raise TranscriptError(
+                f"{transcripts}: a line of {values['file']} does not say where its piece begins and ends.",
+                hint="Delete it, or caption the recording again. `start_s` and `end_s`, or `duration_s`, say so.",
+            )
+        begin = round(1000 * start)
+        speaker = one_line(values.get("speaker") or "") or None
+        caption, language = one_line(values["caption"]), values["language"]
+        return cls(begin, max(begin + 1, round(1000 * end)), caption, speaker, language, details(values), line.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording and its captioned pieces, by time.
+
+    Attributes:
+        path: absolute; to be opened.
+        name: its place below the folder of all recordings, without suffix unless another one has the same; no two have
+            the same, not even where white space or case do not count.
+        pieces: at least one.
+        made: when its transcript was last written.
+    """
+
+    path: str
+    name: str
+    pieces: tuple[Piece, ...]
+    made: datetime
+
+    @property
+    def speakers(self) -> list[str | None]:
+        """Every speaker once, in the order in which they begin; None: pieces of nobody known."""
+        return list(dict.fromkeys(piece.speaker for piece in self.pieces))
+
+    @property
+    def end_ms(self) -> int:
+        """End of the last piece."""
+        return max(piece.end_ms for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where the lines of each clip stand in a transcript file; lines that a later run replaced are left out.
+
+    Iterating it gives the recordings that have a caption, in the order of the file.
+
+    Attributes:
+        transcripts: the file.
+        base: absolute folder that names are relative to.
+        runs: clip -> offsets of its lines, bytes.
+        replaced: how many clips were captioned again later on.
+        lexicon: reads the classes that captions name, for lines without labels; None: they stay without.
+    """
+
+    transcripts: Path
+    base: str
+    runs: Mapping[Key, Sequence[int]]
+    replaced: int
+    lexicon: Lexicon | None = None
+
+    @classmethod
+    def read(
+        cls,
+        transcripts: Path,
+        base: str | None = None,
+        *,
+        mode: str | None = None,
+        lexicon: Lexicon | None = None,
+    ) -> Stored:
+        """Looks through a file.
+
+        Args:
+            transcripts: the file.
+            base: see above; None: the deepest folder that holds all recordings.
+            mode: choose lines of that mode; None: all.
+            lexicon: see above.
+
+        Raises:
+            TranscriptError: it holds something else than transcripts, or cannot be read.
+            ConfigError: a clip has captions in several modes.
+        """
+        runs: dict[Key, tuple[Mark, ...]] = {}
+        modes: dict[Key, str] = {}
+        replaced: set[Key] = set()
+        for line in _lines(transcripts):
+            key, made_in = line.key, line.values["mode"]
+            if mode not in (None, made_in):
+                continue
+            if (other := modes.setdefault(key, made_in)) != made_in:
+                raise ConfigError(
+                    f"{transcripts} has captions of {key.path} in several modes, e.g. {other} and {made_in}.",
+                    hint=f"Choose one with --mode {other}, for example.",
+                )
+            before = runs.get(key, ())
+            runs[key] = standing(before, Mark.of(line))
+            if len(runs[key]) <= len(before):
+                replaced.add(key)
+        if base is None:
+            base = common_folder([os.path.dirname(key.path) for key in runs])
+        offsets = {key: [mark.offset for mark in marks] for key, marks in runs.items()}
+        return cls(transcripts, base, offsets, len(replaced), lexicon)
+
+    def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
+        """The lines of these clips."""
+        yield from map(self._labelled, lines_at(self.transcripts, (at for key in keys for at in self.runs[key])))
+
+    def _labelled(self, line: Line) -> Line:
+        values = line.values
+        if self.lexicon is None or values.get("labels") is not None or not line.good:
+            return line
+        labels = self.lexicon.labels(values["caption"], values["language"])
+        return replace(line, values={**values, "labels": labels})
+
+    def __iter__(self) -> Iterator[Recording]:
+        """The recordings.
+
+        Raises:
+            TranscriptError: a line does not say where its piece is.
+        """
+        clips: dict[str, list[Key]] = {}
+        for key in self.runs:
+            clips.setdefault(key.path, []).append(key)
+        names = _names(list(clips), self.base)
+        made = datetime.fromtimestamp(self.transcripts.stat().st_mtime, UTC)
+        for path, keys in clips.items():
+            pieces = [Piece.of(line, self.transcripts) for line in self.lines(keys) if line.good]
+            if pieces:
+                pieces.sort(key=lambda piece: (piece.start_ms, piece.end_ms))
+                yield Recording(stored_path(path), names[path], tuple(pieces), made)
+
+
+def _names(paths: Sequence[str], base: str) -> dict[str, str]:
+    """A name for each path that no other has: without its suffix, or else with it, or else with a digest."""
+    names = {path: relative_name(path, base) for path in paths}
+    found = {path: os.path.splitext(name)[0] for path, name in names.items()}
+    with_digest = {path: f"{name}-{digest(os.fsencode(path))}" for path, name in names.items()}
+    for longer in (names, with_digest):
+        times = Counter(map(_folded, found.values()))
+        found = {path: longer[path] if times[_folded(name)] > 1 else name for path, name in found.items()}
+    return found
+
+
+def _folded(name: str) -> str:
+    return "_".join(name.casefold().split())
+
+
+def _lines(transcripts: Path) -> Iterator[Line]:
+    try:
+        yield from stored_lines(transcripts)
+    except OSError as error:
+        raise TranscriptError(
+            f"The transcript {transcripts} cannot be read: {error.strerror or error}.",
+            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
+        ) from error
+
+
+def details(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
+
+    `speaker`, `text`, `needs_review`; `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
+    """
+    found = {name: values[name] for name in ("speaker", "text", "needs_review") if name in values}
+    found |= {f"label_{name}": value for name, value in (values.get("labels") or {}).items()}
+    found |= {f"agrees_{name}": value for name, value in (values.get("agrees") or {}).items()}
+    for name, score in (values.get("scores") or {}).items():
+        known = {**score["classes"], **{word: score[word] for word in ("other",) if word in score}}
+        found |= {f"score_{name}_{word}": value for word, value in known.items()}
+    return found | {f"measured_{name}": value for name, value in (values.get("measured") or {}).items()}
+
+
+def columns(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every column that any of some `details` has, those of one kind together."""
+    names = list(dict.fromkeys(name for values in found for name in values))
+    return sorted(names, key=lambda name: _GROUPS.index(group) if (group := name.partition("_")[0]) in _GROUPS else -1)
+
+
+def short_names(found: Iterable[str]) -> dict[str, str]:
+    """Column of `details` -> its name where the caption is called `caption`: attributes without their prefix."""
+    names = {column: one_line(column.removeprefix("label_")) for column in found}
+    taken = {"caption", "file", "start", "end", *names}
+    return {column: column if name in taken else name for column, name in names.items()}
+
+
+def one_line(text: str) -> str:
+    """Text as one line: white space as single spaces, other control characters as escapes."""
+    return _NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], " ".join(text.split()))

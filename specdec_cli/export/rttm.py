@@ -1,0 +1,52 @@
+"""Who spoke when, or in which emotion: RTTM, as diarization tools read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.export.recordings import Piece, Recording, one_line
+
+SPEAKER: Final = "speaker"
+NOBODY: Final = "unknown"
+"""The name of a turn where it is not known. Not <NA>, which pandas, and tools built on it, read as no text."""
+
+
+def rttm(recordings: Iterable[Recording], naming: str | None = None) -> Iterator[str]:
+    """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
+
+    Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
+    Format: NIST, The 2009 (RT-09) Rich Transcription Meeting Recognition Evaluation Plan, appendix A.
+
+    Args:
+        recordings: their pieces become turns; iterated several times.
+        naming: `speaker`, or the attribute whose class names a turn; None: speakers where any is known, else emotions.
+
+    Raises:
+        ConfigError: no piece has such a name.
+    """
+    choices = (SPEAKER, "emotion") if naming is None else (naming,)
+    naming = next((choice for choice in choices if any(map(_names(choice), _pieces(recordings)))), None)
+    if naming is None:
+        raise ConfigError(
+            f"RTTM names turns, and the transcripts have no {' and no '.join(choices)} to name them by.",
+            hint="Speakers come from the file that --segment names, classes with --labels; see --rttm-name.",
+        )
+    name = _names(naming)
+    for recording in recordings:
+        for piece in recording.pieces:
+            times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"
+            yield f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {_field(name(piece) or '')} <NA> <NA>\n"
+
+
+def _pieces(recordings: Iterable[Recording]) -> Iterator[Piece]:
+    return (piece for recording in recordings for piece in recording.pieces)
+
+
+def _names(naming: str) -> Callable[[Piece], str | None]:
+    return lambda piece: piece.speaker if naming == SPEAKER else piece.details.get(f"label_{naming}")
+
+
+def _field(text: str) -> str:
+    return "_".join(one_line(text).replace('"', "'").split()) or NOBODY

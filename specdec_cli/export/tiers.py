@@ -1,0 +1,74 @@
+"""Pieces of a recording as annotation tiers: what each says of one matter, and of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from specdec_cli.export.recordings import Piece, Recording, columns, one_line, short_names
+
+_WITHOUT: Final = ("speaker", "agrees", "score")
+"""What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Annotations that follow each other in time and never overlap.
+
+    Attributes:
+        kind: what they say: `caption`, or a column of `details`.
+        speaker: of whom; None: nobody known.
+        layer: 0, or a higher number for pieces that overlap others of the same speaker.
+        intervals: start and end in ms, and what is said; an empty text where there is nothing to say.
+    """
+
+    kind: str
+    speaker: str | None
+    layer: int
+    intervals: tuple[tuple[int, int, str], ...]
+
+    @property
+    def name(self) -> str:
+        """E.g. `emotion`, `ann - emotion` (as the Montreal Forced Aligner names tiers), `ann - emotion (2)`."""
+        name = self.kind if self.speaker is None else f"{self.speaker} - {self.kind}"
+        return f"{name} ({self.layer + 1})" if self.layer else name
+
+
+def tiers_of(recording: Recording) -> Iterator[list[Tier]]:
+    """The tiers of a recording, those of the same pieces together: the caption first, then all else about them.
+
+    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer. An
+    attribute has a tier even where no caption names a class of it, all else only where there is something to say.
+    """
+    names = short_names(columns(piece.details for piece in recording.pieces))
+    names = {column: name for column, name in names.items() if column.partition("_")[0] not in _WITHOUT}
+    for speaker in recording.speakers:
+        for layer, pieces in enumerate(_layers([piece for piece in recording.pieces if piece.speaker == speaker])):
+            found = {"caption": ("caption", [piece.caption for piece in pieces])}
+            found |= {column: (name, [_said(p.details.get(column)) for p in pieces]) for column, name in names.items()}
+            yield [
+                Tier(kind, speaker, layer, tuple((p.start_ms, p.end_ms, t) for p, t in zip(pieces, said, strict=True)))
+                for column, (kind, said) in found.items()
+                if any(said) or column.startswith(("caption", "label_"))
+            ]
+
+
+def _layers(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces in order of their start, in as few rows without overlaps as will do."""
+    rows: list[list[Piece]] = []
+    for piece in pieces:
+        row = next((row for row in rows if row[-1].end_ms <= piece.start_ms), None)
+        if row is None:
+            rows.append([piece])
+        else:
+            row.append(piece)
+    return rows
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "review" if value else ""
+    if isinstance(value, str):
+        return one_line(value)
+    return f"{value:g}" if isinstance(value, int | float) else ""

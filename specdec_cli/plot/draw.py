@@ -1,0 +1,257 @@
+"""A timeline drawn with matplotlib, as SVG or PNG."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.plot.timeline import Span, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+KINDS: Final = ("svg", "png")
+CHINESE_FONTS: Final = (
+    "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
+    "Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "Droid Sans Fallback",
+)  # fmt: skip
+_DARK: Final = "#1b1b1b"
+_PALE: Final = "#d9d9d9"
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5f00", "#5f5f5f")
+"""Of speakers in turn, after Okabe and Ito (told apart by the colour-blind too); the first where none is known."""
+_ALERT: Final = "#c1121f"
+_KEPT: Final[Mapping[str, Any]] = {
+    "linestyle": "", "marker": "o", "color": "#767676", "markersize": 4, "markerfacecolor": "none"
+}  # fmt: skip
+_ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": _DARK, "markersize": 5}
+_MOST_POINTS: Final = 1500
+_ROW: Final = 115  # characters of a legend side by side
+_LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
+_NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
+_MINUTES_FROM: Final = 120.0  # s
+_WIDTH: Final = 11.0  # inches
+_DPI: Final = 150
+_NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
+    "f0_median_hz": ("pitch\nmedian F0, Hz", "pitch"),
+    "f0_range_st": ("pitch range\nsemitones", "range"),
+    "level_dbfs": ("level\ndBFS", "volume"),
+    "level_relative_db": ("level\ndB, relative", "volume"),
+    "rate_per_s": ("rate\nper second", "rate"),
+    "pause_share": ("pauses\nshare of time", "pauses"),
+}
+"""Measured figure -> its heading, and the attribute of captions that it is about."""
+
+
+def draw(timeline: Timeline, kind: str) -> bytes:
+    """A picture of what is known: classes, measured figures, and entropy of the rounds, one above the other.
+
+    The same timeline gives the same bytes on one machine. Text in an SVG stays text.
+    """
+    import matplotlib
+
+    settings: Any = {
+        "font.family": ["DejaVu Sans", *CHINESE_FONTS, "sans-serif"],
+        "font.size": 10,
+        "text.parse_math": False,
+        "text.color": _DARK,
+        "axes.labelcolor": _DARK,
+        "axes.edgecolor": "#8a8a8a",
+        "xtick.color": _DARK,
+        "ytick.color": _DARK,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "specdec",
+    }
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure = _figure(timeline)
+        picture = io.BytesIO()
+        about = {"Creator": "specdec", "Date": None} if kind == "svg" else {"Software": "specdec"}
+        figure.savefig(picture, format=kind, dpi=_DPI, metadata=about)
+    return picture.getvalue()
+
+
+def lacks_fonts(timeline: Timeline) -> bool:
+    """Whether a picture would show boxes for Chinese characters, because this machine has no font for them."""
+    from matplotlib import font_manager
+
+    text = "".join((timeline.title, *timeline.speakers, *(span.class_ or "" for span in timeline.spans)))
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return any(character >= "\u2e80" for character in text) and known.isdisjoint(CHINESE_FONTS)
+
+
+def _figure(timeline: Timeline) -> Figure:
+    from matplotlib.figure import Figure
+
+    rows = _rows(timeline)
+    figures = timeline.measured
+    entropies = any(span.rounds for span in timeline.spans)
+    heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
+    colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
+    keys = _keys(timeline, colours, entropies=entropies)
+    per_row = _per_row([key.get_label() for key in keys])
+    top, bottom, gap = 0.62, 0.68 + 0.22 * -(-len(keys) // per_row), 0.14
+    height = sum(heights) + gap * (len(heights) - 1) + top + bottom
+    figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+    grid = figure.add_gridspec(
+        len(heights),
+        1,
+        height_ratios=heights,
+        left=0.13,
+        right=0.985,
+        top=1 - top / height,
+        bottom=bottom / height,
+        hspace=gap * len(heights) / sum(heights),
+    )
+    first = figure.add_subplot(grid[0])
+    axes = [first, *(figure.add_subplot(grid[n], sharex=first) for n in range(1, len(heights)))]
+    _classes(first, timeline, rows, colours)
+    for panel, name in zip(axes[1:], figures, strict=False):
+        _measured(panel, timeline.spans, name, colours)
+    if entropies:
+        _entropy(axes[-1], timeline.spans)
+    _time_axis(axes, timeline)
+    title = _cut(timeline.title, _LONGEST_TITLE)
+    figure.suptitle(title, x=0.13, y=1 - 0.16 / height, ha="left", va="top", fontsize=12, fontweight="bold")
+    place = (0.985, 0.08 / height)
+    figure.legend(handles=keys, loc="lower right", bbox_to_anchor=place, ncols=per_row, frameon=False, fontsize=9)
+    return figure
+
+
+def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
+    """Class -> its row, counted from the bottom, and heading; most frequent on top, and pieces that name none below."""
+    counts = Counter(span.class_ for span in timeline.spans)
+    order = sorted(counts, key=lambda name: (name is not None, counts[name]))
+    return {name: (row, f"{name or 'not named'} ({counts[name]})") for row, name in enumerate(order)}
+
+
+def _classes(
+    panel: Axes, timeline: Timeline, rows: Mapping[str | None, tuple[int, str]], colours: Mapping[str, str]
+) -> None:
+    """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review."""
+    wide = all((span.end - span.start) * _NARROW > timeline.spans[-1].end for span in timeline.spans)
+    doubtful = [span for span in timeline.spans if span.needs_review]
+    for spans, shades, below, height in (
+        (timeline.spans, [_shade(span, colours) for span in timeline.spans], 0.0, 0.62),
+        (doubtful, [_ALERT] * len(doubtful), 0.42, 0.12),
+    ):
+        panel.barh(
+            [rows[span.class_][0] - below for span in spans],
+            [span.end - span.start for span in spans],
+            left=[span.start for span in spans],
+            height=height,
+            color=shades,
+            edgecolor="white" if wide else shades,
+            linewidth=0.8 if wide else 0.4,
+        )
+    panel.set_yticks([row for row, _ in rows.values()], [heading for _, heading in rows.values()])
+    panel.set_ylim(-0.6, len(rows) - 0.4)
+    panel.tick_params(axis="y", length=0)
+    panel.set_title(timeline.attribute, loc="left", fontsize=10, color=_DARK, pad=3)
+
+
+def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[str, str]) -> None:
+    """A level line per piece, and a cross where the caption says otherwise."""
+    heading, attribute = _NAMES.get(name, (name, None))
+    known = [span for span in spans if name in span.measured]
+    values = [span.measured[name] for span in known]
+    panel.hlines(
+        values,
+        [span.start for span in known],
+        [span.end for span in known],
+        colors=[_shade(span, colours) for span in known],
+        linewidth=2.4,
+    )
+    wrong = [span for span in known if attribute in span.disputed]
+    middles = [(span.start + span.end) / 2 for span in wrong]
+    panel.plot(middles, [span.measured[name] for span in wrong], "x", color=_ALERT, markersize=7, markeredgewidth=1.8)
+    panel.set_ylabel(heading, fontsize=9)
+    panel.margins(y=0.2)
+
+
+def _entropy(panel: Axes, spans: Sequence[Span]) -> None:
+    """The largest entropy of each drafted block; the blocks of a piece stand in order over its time.
+
+    Where there are too many to tell apart, each piece has the largest of its blocks alone.
+    """
+    crowded = sum(len(span.rounds) for span in spans) > _MOST_POINTS
+    points: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for span in spans:
+        rounds = span.rounds
+        if crowded and rounds:
+            rounds = ((max(rounds)[0], any(was for _, was in rounds)),)
+        for number, (entropy, escalated) in enumerate(rounds):
+            at = span.start + (number + 0.5) / len(rounds) * (span.end - span.start)
+            points[escalated].append((at, entropy))
+    for escalated, style in ((False, _KEPT), (True, _ESCALATED)):
+        panel.plot([x for x, _ in points[escalated]], [y for _, y in points[escalated]], **style)
+    panel.set_ylabel("entropy, nats\nlargest of piece" if crowded else "entropy, nats\nof each block", fontsize=9)
+    panel.set_ylim(bottom=0)
+
+
+def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+
+    first, last = min(span.start for span in timeline.spans), max(span.end for span in timeline.spans)
+    panels[0].set_xlim(first if timeline.by_clip else 0.0, last)
+    for panel in panels:
+        panel.grid(axis="x", color=_PALE, linewidth=0.7)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(axis="x", labelbottom=panel is panels[-1])
+    axis, heading = panels[-1].xaxis, "time, s"
+    axis.set_major_locator(MaxNLocator(12, integer=timeline.by_clip, steps=[1, 2, 5, 10]))
+    if timeline.by_clip:
+        heading = "recording, in the order of the transcripts"
+    elif last >= _MINUTES_FROM:
+        heading = "time, min:s"
+        axis.set_major_locator(MultipleLocator(_step(last)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{int(x) // 60}:{int(x) % 60:02}"))
+    panels[-1].set_xlabel(heading)
+
+
+def _keys(timeline: Timeline, colours: Mapping[str, str], *, entropies: bool) -> list[Any]:
+    """The entries of the legend."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    keys: list[Any] = [Patch(facecolor=colour, label=_cut(name, _LONGEST_NAME)) for name, colour in colours.items()]
+    if colours and any(span.speaker is None for span in timeline.spans):
+        keys.append(Patch(facecolor=_PALE, label="speaker unknown"))
+    if any(span.needs_review for span in timeline.spans):
+        keys.append(Line2D([], [], color=_ALERT, linewidth=3, label="needs review"))
+    if any(_NAMES.get(name, ("", None))[1] in span.disputed for span in timeline.spans for name in span.measured):
+        style: dict[str, Any] = {"color": _ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
+        keys.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
+    if entropies:
+        keys.append(Line2D([], [], label="kept", **_KEPT))
+        keys.append(Line2D([], [], label="escalated to the cloud", **_ESCALATED))
+    return keys
+
+
+def _per_row(labels: Sequence[str]) -> int:
+    """How many entries fit side by side; columns are filled one after the other."""
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(map(len, labels[at : at + rows])) + 6 for at in range(0, len(labels), rows)) <= _ROW:
+            return columns
+    return 1
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
+
+
+def _shade(span: Span, colours: Mapping[str, str]) -> str:
+    return colours.get(span.speaker or "", _COLOURS[0] if not colours else _PALE)
+
+
+def _step(length_s: float) -> float:
+    """Seconds between marks of a time axis: a round number of seconds or minutes, at most twelve marks."""
+    steps = (15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+    return next((step for step in steps if length_s / step <= 12), 7200.0)

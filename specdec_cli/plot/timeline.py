@@ -1,0 +1,142 @@
+"""What a picture shows of a recording: its pieces, their classes and figures, and the rounds of their captions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.export.recordings import Piece, Recording, Stored
+from specdec_cli.store import read_lines
+from specdec_cli.transcript.schema import RoundRecord
+
+OVERVIEW: Final = "overview"
+MOST_CLIPS: Final = 2000
+"""Recordings in one picture: more bars than the picture has dots."""
+_MEASURED: Final = "measured_"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a recording, or a whole one among many.
+
+    Attributes:
+        start, end: s; of the n-th of many clips n - 0.5 and n + 0.5.
+        class_: of the attribute that is shown; None: the caption names none.
+        measured: figure -> value, of those that were measured; the names are those of transcripts.
+        disputed: attributes of which the caption says something else than the measurement.
+        rounds: largest entropy of each block that was drafted, nats, and whether it was escalated.
+    """
+
+    start: float
+    end: float
+    speaker: str | None
+    class_: str | None
+    measured: Mapping[str, float]
+    disputed: frozenset[str]
+    needs_review: bool
+    rounds: tuple[tuple[float, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What one picture shows.
+
+    Attributes:
+        name: of its file, without suffix.
+        title: for people.
+        by_clip: whether `spans` are whole clips side by side; else pieces over time.
+        attribute: whose classes are shown.
+        spans: in order.
+    """
+
+    name: str
+    title: str
+    by_clip: bool
+    attribute: str
+    spans: tuple[Span, ...]
+
+    @property
+    def speakers(self) -> list[str]:
+        """Everybody known, in order."""
+        return list(dict.fromkeys(span.speaker for span in self.spans if span.speaker is not None))
+
+    @property
+    def measured(self) -> list[str]:
+        """Figures that some piece has; the level in dBFS alone where it is known."""
+        found = dict.fromkeys(name for span in self.spans for name in span.measured)
+        return [name for name in found if name != "level_relative_db" or "level_dbfs" not in found]
+
+
+def timelines(stored: Stored, attribute: str) -> Iterator[Timeline]:
+    """One picture per recording that was captioned in pieces, and one of all that were captioned whole.
+
+    Args:
+        stored: the transcripts.
+        attribute: whose classes to show.
+
+    Raises:
+        TranscriptError: a line holds something else.
+        ConfigError: too many recordings were captioned whole.
+    """
+    whole: list[Recording] = []
+    for recording in stored:
+        if len(recording.pieces) == 1:
+            whole.append(recording)
+            continue
+        spans = tuple(
+            _span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces
+        )
+        yield Timeline(recording.name, recording.name, False, attribute, spans)
+    if len(whole) == 1:
+        ((piece,), name) = whole[0].pieces, whole[0].name
+        spans = (_span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000),)
+        yield Timeline(name, name, False, attribute, spans)
+    elif whole:
+        if len(whole) > MOST_CLIPS:
+            raise ConfigError(
+                f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
+                hint="`specdec export --to csv` gives a table for your own statistics.",
+            )
+        spans = tuple(_span(stored, one.pieces[0], attribute, n - 0.5, n + 0.5) for n, one in enumerate(whole, 1))
+        title = f"{len(spans)} recordings of {stored.transcripts.name}"
+        yield Timeline(OVERVIEW, title, True, attribute, spans)
+
+
+def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:
+    details = piece.details
+    measured = {name: value for name, value in details.items() if name.startswith(_MEASURED) and value is not None}
+    return Span(
+        start,
+        end,
+        piece.speaker,
+        details.get(f"label_{attribute}"),
+        {name.removeprefix(_MEASURED): float(value) for name, value in measured.items()},
+        frozenset(
+            name.removeprefix("agrees_")
+            for name, value in details.items()
+            if value is False and name.startswith("agrees_")
+        ),
+        details.get("needs_review") is True,
+        tuple(
+            (block.max_entropy, block.escalated)
+            for block in _rounds(stored, piece.offset)
+            if block.max_entropy is not None
+        ),
+    )
+
+
+def _rounds(stored: Stored, offset: int) -> Sequence[RoundRecord]:
+    line = next(read_lines(stored.transcripts, offset))
+    try:
+        values: Any = json.loads(line.raw)["rounds"]
+        return [RoundRecord.model_validate(value) for value in values]
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise TranscriptError(
+            f"A line of {stored.transcripts} is no transcript of schema 1: its rounds cannot be read.",
+            hint="Each line is one JSON object as `specdec caption --output` writes it.",
+        ) from error

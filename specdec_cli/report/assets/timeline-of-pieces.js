@@ -1,0 +1,74 @@
+// The pieces of one recording over its time: a block for each in the colour of its class, its doubt as a bar below.
+
+const KINDS = 8; // colours in review.css
+
+// Recordings of which there are several pieces, each with the numbers of its pieces by time.
+function recordingsOf(pieces) {
+  const found = new Map();
+  pieces.forEach((piece, number) => {
+    if (piece.start !== null) found.set(piece.file, [...(found.get(piece.file) ?? []), number]);
+  });
+  const several = [...found].filter(([, numbers]) => numbers.length > 1);
+  return new Map(several.map(([file, numbers]) => [file, numbers.sort((a, b) => pieces[a].start - pieces[b].start)]));
+}
+
+// A round step of time so that marks are at least 70 px apart.
+function stepOf(seconds, width) {
+  const least = (70 * seconds) / width;
+  return [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600].find((step) => step >= least) ?? 7200;
+}
+
+function stamp(seconds) {
+  const rest = String(Math.floor(seconds % 60)).padStart(2, "0");
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${rest}`;
+}
+
+// `named` gives the class of a piece, `play` is called with a piece and the seconds into it.
+function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
+  const pieces = numbers.map((number) => data.pieces[number]);
+  const end = Math.max(...pieces.map((piece) => piece.end));
+  const width = Math.max(strip.clientWidth, 280) * zoom;
+  const classes = data.attributes[attribute];
+  const lane = html("div", { class: "lane" });
+  lane.style.width = `${width}px`;
+  const at = (seconds) => `${((100 * seconds) / end).toFixed(4)}%`;
+  const last = end * (1 - 48 / width); // a later mark would have no room for its time
+  for (let mark = 0; mark <= last; mark += stepOf(end, width)) {
+    const tick = html("span", { class: "tick" }, stamp(mark));
+    tick.style.left = at(mark);
+    lane.append(tick);
+  }
+  numbers.forEach((number, index) => {
+    const piece = pieces[index];
+    const class_ = named(number, attribute);
+    const kind = class_ === null ? "none" : `kind-${classes.indexOf(class_) % KINDS}`;
+    const words = [`${stamp(piece.start)} to ${stamp(piece.end)}`, class_ ?? "not named"];
+    if (piece.doubt !== null) words.push(`doubt ${percent(piece.doubt)}`);
+    const block = html("button", { type: "button", class: `span ${kind}`, title: words.join(", "), "aria-label": words.join(", "), "data-piece": number }, class_ ?? "");
+    const [left, right] = [at(piece.start), at(piece.end - piece.start)];
+    [block.style.left, block.style.width] = [left, right];
+    block.addEventListener("click", (event) => {
+      const box = block.getBoundingClientRect();
+      const share = event.detail ? (event.clientX - box.left) / box.width : 0;
+      play(number, Math.max(0, share) * (piece.end - piece.start));
+    });
+    const level = html("span", { class: `doubt${piece.review ? " high" : ""}` });
+    [level.style.left, level.style.width, level.style.height] = [left, right, `${(24 * (piece.doubt ?? 0)).toFixed(1)}px`];
+    lane.append(block, level);
+  });
+  lane.append(html("span", { class: "cursor", hidden: true }));
+  strip.replaceChildren(lane);
+}
+
+function moveCursor(strip, data, numbers, seconds) {
+  const cursor = strip.querySelector(".cursor");
+  if (!cursor) return;
+  const end = Math.max(...numbers.map((number) => data.pieces[number].end));
+  cursor.hidden = seconds === null;
+  if (seconds !== null) cursor.style.left = `${(100 * seconds) / end}%`;
+}
+
+function classLegend(data, attribute) {
+  return data.attributes[attribute].map((class_, index) => html("span", { class: "key" }, html("span", { class: `swatch kind-${index % KINDS}` }), class_));
+}

@@ -1,0 +1,156 @@
+"""`specdec plot`: what a picture says, that it is readable text, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from specdec_cli.export.recordings import Stored
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.plot import timeline
+from specdec_cli.plot.timeline import timelines
+from tests.cli.conftest import Specdec
+from tests.export.lines import piece, write
+from tests.mini_pair import captioner, write_voice
+
+pytest.importorskip("matplotlib")
+
+
+def rounds(*entropies: float) -> list[dict[str, Any]]:
+    """Blocks with these entropies; from 1 nat they are escalated."""
+    known = {"draft_ids": [1], "draft_text": "a", "score": [], "reason": None, "accepted": 0, "committed_ids": [1]}
+    known |= {"committed_text": "a", "source": ["edge"], "draft_ms": 1.0, "verify_ms": None, "network_ms": None}
+    return [
+        {**known, "index": index, "entropy": [entropy], "max_entropy": entropy, "escalated": entropy >= 1.0}
+        for index, entropy in enumerate(entropies)
+    ]
+
+
+def with_rounds(line: str, *entropies: float) -> str:
+    return json.dumps(json.loads(line) | {"rounds": rounds(*entropies)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def talk(folder: Path) -> Path:
+    """A recording of two speakers, with all that transcripts may have."""
+    more = {"measured": {"f0_median_hz": 210.0, "level_dbfs": -20.5, "rate_per_s": None}, "needs_review": True}
+    return write(
+        folder,
+        with_rounds(
+            piece(0, 2, labels={"emotion": "happy"}, speaker="安娜 $1$", agrees={"pitch": False}, **more), 0.2, 1.5
+        ),
+        with_rounds(piece(2.5, 4, labels={"emotion": "sad"}, speaker="Bob <b>"), 0.4),
+        with_rounds(piece(130, 140, labels={"emotion": None}, speaker="Bob <b>")),
+    )
+
+
+def words(svg: Path) -> list[str]:
+    """The texts of a picture; all of it is well-formed."""
+    return ["".join(e.itertext()) for e in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> None:
+    outcome = specdec("plot", talk(tmp_path), "-o", tmp_path / "p.svg")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    found = words(tmp_path / "p.svg")
+    assert {"会议 1", "emotion", "happy (1)", "sad (1)", "not named (1)", "安娜 $1$", "Bob <b>", "time, min:s"} <= {
+        *found
+    }
+    assert {"needs review", "caption says otherwise", "kept", "escalated to the cloud", "entropy, nats"} <= {*found}
+    assert {"median F0, Hz", "dBFS"} <= {*found}
+    assert "per second" not in found  # which nobody measured
+    before = (tmp_path / "p.svg").read_bytes()
+    assert specdec("plot", tmp_path / "captions.jsonl", "-o", tmp_path / "p.svg").code == 0
+    assert (tmp_path / "p.svg").read_bytes() == before
+
+
+def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.plot.draw.CHINESE_FONTS", ("No Such Font",))
+    outcome = specdec("plot", talk(tmp_path), "--to", "png", "-o", tmp_path / "out")
+    assert outcome.code == 0
+    assert "install Noto Sans CJK" in outcome.err
+    picture = (tmp_path / "out" / "会议 1.png").read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    assert picture.startswith(b"\x89PNG")
+    assert (width, height > 600) == (1650, True)
+
+
+def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:
+    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion")
+    first, second, third = found.spans
+    assert (first.start, first.end, first.class_, first.speaker) == (0.0, 2.0, "happy", "安娜 $1$")
+    assert (first.measured, first.disputed, first.needs_review) == (
+        {"f0_median_hz": 210.0, "level_dbfs": -20.5},
+        {"pitch"},
+        True,
+    )
+    assert (first.rounds, second.rounds, third.rounds) == (((0.2, False), (1.5, True)), ((0.4, False),), ())
+
+
+def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pair = captioner(audio__segment_s=1.0, prompt__language="zh")
+    runs = [run.finish() for run in pair.runs(str(write_voice(tmp_path / "talk.wav", 1, 2.5))) if [*run]]
+    write(tmp_path, *(run.to_json() for run in runs))
+    assert specdec("plot", "captions.jsonl").code == 0
+    found = words(tmp_path / "captions-plot" / "talk.svg")
+    emotions = [Lexicon.load().labels(run.caption or "", "zh")["emotion"] or "not named" for run in runs]
+    assert {f"{emotion} ({emotions.count(emotion)})" for emotion in emotions} <= {*found}
+    assert "time, s" in found
+
+
+def test_clips_share_a_picture_up_to_a_number(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips = [piece(None, None, file=f"/data/{n}.wav", labels={"emotion": "sad"}) for n in range(3)]
+    file = write(tmp_path, *clips, piece(0, 1, file="/data/long.wav"), piece(1, 2, file="/data/long.wav"))
+    outcome = specdec("plot", file)
+    assert (outcome.code, "2 files in" in outcome.err) == (0, True)
+    folder = tmp_path / "captions-plot"
+    assert {path.name for path in folder.iterdir()} == {"long.svg", "overview.svg", ".specdec-texts"}
+    assert {"3 recordings of captions.jsonl", "sad (3)"} <= {*words(folder / "overview.svg")}
+    monkeypatch.setattr(timeline, "MOST_CLIPS", 2)
+    outcome = specdec("plot", file)
+    assert (outcome.code, "3 recordings are too many for one picture" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["--attribute", "mood"], "The lexicon has no attribute 'mood'", 2),
+        (["--to", "pdf"], "--to takes svg or png, not 'pdf'", 2),
+        (["-o", "mine.svg"], "was left as it is", 1),
+        (["-o", "captions.jsonl"], "captions.jsonl is not a folder", 2),
+        (["--mode", "cloud"], "has no captions", 2),
+    ],
+)
+def test_what_cannot_be_drawn(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    talk(tmp_path)
+    (tmp_path / "mine.svg").write_text("<svg/>")
+    outcome = specdec("plot", "captions.jsonl", *arguments)
+    assert (outcome.code, said in outcome.err, "hint: " in outcome.err) == (code, True, True)
+    assert (tmp_path / "mine.svg").read_text() == "<svg/>"
+
+
+def test_several_pictures_need_a_folder(specdec: Specdec, tmp_path: Path) -> None:
+    pieces = [piece(start, start + 1, file=f"/data/{name}.wav") for name in "ab" for start in (0, 1)]
+    outcome = specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg")
+    assert (outcome.code, "gives 2 pictures" in outcome.err) == (2, True)
+
+
+def test_without_matplotlib_the_extra_is_named(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outcome = specdec("plot", talk(tmp_path))
+    assert (outcome.code, "specdec-cli[plot]" in outcome.err) == (2, True)

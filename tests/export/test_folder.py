@@ -1,0 +1,117 @@
+"""What an export leaves alone, which lines count, and what files are called."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.export.folder import INDEX, Written, fitted
+from specdec_cli.export.formats import export
+from specdec_cli.export.recordings import Stored
+from tests.export.lines import piece, write
+
+
+def exported(stored: Stored, folder: Path, *formats: str) -> Written:
+    return export(stored, formats, folder, "--output", naming=None)  # type: ignore[arg-type]
+
+
+def captions(stored: Stored) -> list[tuple[int, str]]:
+    return [(found.start_ms, found.caption) for recording in stored for found in recording.pieces]
+
+
+def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lines = [piece(0, 1, file="/data/a.wav"), piece(0, 1, file="/data/b.wav")]
+    out.mkdir()
+    (out / "a.srt").write_text("mine")
+    (out / "captions.csv").write_text("mine")
+    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt")
+    assert [problem.message for problem in done.problems] == [
+        f"{out / 'a.srt'} was left as it is: specdec did not write it, or it was edited since."
+    ]
+    assert (done.count, (out / "a.srt").read_text()) == (1, "mine")
+    (problem,) = exported(Stored.read(tmp_path / "captions.jsonl"), out, "csv").problems
+    assert "holds something else than tables" in problem.message
+    stored = Stored.read(write(tmp_path, *lines[:1], piece(0, 1, "Now loud.", file="/data/b.wav")))
+    assert exported(stored, out, "srt").count == 1
+    assert "Now loud." in (out / "b.srt").read_text()
+    (out / "b.srt").write_text("edited")
+    assert exported(stored, out, "srt").count == 0
+    assert (out / "b.srt").read_text() == "edited"
+
+
+def test_an_index_of_others_stops_everything(tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text("{}")
+    with pytest.raises(TranscriptError, match="does not say which files"):
+        exported(Stored.read(write(tmp_path, piece(0, 1))), tmp_path, "srt")
+
+
+def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path: Path) -> None:
+    files = ("/d/x/1.wav", "/d/x/1.mp3", "/d/y/1.wav", "/d/y/A b.wav", "/d/y/a_b.wav", "/d/y/a b.wav")
+    stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
+    names = [recording.name for recording in stored]
+    assert names[:3] == ["x/1.wav", "x/1.mp3", "y/1"]
+    assert all(name.startswith(("y/A b.wav-", "y/a_b.wav-", "y/a b.wav-")) for name in names[3:])
+    assert len({name.casefold().replace(" ", "_") for name in names}) == len(files)
+    assert exported(stored, tmp_path / "out", "srt", "txt").count == 12
+
+
+def test_hostile_names_stay_inside_the_folder(tmp_path: Path) -> None:
+    long = f"/d/{'说' * 83}x.wav"
+    lines = [piece(0, 1, file=long), piece(0, 1, file="/d/=a\n<b>.wav"), piece(0, 1, file="/d/c.wav", id="../../c")]
+    lines.append(piece(0, 1, file=os.fsdecode(b"/d/\xcb\xb5.wav")))
+    done = exported(Stored.read(write(tmp_path, *lines)), tmp_path / "out", "textgrid", "eaf", "vtt", "txt", "csv")
+    assert not done.problems
+    assert sorted(os.listdir(tmp_path)) == ["captions.jsonl", "out"]
+    assert all(len(os.fsencode(name)) <= 255 for name in os.listdir(tmp_path / "out"))
+    assert (tmp_path / "out" / "%2E.%2F..%2Fc.txt").exists()
+
+
+def test_names_that_are_cut_end_in_a_digest() -> None:
+    name = fitted("d/" + "说" * 100, ".TextGrid")
+    assert len(os.fsencode(os.path.basename(name))) <= 255
+    assert name != fitted("d/" + "说" * 101, ".TextGrid")
+
+
+def test_of_a_clip_captioned_again_the_last_captions_count(tmp_path: Path) -> None:
+    old, other = (piece(s, s + 1, "old") for s in (0, 1)), piece(None, None, file="/d/b.wav")
+    stored = Stored.read(write(tmp_path, *old, other, piece(0, 3, "new"), piece(3, 4, "new")))
+    assert (stored.replaced, captions(stored)) == (1, [(0, "new"), (3000, "new"), (0, "A calm voice.")])
+
+
+def test_pieces_that_a_later_run_added_join_the_earlier_ones(tmp_path: Path) -> None:
+    lines = [piece(0, 1), piece(None, None, file="/d/b.wav"), piece(1, 2), piece(2, 3)]
+    stored = Stored.read(write(tmp_path, *lines))
+    assert (stored.replaced, [start for start, _ in captions(stored)]) == (0, [0, 1000, 2000, 0])
+
+
+def test_clips_of_a_manifest_are_pieces_of_their_recording(tmp_path: Path) -> None:
+    stored = Stored.read(write(tmp_path, piece(4, 5, id="u2"), piece(0, 2, id="u1"), piece(2, 3, id="u3")))
+    (recording,) = stored
+    assert [found.start_ms for found in recording.pieces] == [0, 2000, 4000]
+
+
+def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
+    file = write(tmp_path, piece(0, 1, mode="edge"), piece(0, 1, "Sure.", mode="cloud"))
+    with pytest.raises(ConfigError, match=r"in several modes, e\.g\. edge and cloud"):
+        Stored.read(file)
+    assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
+
+
+@pytest.mark.parametrize("times", [{"end_s": 1.0}, {"end_s": -1}, {"start_s": 5}, {"duration_s": None, "end_s": None}])
+def test_a_line_without_times_is_refused(tmp_path: Path, times: dict[str, object]) -> None:
+    bad = json.dumps(json.loads(piece(1.0, 2.0)) | times, separators=(",", ":"))
+    with pytest.raises(TranscriptError, match=r"会议 1\.wav does not say where its piece"):
+        captions(Stored.read(write(tmp_path, bad)))
+
+
+def test_what_is_no_transcript_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(TranscriptError, match=r"x\.jsonl:1 is no transcript"):
+        Stored.read(tmp_path / "x.jsonl")
+    with pytest.raises(TranscriptError, match="cannot be read"):
+        Stored.read(tmp_path)

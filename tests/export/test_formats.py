@@ -1,0 +1,179 @@
+"""Every format is read back by a library that had no part in writing it: same pieces, times, classes and texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from specdec_cli.export.formats import export
+from specdec_cli.export.recordings import Stored
+from specdec_cli.types import ExportFormat
+from tests.export.lines import HOSTILE, ONE_LINE, piece, write
+
+ANN, BOB = "安娜", "=Bob <x>"
+PIECES = (
+    piece(
+        0.0,
+        1.5,
+        HOSTILE,
+        speaker=ANN,
+        text="你好",
+        labels={"emotion": "happy", "pitch": None},
+        scores={"emotion": {"by": "edge", "classes": {"happy": 0.75, "sad": 0.25}}},
+        measured={"f0_median_hz": 201.5, "rate_per_s": None},
+        agrees={"pitch": None, "emotion": False},
+        needs_review=True,
+    ),
+    piece(1.0, 2.337, "Overlaps Ann.", speaker=BOB, labels={"emotion": "sad", "pitch": "low"}),
+    piece(1.2, 4.0, "Overlaps herself.", speaker=ANN, labels={"emotion": None, "pitch": "low"}),
+    piece(4.0004, 7200.0, "Touches.", speaker=ANN, labels={"emotion": "sad", "pitch": None}),
+)
+
+
+def exported(folder: Path, name: ExportFormat, *lines: str, naming: str | None = None) -> Path:
+    """The only file of a format."""
+    done = export(Stored.read(write(folder, *lines)), [name], folder / "out", "--output", naming=naming)
+    assert not done.problems
+    (found,) = (path for path in (folder / "out").rglob("*") if path.is_file() and path.name != ".specdec-texts")
+    return found
+
+
+def test_textgrid(tmp_path: Path) -> None:
+    tgt = pytest.importorskip("tgt")
+    file = exported(tmp_path, "textgrid", *PIECES)
+    assert file.name == "会议 1.TextGrid"
+    grid = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True)
+    tiers = {tier.name: [(i.start_time, i.end_time, i.text) for i in tier] for tier in grid.tiers}
+    assert tiers[f"{ANN} - caption"] == [(0, 1.5, ONE_LINE), (1.5, 4, ""), (4, 7200, "Touches.")]
+    assert tiers[f"{ANN} - caption (2)"] == [(0, 1.2, ""), (1.2, 4, "Overlaps herself."), (4, 7200, "")]
+    assert tiers[f"{BOB} - emotion"] == [(0, 1, ""), (1, 2.337, "sad"), (2.337, 7200, "")]
+    assert tiers[f"{ANN} - measured_f0_median_hz"][0] == (0, 1.5, "201.5")
+    assert tiers[f"{ANN} - text"][0] == (0, 1.5, "你好")
+    assert tiers[f"{ANN} - needs_review"][0] == (0, 1.5, "review")
+    assert f"{ANN} - measured_rate_per_s" not in tiers
+    assert tiers[f"{ANN} - pitch"][0] == (0, 1.5, "")
+
+
+def test_praat_itself_reads_a_textgrid(tmp_path: Path) -> None:
+    parselmouth = pytest.importorskip("parselmouth")
+    file = exported(tmp_path, "textgrid", *PIECES)
+    grid, ask = parselmouth.read(str(file)), parselmouth.praat.call
+    names = [ask(grid, "Get tier name", n) for n in range(1, ask(grid, "Get number of tiers") + 1)]
+    assert [names[0], names[-1]] == [f"{ANN} - caption", f"{BOB} - pitch"]
+    assert ask(grid, "Get label of interval", 1, 1) == ONE_LINE
+    assert [ask(grid, f"Get {end} time of interval", 1, 3) for end in ("start", "end")] == [4, 7200]
+
+
+def test_whole_recordings_without_speakers_have_plain_tiers(tmp_path: Path) -> None:
+    tgt = pytest.importorskip("tgt")
+    file = exported(tmp_path, "textgrid", piece(None, None, labels={"emotion": "sad"}))
+    grid = tgt.read_textgrid(str(file), encoding="utf-8")
+    found = {tier.name: [(i.start_time, i.end_time, i.text) for i in tier] for tier in grid.tiers}
+    assert found == {"caption": [(0, 3, "A calm voice.")], "emotion": [(0, 3, "sad")]}
+
+
+def test_eaf(tmp_path: Path) -> None:
+    elan = pytest.importorskip("pympi.Elan")
+    file = exported(tmp_path, "eaf", *PIECES)
+    document = elan.Eaf(str(file), suppress_version_warning=True)
+    aligned = document.get_annotation_data_for_tier(f"{ANN} - caption")
+    assert sorted(aligned) == [(0, 1500, ONE_LINE), (4000, 7200000, "Touches.")]
+    assert document.get_annotation_data_for_tier(f"{ANN} - caption (2)") == [(1200, 4000, "Overlaps herself.")]
+    emotions = document.get_ref_annotation_data_for_tier(f"{ANN} - emotion")
+    assert sorted(found[:3] for found in emotions) == [(0, 1500, "happy"), (4000, 7200000, "sad")]
+    tier = document.get_parameters_for_tier(f"{BOB} - emotion")
+    assert (tier["PARENT_REF"], tier["PARTICIPANT"]) == (f"{BOB} - caption", BOB)
+    (media,) = document.get_linked_files()
+    assert media["MEDIA_URL"] == "file:///data/%E4%BC%9A%E8%AE%AE%201.wav"
+
+
+def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path: Path) -> None:
+    root = ElementTree.parse(exported(tmp_path, "eaf", *PIECES)).getroot()
+    slots = {slot.attrib["TIME_SLOT_ID"]: int(slot.attrib["TIME_VALUE"]) for slot in root.iter("TIME_SLOT")}
+    assert list(slots.values()) == sorted(slots.values())
+    aligned = {a.attrib["ANNOTATION_ID"]: a for a in root.iter("ALIGNABLE_ANNOTATION")}
+    attached = {a.attrib["ANNOTATION_ID"]: a for a in root.iter("REF_ANNOTATION")}
+    assert not aligned.keys() & attached.keys()
+    assert all(a.attrib["ANNOTATION_REF"] in aligned for a in attached.values())
+    assert all(slots[a.attrib["TIME_SLOT_REF1"]] < slots[a.attrib["TIME_SLOT_REF2"]] for a in aligned.values())
+    types = {kind.attrib["LINGUISTIC_TYPE_ID"] for kind in root.iter("LINGUISTIC_TYPE")}
+    tiers = [tier.attrib for tier in root.iter("TIER")]
+    assert len({tier["TIER_ID"] for tier in tiers}) == len(tiers)
+    assert {tier["LINGUISTIC_TYPE_REF"] for tier in tiers} <= types
+    order = [child.tag for child in root]
+    assert order == sorted(order, key=("HEADER", "TIME_ORDER", "TIER", "LINGUISTIC_TYPE", "CONSTRAINT").index)
+
+
+def test_srt(tmp_path: Path) -> None:
+    srt = pytest.importorskip("srt")
+    cues = list(srt.parse(exported(tmp_path, "srt", *PIECES).read_text("utf-8")))
+    assert [(c.start.total_seconds(), c.end.total_seconds()) for c in cues] == TIMES
+    assert cues[0].content == f"{ANN}: {ONE_LINE.replace('-->', '→')}"
+    assert cues[1].content == f"{BOB}: Overlaps Ann."
+
+
+def test_vtt(tmp_path: Path) -> None:
+    webvtt = pytest.importorskip("webvtt")
+    captions = webvtt.read(exported(tmp_path, "vtt", *PIECES)).captions
+    assert [(c.start_in_seconds, c.end_in_seconds) for c in captions] == [(int(s), int(e)) for s, e in TIMES]
+    assert [c.start for c in captions] == ["00:00:00.000", "00:00:01.000", "00:00:01.200", "00:00:04.000"]
+    assert captions[3].end == "02:00:00.000"
+    assert captions[0].voice == ANN
+    assert "-->" not in captions[0].raw_text
+    assert captions[0].raw_text.endswith("快 --&gt; 慢 &lt;b&gt;&amp;amp; {\\i1} \\x07")
+
+
+TIMES = [(0.0, 1.5), (1.0, 2.337), (1.2, 4.0), (4.0, 7200.0)]
+
+
+def turns(text: str) -> Iterator[tuple[str, float, float, str]]:
+    """As NIST describes the format: ten fields between white space."""
+    for line in text.splitlines():
+        kind, uri, channel, start, length, *nothing, name, confidence, lookahead = line.split()
+        assert (kind, channel, nothing, confidence, lookahead) == ("SPEAKER", "1", ["<NA>"] * 2, "<NA>", "<NA>")
+        yield uri, float(start), round(float(start) + float(length), 3), name
+
+
+def test_rttm_of_speakers(tmp_path: Path) -> None:
+    found = list(turns(exported(tmp_path, "rttm", *PIECES, piece(8, 9)).read_text("utf-8")))
+    assert {uri for uri, *_ in found} == {"会议_1"}
+    assert [(start, end) for _, start, end, _ in found] == [*TIMES, (8, 9)]
+    assert [name for *_, name in found] == [ANN, "=Bob_<x>", ANN, ANN, "unknown"]
+
+
+@pytest.mark.parametrize(("naming", "names"), [("pitch", ["unknown", "low", "low", "unknown"]), ("emotion", None)])
+def test_rttm_of_classes(tmp_path: Path, naming: str, names: list[str] | None) -> None:
+    found = list(turns(exported(tmp_path, "rttm", *PIECES, naming=naming).read_text("utf-8")))
+    assert [name for *_, name in found] == (names or ["happy", "sad", "unknown", "sad"])
+
+
+def test_rttm_needs_names(tmp_path: Path) -> None:
+    stored = Stored.read(write(tmp_path, piece(0, 1)))
+    done = export(stored, ["rttm"], tmp_path / "out", "--output", naming=None)
+    assert [re.sub(" to name.*", "", problem.message) for problem in done.problems] == [
+        "RTTM names turns, and the transcripts have no speaker and no emotion"
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
+def test_audformat(tmp_path: Path) -> None:
+    audformat = pytest.importorskip("audformat")
+    stored = Stored.read(write(tmp_path, *PIECES, piece(None, None, file="/data/b/2.wav")))
+    assert not export(stored, ["audformat"], tmp_path, "--output", naming=None).problems
+    database = audformat.Database.load(str(tmp_path / "audformat"))
+    assert database.languages == ["eng"]
+    table = database["pieces"].get()
+    assert list(table.index.names) == ["file", "start", "end"]
+    assert [(s.total_seconds(), e.total_seconds()) for _, s, e in table.index] == [*TIMES, (0.0, 3.0)]
+    assert {file for file, *_ in table.index} == {"/data/会议 1.wav", "/data/b/2.wav"}
+    first = table.iloc[0]
+    assert (first["caption"], first["emotion"], first["speaker"]) == (ONE_LINE, "happy", ANN)
+    assert (first["score_emotion_happy"], first["measured_f0_median_hz"]) == (0.75, 201.5)
+    assert (bool(first["needs_review"]), bool(first["agrees_emotion"])) == (True, False)
+    assert table["pitch"].isna().tolist() == [True, False, False, True, True]
+    assert list(database.schemes["emotion"].labels) == ["happy", "sad"]

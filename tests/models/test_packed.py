@@ -1,0 +1,134 @@
+"""Weights of four and eight bits on a CPU: the product of the codes, whatever the number of rows, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from specdec_cli.models import packed
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.packed import PackedLinear, pack, packable
+from specdec_cli.models.session import Session
+from tests.models.checkpoints import greedy, load
+from tests.tiny import save_checkpoint, tiny_clip, tiny_module
+
+BITS = pytest.mark.parametrize("bits", [4, 8])
+WIDE = {"hidden": 128, "vocab_size": 320, "scale": 0.15}
+
+
+def decoded(weight: torch.Tensor, bits: int) -> torch.Tensor:
+    """What the codes stand for, worked out from the definition and not from the packed form."""
+    if bits == 8:
+        scale = (weight.abs().amax(dim=1, keepdim=True) / 127).to(weight.dtype).float()
+        return (weight.float() / scale).round().clamp(-127, 127) * scale
+    groups = weight.float().unflatten(1, (-1, 64))
+    least, most = groups.aminmax(dim=-1, keepdim=True)
+    scale = ((most - least) / 15).to(weight.dtype).float()
+    zero = (least + 8 * scale).to(weight.dtype).float()
+    return (((groups - zero) / scale + 8).round().clamp(0, 15) * scale + (zero - 8 * scale)).flatten(1)
+
+
+def of(linear: nn.Linear, bits: int) -> PackedLinear:
+    made = PackedLinear(linear, bits)
+    made.weight, made.scales = pack(linear.weight.data, bits)
+    return made
+
+
+@BITS
+@pytest.mark.parametrize("rows", [1, 4, 15, 16, 70])
+@pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (128, 704), (192, 5184)])
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+def test_the_product_is_that_of_the_codes(
+    bits: int, rows: int, inputs: int, outputs: int, dtype: torch.dtype, within: float
+) -> None:
+    torch.manual_seed(rows)
+    linear = nn.Linear(inputs, outputs).to(dtype).requires_grad_(False)
+    x = torch.randn(2, rows, inputs).to(dtype)
+    expected = x.float() @ decoded(linear.weight, bits).T + linear.bias.float()
+    assert (of(linear, bits)(x).float() - expected).abs().max() < within * expected.std()
+
+
+@BITS
+def test_chunks_that_end_in_a_part_are_whole(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
+    linear = nn.Linear(64, 320, bias=False).requires_grad_(False)
+    x = torch.randn(16, 64)
+    expected = x @ decoded(linear.weight, bits).T
+    assert (of(linear, bits)(x) - expected).abs().max() < 1e-4 * expected.std()
+
+
+@BITS
+def test_weights_that_are_all_equal_are_kept(bits: int) -> None:
+    linear = nn.Linear(64, 64, bias=False).requires_grad_(False)
+    linear.weight.data[:32], linear.weight.data[32:] = 0.0, 0.5
+    x = torch.ones(1, 64)
+    assert torch.allclose(of(linear, bits)(x)[0], torch.tensor([0.0] * 32 + [32.0] * 32), atol=0.2)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(tiny_module(0, **WIDE), tmp_path_factory.mktemp("wide"))
+
+
+def kinds(model: AudioLM) -> set[str]:
+    return {name for name, part in model.module.named_modules() if isinstance(part, PackedLinear)}
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, quantization: str) -> None:
+    whole = load(checkpoint)
+    small = load(checkpoint, quantization=quantization)
+    assert kinds(small) == {name for name, _ in packable(whole.module)}
+    assert "lm_head" in kinds(small)
+    assert not any("audio_tower" in name for name in kinds(small))
+    assert small.self_test == "passed"
+    prompt = whole.processor.prompt(tiny_clip(0), "say how")
+    scores = [Session(model, prompt, 8).logits((1, 2, 3), 4)[:, :250] for model in (whole, small)]
+    assert torch.cosine_similarity(*scores).min() > (0.99 if quantization == "int8" else 0.8)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_a_later_start_reads_what_was_packed(
+    checkpoint: Path, quantization: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packed, "_WORTH_KEEPING", 0)
+    first = load(checkpoint, quantization=quantization)
+    (kept,) = (tmp_path / "specdec" / "packed").iterdir()
+    assert {path.name for path in kept.iterdir()} >= {"config.json", "model.safetensors"}
+    monkeypatch.setattr(packed, "pack", None)  # nothing is packed again
+    second = load(checkpoint, quantization=quantization)
+    assert second.describe() == first.describe()
+    ours, theirs = first.module.state_dict(), second.module.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert greedy(second, 8) == greedy(first, 8)
+
+
+def test_a_full_disk_costs_the_kept_copy_only(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packed, "_WORTH_KEEPING", 0)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(packed.os, "replace", full)
+    assert kinds(load(checkpoint, quantization="int4", tested=False))
+    assert list((tmp_path / "specdec" / "packed").iterdir()) == []
+
+
+def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Path) -> None:
+    module = tiny_module(0, **WIDE)
+    module.config.text_config.tie_word_embeddings = module.config.tie_word_embeddings = True
+    module.tie_weights()
+    folder = save_checkpoint(module, tmp_path / "tied")
+    whole, small = load(folder), load(folder, quantization="int8")
+    assert "lm_head" in kinds(small)
+    prompt = whole.processor.prompt(tiny_clip(0), "say how")
+    scores = [Session(model, prompt, 8).logits((1, 2, 3), 4)[:, :250] for model in (whole, small)]
+    assert torch.cosine_similarity(*scores).min() > 0.99

@@ -1,0 +1,28 @@
+"""A long recording in pieces and a short one, captioned once with scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.transcript.writer import append_transcript
+from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
+from tests.mini_pair import RATE, captioner, voice, write_voice
+
+
+@pytest.fixture(scope="session")
+def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Transcripts of three pieces of `long.wav` and of `short.wav`, which lie beside them."""
+    folder = tmp_path_factory.mktemp("review")
+    soundfile.write(folder / "long.wav", np.concatenate([voice(seed, 2.0) for seed in range(3)]), RATE)
+    write_voice(folder / "short.wav", 5)
+    use = captioner(decoding__mode="lossless", prompt__language="en", audio__segment_s=2.0).labelled(Lexicon.load())
+    path = folder / "captions.jsonl"
+    for file in ("long.wav", "short.wav"):
+        for transcript in use.captions(folder / file):
+            append_transcript(path, transcript)
+    return path

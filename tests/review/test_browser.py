@@ -1,0 +1,152 @@
+"""The review as a person does it: in a browser, by keys and by pointer, at two widths, and what is saved in use."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Specdec
+from tests.mini_pair import write_voice
+from tests.report.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
+from tests.review.test_page import EVIL, changed
+
+pytestmark = pytest.mark.full
+
+TIME = "document.querySelector('.editor audio').currentTime"
+OPEN = "document.querySelector('.pick[aria-expanded=true]').parentElement.dataset.piece"
+
+
+def opened(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path, size: str = "desktop") -> Visit:  # noqa: F811
+    page = tmp_path / "review.html"
+    assert specdec("review", transcripts, "-o", page).code == 0
+    return visit(browser, page, tmp_path, size)
+
+
+def saved(made: Visit, tmp_path: Path) -> list[dict[str, object]]:
+    """The lines of the table that is downloaded."""
+    with made.tab.expect_download() as download:
+        made.tab.locator("#save").click()
+    download.value.save_as(tmp_path / download.value.suggested_filename)
+    return [json.loads(line) for line in (tmp_path / "corrections.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def until(made: Visit, condition: str) -> None:
+    """Waits; the page's policy lets nothing evaluate a text inside it."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not made.tab.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        made.tab.wait_for_timeout(50)
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path, size: str) -> None:  # noqa: F811
+    made = opened(browser, specdec, transcripts, tmp_path, size)
+    tab = made.tab
+    made.require_no_overflow()
+    tab.locator(".pick").first.click()
+    assert tab.locator(".editor audio").is_visible()
+    made.require_no_overflow()
+    made.shoot(f"{size}-open")
+    tab.locator(".row[aria-label=emotion] .class", has_text="happy").click()
+    assert tab.locator(".class.chosen").count() == 1
+    assert "1 of 4 reviewed, not saved" in tab.locator("#progress").inner_text()
+    tab.locator(".actions .main").click()
+    assert tab.evaluate(OPEN) == "1", "on to the next"
+    (line,) = saved(made, tmp_path)
+    piece = tab.evaluate("JSON.parse(document.getElementById('data').textContent).pieces[0]")
+    assert line["file"] == piece["file"]
+    assert line["label_emotion"] == "happy"
+    assert {name.removeprefix("label_") for name in line if name.startswith("label_")} == set(piece["scores"])
+    assert ("start_s" in line) == (piece["start"] is not None)
+    assert "not saved" not in tab.locator("#progress").inner_text()
+    made.require_quiet()
+    tab.context.close()
+
+
+def test_keys(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:  # noqa: F811
+    made = opened(browser, specdec, transcripts, tmp_path)
+    tab = made.tab
+    for key in ("j", "3", "ArrowRight", "2", "ArrowDown", "1", "0", "k"):
+        tab.keyboard.press(key)
+    assert tab.evaluate(OPEN) == "0"
+    assert tab.locator(".class.chosen > span:nth-child(2)").all_inner_texts() == ["sad", "female"]
+    (line,) = saved(made, tmp_path)
+    assert {name: line[name] for name in line if name.startswith("label_")} == {
+        "label_emotion": "sad",
+        "label_voice": "female",
+    }
+    tab.reload()
+    tab.wait_for_selector("#list li")
+    assert "1 of 4" in tab.locator("#progress").inner_text(), "what was said is kept in the browser"
+    tab.locator("#show").select_option("open")
+    assert tab.locator("#list li").count() == 3
+    tab.locator("#search").fill("short")
+    assert tab.locator("#list li").count() <= 1
+    tab.keyboard.press("j")
+    assert tab.locator("#search").input_value() == "shortj", "letters in a field are text"
+    tab.context.close()
+
+
+def test_the_timeline_plays_from_where_one_clicks(
+    browser: object,  # noqa: F811
+    specdec: Specdec,
+    transcripts: Path,
+    tmp_path: Path,
+) -> None:
+    made = opened(browser, specdec, transcripts, tmp_path)
+    tab = made.tab
+    blocks = tab.locator(".span")
+    assert blocks.count() == 3
+    box = blocks.nth(1).bounding_box()
+    tab.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + 10)
+    until(made, f"{TIME} >= 1.45")
+    piece = tab.evaluate(f"JSON.parse(document.getElementById('data').textContent).pieces[{OPEN}]")
+    assert (piece["name"], piece["start"]) == ("long.wav", 2.0)
+    until(made, f"{OPEN} !== '{tab.evaluate(OPEN)}'")
+    piece = tab.evaluate(f"JSON.parse(document.getElementById('data').textContent).pieces[{OPEN}]")
+    assert piece["start"] == 4.0, "it plays on into the next piece"
+    tab.locator("#in").click()
+    made.require_no_overflow()
+    tab.locator("#shown").select_option("voice")
+    assert set(blocks.all_inner_texts()) <= {"male", "female"}
+    made.require_quiet()
+    tab.context.close()
+
+
+def test_markup_in_texts_does_nothing(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:  # noqa: F811
+    evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL, agrees={"voice": False})
+    made = opened(browser, specdec, evil, tmp_path, "phone")
+    made.tab.locator(".pick").first.click()
+    made.require_no_overflow()
+    assert EVIL.split("\u202e")[0] in made.tab.locator(".editor").inner_text()
+    made.require_quiet()
+    made.tab.context.close()
+
+
+def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path: Path) -> None:  # noqa: F811
+    """What the page saves is read by compare, tune and calibrate."""
+    files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(10)]
+    output = tmp_path / "captions.jsonl"
+    assert specdec("batch", *files, "--labels", "-o", output, "-q").code == 0
+    made = opened(browser, specdec, output, tmp_path)
+    made.tab.keyboard.press("j")
+    for index in range(10):
+        made.tab.keyboard.press(str(1 + index % 7))
+        made.tab.keyboard.press("Enter")
+    assert len(saved(made, tmp_path)) == 10
+    made.tab.context.close()
+    table = tmp_path / "corrections.jsonl"
+    compared = specdec("compare", *files, "--references", table, "--modes", "edge,cloud", "--json", "-q")
+    assert compared.code == 0, compared.err
+    assert json.loads(compared.out)["references_found"] == 10
+    tuned = specdec(
+        "tune", *files, "--references", table, "--gates", "entropy", "--ks", "2", "--budget", "1", "--json", "-q"
+    )
+    assert tuned.code == 0, tuned.err
+    assert json.loads(tuned.out)["measure"] == "labels"
+    fitted = specdec("calibrate", output, "--references", table, "--json")
+    assert fitted.code == 0, fitted.err
+    assert json.loads(fitted.out)["groups"] == 10

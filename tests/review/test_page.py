@@ -1,0 +1,123 @@
+"""The page of a review: the doubtful first, everything in it, nothing fetched, and nothing that a text can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Specdec
+from tests.report.read_page import Page
+
+EVIL = "</script><script>alert(1)</script>\u202e\x07"
+
+
+def made(specdec: Specdec, transcripts: Path, output: Path, *options: str | Path) -> Page:
+    outcome = specdec("review", transcripts, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    return Page(output.read_text(encoding="utf-8"))
+
+
+def audio(page: Page) -> list[str]:
+    """Names of the embedded recordings."""
+    names = [attributes.get("id") or "" for _, attributes, _ in page.sources]
+    return [name for name in names if name.startswith("audio-")]
+
+
+def changed(transcripts: Path, tmp_path: Path, **values: object) -> Path:
+    """The transcripts with other values in every line."""
+    lines = [json.loads(line) for line in transcripts.read_text(encoding="utf-8").splitlines()]
+    path = tmp_path / "changed.jsonl"
+    head = [{**{name: line[name] for name in ("schema", "file")}, **line, **values} for line in lines]
+    text = "\n".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in head)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def test_every_piece_with_its_audio_the_doubtful_first(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    page = made(specdec, transcripts, tmp_path / "review.html")
+    pieces = page.data()["pieces"]
+    assert len(pieces) == len(audio(page)) == 4
+    assert [piece["review"] for piece in pieces] == sorted((piece["review"] for piece in pieces), reverse=True)
+    doubts = [piece["doubt"] for piece in pieces if piece["review"]]
+    assert doubts == sorted(doubts, reverse=True)
+    assert sorted((piece["start"] or 0.0) for piece in pieces if piece["name"] == "long.wav") == [0.0, 2.0, 4.0]
+    assert page.data()["attributes"]["emotion"][0] == "neutral"
+    assert next(iter(page.data()["attributes"])) == "emotion"
+
+
+def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    page = made(specdec, transcripts, tmp_path / "review.html")
+    policy = page.meta("Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not [a for _, a in page.elements if a.get("src") or (a.get("href") or "").startswith("http")]
+
+
+def test_texts_stay_texts(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL, measured={EVIL: EVIL})
+    page = made(specdec, evil, tmp_path / "review.html")
+    assert {piece["caption"] for piece in page.data()["pieces"]} == {EVIL}
+    assert sum(tag == "script" for tag, _ in page.elements) == 2
+    assert all("cannot be" in piece["missing"] or "not" in piece["missing"] for piece in page.data()["pieces"])
+
+
+def test_audio_is_bounded_and_the_most_doubtful_are_heard(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    outcome = specdec("review", transcripts, "-o", tmp_path / "a.html", "--audio-mb", "0.04")
+    page = Page((tmp_path / "a.html").read_text())
+    assert "without audio, for which the page would exceed 0.04 MB" in outcome.err
+    assert 0 < len(audio(page)) < 4
+    assert "audio-0" in audio(page)
+    few = made(specdec, transcripts, tmp_path / "b.html", "--limit", "2")
+    assert len(few.data()["pieces"]) == len(audio(few)) == 2
+
+
+def test_references_are_filled_in(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    table = tmp_path / "truth.jsonl"
+    rows = [
+        {"file": "long.wav", "start_s": 2, "end_s": 4, "label_emotion": "sad"},
+        {"file": "short.wav", "emotion": ""},
+    ]
+    table.write_text("\n".join(map(json.dumps, rows)))
+    page = made(specdec, transcripts, tmp_path / "review.html", "--references", table)
+    truths = {(piece["name"], piece["start"]): piece["truth"] for piece in page.data()["pieces"]}
+    assert truths.pop(("long.wav", 2.0)) == {"emotion": "sad"}
+    assert not any(truths.values())
+
+
+def test_transcripts_without_scores_can_be_reviewed(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    plain = changed(transcripts, tmp_path, labels=None, scores=None, needs_review=None)
+    page = made(specdec, plain, tmp_path / "review.html")
+    assert all(piece["labels"]["voice"] and piece["doubt"] is None for piece in page.data()["pieces"])
+    assert "without --labels" in (tmp_path / "review.html").read_text()
+
+
+def test_a_recording_that_has_changed_is_not_played(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    page = made(specdec, changed(transcripts, tmp_path, sha256="0" * 64), tmp_path / "review.html")
+    assert not audio(page)
+    assert {piece["missing"] for piece in page.data()["pieces"]} == {"The file has changed since it was captioned."}
+
+
+@pytest.mark.parametrize(
+    "values", [{"scores": {"emotion": 1}}, {"scores": 3}, {"labels": {"emotion": [1]}}, {"end_s": "x"}]
+)
+def test_malformed_transcripts_end_in_a_sentence(
+    specdec: Specdec, transcripts: Path, tmp_path: Path, values: dict[str, object]
+) -> None:
+    outcome = specdec("review", changed(transcripts, tmp_path, **values), "-o", tmp_path / "review.html")
+    assert "Traceback" not in outcome.err
+    assert "not foreseen" not in outcome.err
+    assert outcome.code in (0, 1)
+
+
+def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    page = tmp_path / "review.html"
+    made(specdec, transcripts, page)
+    made(specdec, transcripts, page, "--limit", "1")
+    page.write_text("<!doctype html><title>mine</title>")
+    outcome = specdec("review", transcripts, "-o", page)
+    assert outcome.code != 0
+    assert page.read_text().endswith("mine</title>")
+    assert specdec("review", transcripts, "-o", transcripts).code == 2
+    assert specdec("review", tmp_path / "none.jsonl", "-o", page).code != 0
