@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import Recording, Segment, has_speech, open_recording
+from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
@@ -28,6 +28,8 @@ from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
@@ -92,12 +94,13 @@ class Captioner:
         self.window_s = min(processor.window_s for processor in processors)
         if pair.remote is not None:
             self.window_s = min(self.window_s, pair.remote.window_s)
-        segment_s = config.audio.segment_s
+        segment_s = config.audio.length_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
-                f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
-                hint=f"Set audio.segment_s to {self.window_s:g} or less.",
+                f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once",
+                hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
+        self._cuts = _cuts_of(config)
         self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
@@ -195,7 +198,7 @@ class Captioner:
         if next(runs, None) is not None:
             raise ConfigError(
                 f"{path} was cut into several segments, and `caption` returns one transcript",
-                hint="Use captions(), or leave audio.segment_s out.",
+                hint="Use captions(), or leave audio.segment out.",
             )
         return run.finish()
 
@@ -218,22 +221,41 @@ class Captioner:
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
-        recording = self.recording(path)
+        recording = self.recording(InputFile(os.fsdecode(path)))
         for clip, cut, decode_s in self.clips(recording):
             run = self._run(clip, cut, decode_s)
-            if recording.count == 1 and run.error is not None:
+            if recording.whole and run.error is not None:
                 raise run.error
             yield run
 
-    def recording(self, path: str | PathLike[str]) -> Recording:
+    def recording(self, item: InputFile) -> Recording:
         """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
-        return open_recording(path, self.sampling_rate, window_s=self.window_s, segment_s=self.config.audio.segment_s)
+        audio, part = self.config.audio, item.start_s is not None
+        return open_recording(
+            item.path,
+            self.sampling_rate,
+            window_s=self.window_s,
+            segment_s=audio.length_s,
+            pauses="always" if audio.segment == "pauses" else "long",
+            cuts=None if self._cuts is None else self._cuts.of(item.path),
+            start_s=(item.start_s if part else audio.start_s) or 0.0,
+            end_s=item.end_s if part else audio.end_s,
+        )
 
-    def clips(self, recording: Recording) -> Iterator[tuple[Clip, Segment, float]]:
-        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it)."""
-        whole = recording.count == 1
-        level_dbfs = recording.level_dbfs if recording.count > 1 else None
-        pieces = recording.pieces()
+    def clips(
+        self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()
+    ) -> Iterator[tuple[Clip, Segment, float]]:
+        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+
+        Args:
+            recording: see `recording`.
+            item: as it was given; None: nothing is known of it but its path.
+            skip: indices of pieces to leave out.
+        """
+        whole, several = recording.whole, recording.count > 1
+        speaker, text = (item.speaker, item.text) if item else (None, None)
+        level_dbfs = recording.level_dbfs if several else None
+        pieces = recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
@@ -245,6 +267,10 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
+                piece=cut.index if several else None,
+                pieces=recording.count if several else None,
+                speaker=cut.speaker or speaker,
+                text=cut.text or text,
                 measured=None if cut.silent else self._measured(cut.samples, level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
@@ -282,6 +308,9 @@ class Captioner:
     def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
+        if cut.duration_s < MIN_DURATION_S:
+            hint = "Join it with another piece, or leave it out."
+            return AudioContentError(f"{place} is too short: {MIN_DURATION_S} s is the least", hint=hint)
         if cut.silent:
             return AudioContentError(f"{place} is silent: a caption would be invented")
         if clip.no_speech and self.config.audio.refuse_no_speech:
@@ -322,6 +351,11 @@ class Captioner:
         audio_s = decode_s + time.perf_counter() - started
         loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
         return Run(self.setup, clip, loop, writer, audio_s)
+
+
+def _cuts_of(config: Config) -> Cuts | None:
+    """Where the configured file or folder says to cut; None where there is none."""
+    return None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
 
 
 def _classifier(config: Config) -> Classifier | None:

@@ -3,7 +3,7 @@
     SpecdecError                   anything below; carries a `hint` (what to do) beside its message
     ├── ConfigError                a setting that is unknown, malformed or contradicts another
     │   ├── LexiconError           a lexicon file that cannot be used
-    │   └── ReferencesError        a table of references, or a manifest, that cannot be used
+    │   └── ReferencesError        a table of references, a manifest or cuts that cannot be used
     ├── CheckpointError            a model that cannot be loaded as asked
     │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
     ├── AudioError                 a recording that cannot be captioned
@@ -61,7 +61,7 @@ class LexiconError(ConfigError):
 
 
 class ReferencesError(ConfigError):
-    """A table of reference captions or labels, or a manifest, that cannot be read or that contradicts itself."""
+    """A table of references, a manifest or a file of cuts that cannot be read or that contradicts itself."""
 
 
 class CheckpointError(SpecdecError):
@@ -138,7 +138,7 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
 
 def _advice(error: Exception, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces with audio.segment_s, a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
     return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class Clip:
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
         no_speech: whether no speech was found in it; None: it was not checked.
         measured: its figures; None: not asked for.
+        piece, pieces: number of the segment, from 0, and how many there are; None where there is one.
+        speaker, text: who speaks and what is said, where somebody has written it down.
     """
 
     file: str
@@ -43,6 +45,10 @@ class Clip:
     end_s: float | None = None
     no_speech: bool | None = None
     measured: Measured | None = None
+    piece: int | None = None
+    pieces: int | None = None
+    speaker: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,12 @@ class Setup:
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
         known = {**asdict(clip), "measured": clip.measured, **self.fields()}
-        del known["sha256"], known["models"]
-        return Started(**known, edge=_model_line(self.models.edge), cloud=_model_line(self.models.cloud))
+        names = {field.name for field in fields(Started)}
+        return Started(
+            **{name: known[name] for name in known if name in names},
+            edge=_model_line(self.models.edge),
+            cloud=_model_line(self.models.cloud),
+        )
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""

@@ -12,13 +12,14 @@ recording: at most one window of samples is kept, and a longer recording is deco
 """
 
 from specdec_cli.audio.load import Recording, load_audio, open_recording
-from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Segment, check_samples
+from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Cut, Segment, check_samples
 from specdec_cli.audio.speech import has_speech
 
 __all__ = [
     "MAX_DURATION_S",
     "MIN_DURATION_S",
     "SILENCE_DBFS",
+    "Cut",
     "Recording",
     "Segment",
     "check_samples",

@@ -3,7 +3,7 @@
 Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
 the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
 after a loud one. Stretches of sound less than 0.3 s apart are one utterance, whose ends are where its own level is
-within 30 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
+within 28 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
 level for the whole recording, which it needs in memory, and finds nothing in noise.
 """
 
@@ -41,7 +41,7 @@ _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
 _MOST_EXCESS_DB: Final = 20.0  # of a band
 _EXCESS_DB: Final = 2.0  # mean over the bands: sound
 _PAUSE_DB: Final = 36.0  # below the loudest frame of a stretch: a pause, or the room after it
-_END_DB: Final = 30.0  # below the loud frames of an utterance: outside its ends
+_END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
 _LOUD_PERCENTILE: Final = 95
 _SILENT_DBFS: Final = -75.0
 _NOTHING: Final = 1e-12  # power, -120 dBFS

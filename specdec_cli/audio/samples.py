@@ -35,6 +35,17 @@ _FULL_SCALE: Final = {
 """Type of integer samples -> (silence, full scale)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a piece of a recording begins and ends, seconds, and what is known of it."""
+
+    start_s: float
+    end_s: float
+    speaker: str | None = None
+    text: str | None = None
+    place: str | None = None  # what says so, for messages: "cuts.rttm, line 3"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """A piece of a recording, or all of it."""
@@ -43,6 +54,9 @@ class Segment:
     start_s: float  # place in the recording
     end_s: float
     silent: bool = False  # no sound above -70 dBFS; False for a whole recording, which is refused instead
+    index: int = 0  # 0-based, of the pieces of the recording
+    speaker: str | None = None  # who speaks and what is said, where the cut says so
+    text: str | None = None
 
     @property
     def duration_s(self) -> float:

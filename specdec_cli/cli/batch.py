@@ -19,7 +19,7 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.begun import Begun
+    from specdec_cli.batch.begun import Note
     from specdec_cli.batch.output import Asked, Identity, Output
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
@@ -108,9 +108,8 @@ def batch(
         view.hint(f"To caption just those again: {command_line(paths or [], '--retry-failed')}")
     if interrupted:
         view.hint(f"To go on: {command_line([])}")
-    return exit_code(
-        interrupted=interrupted, failed=bool(counts.failed or unwritten), done=bool(counts.captioned + counts.skipped)
-    )
+    some = bool(counts.captioned or counts.skipped or counts.tokens)
+    return exit_code(interrupted=interrupted, failed=bool(counts.failed or unwritten), done=some)
 
 
 def _batch_size(given: str) -> int | None:
@@ -157,7 +156,7 @@ class Batching:
             AudioError: nothing of what is to do can be opened as audio.
         """
         with still_collector(), self.view.loading("PyTorch"):
-            from specdec_cli.batch.begun import DIED, Begun
+            from specdec_cli.batch.begun import DIED, Note
             from specdec_cli.batch.output import Output
             from specdec_cli.batch.plan import Plan
             from specdec_cli.batch.runner import Stop, run_batch
@@ -166,7 +165,7 @@ class Batching:
         with Output(self.output, identity.check if self.resume else None) as output:
             self._require_there(output)
             suspects = [e.retry.path for _, e in output.entries() if e.retry and DIED in (e.message or "")]
-            with Begun(self.output, suspects) as begun:
+            with Note(self.output, suspects) as begun:
                 plan = Plan(self.inputs, output, limit=limit, only_failed=self.retry_failed)
                 counts = plan.look_ahead(begun)
                 if plan.finished:
@@ -233,7 +232,7 @@ class Batching:
         return lambda _: (prompt.language, prompt.instruction)
 
     @contextmanager
-    def _backend(self, identity: Identity, begun: Begun) -> Iterator[Backend]:
+    def _backend(self, identity: Identity, begun: Note) -> Iterator[Backend]:
         """Where to work, with the models loaded."""
         if self.ray:
             from specdec_cli.batch.cluster import RayBackend

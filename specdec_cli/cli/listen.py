@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from specdec_cli.listen.utterances import Utterance
     from specdec_cli.run import Run
 
-_SETTINGS: Final = tuple(name for name in SETTING_OPTIONS if name != "segment")
+_OF_FILES: Final = {"segment": None, "segment_s": None, "start_s": None, "end_s": None}
+"""Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
+_SETTINGS: Final = tuple(name for name in SETTING_OPTIONS if name not in ("segment", "start", "end"))
 _LOST: Final = "sound was lost in this utterance: the system did not take it in time"
 
 
@@ -68,7 +70,9 @@ def listen(
     ending: list[bool] = []
     try:
         find_device(device)  # refused before models are loaded
-        captioner = load_captioner(resolved.config, view, labelled, measures=measure)
+        audio = resolved.config.audio.model_copy(update=_OF_FILES)
+        config = resolved.config.model_copy(update={"audio": audio})
+        captioner = load_captioner(config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
         job = Job(view, output, json=json, labelled=False, keep_updates=False)

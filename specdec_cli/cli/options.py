@@ -111,7 +111,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
     "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
-    "segment": _of("audio.segment_s", "--segment", panel=CAPTION, metavar="SECONDS"),
+    "segment": _of("audio.segment", "--segment", panel=CAPTION, metavar="pauses|SECONDS|FILE"),
+    "start": _of("audio.start_s", "--start", panel=CAPTION, metavar="TIME"),
+    "end": _of("audio.end_s", "--end", panel=CAPTION, metavar="TIME"),
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
     "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
     "lexicon": Option(
@@ -154,7 +156,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
-    "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "paths": Option((), None, "Audio or video files, folders, patterns; - for stdin: a recording, or a list.", "PATH"),
     "transcripts": Option((), None, "Transcripts that caption, batch or compare wrote with --output.", "JSONL"),
     "of_mode": Option(
         ("--mode",), INPUT, "Take the captions of this mode alone.", "MODE", values=one_of(*get_args(Mode))
@@ -166,8 +168,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "manifest": Option(
         ("--manifest",),
         INPUT,
-        "Table of recordings (.tsv, .csv, .jsonl): a column file, and if need be id, language, prompt.",
-        "TABLE",
+        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, Lhotse, "
+        "Hugging Face datasets.",
+        "FILE|FOLDER",
     ),
     "limit": Option(("--limit",), INPUT, "Take N recordings at most.", "N", least=1),
     "retry_failed": Option(("--retry-failed",), INPUT, "Take only what failed before; needs no PATH."),

@@ -25,7 +25,7 @@ def readable(text: str) -> str:
 
 _OPTIONAL: Final = (
     "id", "labels", "scores", "needs_review", "measured", "agrees", "degraded", "error", "warnings", "start_s", "end_s",
-    "no_speech",
+    "piece", "pieces", "speaker", "text", "no_speech",
 )  # fmt: skip
 """Fields that a line leaves out where there is nothing to say."""
 _NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
@@ -253,6 +253,10 @@ class Transcript(_Part):
     duration_s: float | None = Field(description="of the clip or segment, s")
     start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
     end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
+    piece: int | None = Field(default=None, ge=0, description="0-based, of the segment, where there are several")
+    pieces: int | None = Field(default=None, ge=1, description="how many segments the recording was cut into")
+    speaker: Text | None = Field(default=None, description="who speaks, as the cuts or the manifest say")
+    text: Text | None = Field(default=None, description="what is said, as the cuts or the manifest say")
     no_speech: bool | None = Field(
         default=None,
         description="true: no speech was found, so that the caption may be invented; left out: not checked",

@@ -109,7 +109,8 @@ def recorded_settings(config: Config) -> dict[str, object]:
         **config.acceptance.model_dump(mode="json", exclude={"rule"}),
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
-        "segment_s": config.audio.segment_s,
+        "segment_s": config.audio.length_s,
+        **config.audio.recorded(),
         **{
             f"{role}_instruction": model.instruction
             for role, model in (("edge", config.edge), ("cloud", config.cloud))
