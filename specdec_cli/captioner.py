@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import Recording, Segment, has_speech, open_recording
+from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
 from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
@@ -28,14 +28,17 @@ from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
 from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Mode, Update
+from specdec_cli.types import Measured, Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -58,6 +61,7 @@ class Captioner:
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
         calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
+        measures: whether transcripts have measured figures.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -73,6 +77,8 @@ class Captioner:
         load_s: float | None = None,
         lexicon: Lexicon | None = None,
         calibration: CalibrationFile | None = None,
+        *,
+        measures: bool = False,
     ) -> None:
         self.config = config
         self.pair = pair
@@ -88,13 +94,14 @@ class Captioner:
         self.window_s = min(processor.window_s for processor in processors)
         if pair.remote is not None:
             self.window_s = min(self.window_s, pair.remote.window_s)
-        segment_s = config.audio.segment_s
+        segment_s = config.audio.length_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
-                f"audio.segment_s is {segment_s:g} s, but the models take {self.window_s:g} s at once",
-                hint=f"Set audio.segment_s to {self.window_s:g} or less.",
+                f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once",
+                hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
-        self._lexicon, self._calibration = lexicon, calibration
+        self._cuts = _cuts_of(config)
+        self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
@@ -156,7 +163,8 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self._lexicon, self._calibration)
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(config, pair, *how, measures=self._measures)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -168,7 +176,15 @@ class Captioner:
         Raises:
             ConfigError: the calibration is not of the loaded weights.
         """
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration)
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration, measures=self._measures)
+
+    def measuring(self) -> Captioner:
+        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
+
+        With a lexicon, they say in `agrees` which classes fit the figures.
+        """
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(self.config, self.pair, *how, measures=True)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -182,7 +198,7 @@ class Captioner:
         if next(runs, None) is not None:
             raise ConfigError(
                 f"{path} was cut into several segments, and `caption` returns one transcript",
-                hint="Use captions(), or leave audio.segment_s out.",
+                hint="Use captions(), or leave audio.segment out.",
             )
         return run.finish()
 
@@ -205,21 +221,41 @@ class Captioner:
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
-        recording = self.recording(path)
+        recording = self.recording(InputFile(os.fsdecode(path)))
         for clip, cut, decode_s in self.clips(recording):
             run = self._run(clip, cut, decode_s)
-            if recording.count == 1 and run.error is not None:
+            if recording.whole and run.error is not None:
                 raise run.error
             yield run
 
-    def recording(self, path: str | PathLike[str]) -> Recording:
+    def recording(self, item: InputFile) -> Recording:
         """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
-        return open_recording(path, self.sampling_rate, window_s=self.window_s, segment_s=self.config.audio.segment_s)
+        audio, part = self.config.audio, item.start_s is not None
+        return open_recording(
+            item.path,
+            self.sampling_rate,
+            window_s=self.window_s,
+            segment_s=audio.length_s,
+            pauses="always" if audio.segment == "pauses" else "long",
+            cuts=None if self._cuts is None else self._cuts.of(item.path),
+            start_s=(item.start_s if part else audio.start_s) or 0.0,
+            end_s=item.end_s if part else audio.end_s,
+        )
 
-    def clips(self, recording: Recording) -> Iterator[tuple[Clip, Segment, float]]:
-        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it)."""
-        whole = recording.count == 1
-        pieces = recording.pieces()
+    def clips(
+        self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()
+    ) -> Iterator[tuple[Clip, Segment, float]]:
+        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+
+        Args:
+            recording: see `recording`.
+            item: as it was given; None: nothing is known of it but its path.
+            skip: indices of pieces to leave out.
+        """
+        whole, several = recording.whole, recording.count > 1
+        speaker, text = (item.speaker, item.text) if item else (None, None)
+        level_dbfs = recording.level_dbfs if several else None
+        pieces = recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
@@ -231,23 +267,39 @@ class Captioner:
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
+                piece=cut.index if several else None,
+                pieces=recording.count if several else None,
+                speaker=cut.speaker or speaker,
+                text=cut.text or text,
+                measured=None if cut.silent else self._measured(cut.samples, level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
-    def run_samples(self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples") -> Run:
+    def run_samples(
+        self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
+    ) -> Run:
         """A run over audio that is in memory already: iterate it for its updates, or `finish()` it for its transcript.
 
         Args:
             samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
             sample_rate: of the samples, Hz; they are resampled to `sampling_rate`.
             name: what to call it in messages and in the transcript.
+            start_s: its place in the recording that it is a piece of, seconds; None: it is a whole one.
 
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
-        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
+        clip = Clip(
+            file_name(name),
+            sha256,
+            round(cut.duration_s, 4),
+            start_s=None if start_s is None else round(start_s, 4),
+            end_s=None if start_s is None else round(start_s + cut.duration_s, 4),
+            no_speech=no_speech,
+            measured=self._measured(cut.samples),
+        )
         run = self._run(clip, cut, 0.0)
         if run.error is not None:
             raise run.error
@@ -256,6 +308,9 @@ class Captioner:
     def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
+        if cut.duration_s < MIN_DURATION_S:
+            hint = "Join it with another piece, or leave it out."
+            return AudioContentError(f"{place} is too short: {MIN_DURATION_S} s is the least", hint=hint)
         if cut.silent:
             return AudioContentError(f"{place} is silent: a caption would be invented")
         if clip.no_speech and self.config.audio.refuse_no_speech:
@@ -283,6 +338,10 @@ class Captioner:
             return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
 
+    def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
+        """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
+        return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
+
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer
         if (error := self.refusal(clip, cut)) is not None:
@@ -292,6 +351,11 @@ class Captioner:
         audio_s = decode_s + time.perf_counter() - started
         loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
         return Run(self.setup, clip, loop, writer, audio_s)
+
+
+def _cuts_of(config: Config) -> Cuts | None:
+    """Where the configured file or folder says to cut; None where there is none."""
+    return None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
 
 
 def _classifier(config: Config) -> Classifier | None:

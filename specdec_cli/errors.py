@@ -3,13 +3,14 @@
     SpecdecError                   anything below; carries a `hint` (what to do) beside its message
     ├── ConfigError                a setting that is unknown, malformed or contradicts another
     │   ├── LexiconError           a lexicon file that cannot be used
-    │   └── ReferencesError        a table of references, or a manifest, that cannot be used
+    │   └── ReferencesError        a table of references, a manifest or cuts that cannot be used
     ├── CheckpointError            a model that cannot be loaded as asked
     │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
     ├── AudioError                 a recording that cannot be captioned
     │   ├── AudioNotFoundError     no such file, or not a file
     │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
     │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
+    ├── DeviceError                a microphone that cannot be used
     ├── DecodingError              what the settings or a model make impossible to decode
     ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
     ├── TranscriptError            a transcript that cannot be written or read
@@ -60,7 +61,7 @@ class LexiconError(ConfigError):
 
 
 class ReferencesError(ConfigError):
-    """A table of reference captions or labels, or a manifest, that cannot be read or that contradicts itself."""
+    """A table of references, a manifest or a file of cuts that cannot be read or that contradicts itself."""
 
 
 class CheckpointError(SpecdecError):
@@ -85,6 +86,10 @@ class AudioDecodeError(AudioError):
 
 class AudioContentError(AudioError):
     """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
+
+
+class DeviceError(SpecdecError):
+    """A microphone that is not there, cannot be opened, or stops to deliver sound."""
 
 
 class DecodingError(SpecdecError):
@@ -133,7 +138,7 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
 
 def _advice(error: Exception, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces with audio.segment_s, a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
     return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

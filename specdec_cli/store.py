@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,43 +99,45 @@ class Store:
                 os.ftruncate(self._descriptor, size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
-    def mend(self) -> bool:
+    def mend(self) -> bytes:
         """Ends a last line that only lacks its newline, or cuts off half a line, or zeros that a crash left instead.
 
         Returns:
-            Whether something was cut off.
+            What was cut off.
 
         Raises:
             TranscriptError: the file ends in something else, which is left alone; or it cannot be written.
         """
         start, tail = _last_line(self._descriptor)
         if not tail:
-            return False
+            return b""
         text = tail.strip(b"\0\r\n ")
         if text and not self._kind.ours(text):
             raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=_ANOTHER_FILE)
         if _is_object(tail):
             with writing(self.path):
                 os.write(self._descriptor, b"\n")
-            return False
+            return b""
         self.cut(start)
-        return True
+        return tail
 
     def cut(self, size: int = 0) -> None:
         """Drops what stands behind the first `size` bytes."""
         with writing(self.path):
             os.ftruncate(self._descriptor, size)
 
-    def compact(self, keep: Callable[[StoredLine], bool]) -> None:
-        """Writes the file anew with the lines to `keep` alone; the new file takes the old one's place at once."""
+    def compact(self, offsets: Iterable[int]) -> None:
+        """Writes the file anew with the lines at `offsets` alone; the new file takes the old one's place at once."""
         draft = beside(self.path, "new")
         with writing(self.path):
             draft.unlink(missing_ok=True)  # of a run that was killed
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
             try:
                 draft.chmod(os.fstat(self._descriptor).st_mode & 0o7777)
-                with os.fdopen(descriptor, "wb", closefd=False) as file:
-                    file.writelines(line.raw for line in self.lines() if keep(line))
+                with self.path.open("rb") as old, os.fdopen(descriptor, "wb", closefd=False) as file:
+                    for offset in offsets:
+                        old.seek(offset)
+                        file.write(old.readline())
                 os.fsync(descriptor)
                 draft.replace(os.path.realpath(self.path))
             except BaseException:

@@ -3,6 +3,7 @@
     files    opens a path that may be anything, hashes it, words names and hints
     decode   opens a recording with libsndfile or FFmpeg, as blocks of samples, and refuses what is cut short
     samples  recordings in memory; refuses what has nothing to describe: too short, silent, not finite
+    pauses   cuts a stream of samples into utterances
     speech   decides whether samples hold speech
     load     opens a Recording: mono at the model's rate, cut while it is decoded if it is longer than the window
 
@@ -11,13 +12,14 @@ recording: at most one window of samples is kept, and a longer recording is deco
 """
 
 from specdec_cli.audio.load import Recording, load_audio, open_recording
-from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Segment, check_samples
+from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Cut, Segment, check_samples
 from specdec_cli.audio.speech import has_speech
 
 __all__ = [
     "MAX_DURATION_S",
     "MIN_DURATION_S",
     "SILENCE_DBFS",
+    "Cut",
     "Recording",
     "Segment",
     "check_samples",

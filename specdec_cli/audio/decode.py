@@ -66,8 +66,8 @@ class Sound:
 
 
 @contextmanager
-def open_sound(path: str, file: FileIO) -> Iterator[Sound]:
-    """Open the sound of a file, for one pass over its blocks.
+def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
+    """Open the sound of a file, for one pass over its blocks, of which the first begins at `from_s`, seconds.
 
     Raises:
         AudioDecodeError: on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
@@ -82,7 +82,7 @@ def open_sound(path: str, file: FileIO) -> Iterator[Sound]:
                 for_sndfile = _read(file, 10 + length, 4) == b"fLaC"
             else:
                 for_sndfile = not head.startswith(b"\xff")
-            yield (for_sndfile and _sndfile(file, stack)) or _ffmpeg(file, stack)
+            yield (for_sndfile and _sndfile(file, stack, from_s)) or _ffmpeg(file, stack, from_s)
     except _Refused as error:
         raise refusal(AudioDecodeError, path, *error.args) from error
 
@@ -124,17 +124,31 @@ def _require_bytes(declared: int, present: int) -> None:
         raise _Refused(f"is cut short: its header promises {more} than the file holds")
 
 
-def _sound(rate: int, channels: int, declared_s: float | None, tolerance_s: float, blocks: Iterator[Floats]) -> Sound:
-    """What a decoder has opened; an end before the declared length is refused."""
+def _sound(
+    rate: int,
+    channels: int,
+    declared_s: float | None,
+    tolerance_s: float,
+    blocks: Iterator[Floats],
+    skipped: int = 0,
+    from_s: float = 0.0,
+) -> Sound:
+    """What a decoder has opened; an end before the declared length is refused.
+
+    Args:
+        skipped: frames before the blocks.
+        from_s: frames before this are decoded and left out.
+    """
     if not 1_000 <= rate <= 768_000:
         raise _Refused(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
 
     def complete() -> Iterator[Floats]:
-        frames = 0
+        frames, first = skipped, round(from_s * rate)
         try:
             for block in blocks:
                 frames += len(block)
-                yield block
+                if frames > first:
+                    yield block[max(0, len(block) - (frames - first)) :]
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
@@ -147,7 +161,7 @@ def _sound(rate: int, channels: int, declared_s: float | None, tolerance_s: floa
     return Sound(rate, channels, declared_s, complete())
 
 
-def _sndfile(file: FileIO, stack: ExitStack) -> Sound | None:
+def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
     """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know.
 
     The file is passed as a descriptor: soundfile would guess from the name (`x.raw` raises), and an error inside a
@@ -167,8 +181,10 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Sound | None:
         _require_bytes(int(shortened[1]), int(shortened[2]))
     if not 0 < sound.frames < 1 << 62:  # a streamed WAV; FLAC and Ogg of unknown length
         return None
-    rate = sound.samplerate
-    return _sound(rate, sound.channels, sound.frames / rate, 0.0, _sndfile_blocks(sound))
+    rate, skipped = sound.samplerate, 0
+    if from_s > 0 and sound.seekable():
+        skipped = sound.seek(min(round(from_s * rate), sound.frames))
+    return _sound(rate, sound.channels, sound.frames / rate, 0.0, _sndfile_blocks(sound), skipped, from_s)
 
 
 def _sndfile_blocks(sound: SoundFile) -> Iterator[Floats]:
@@ -177,7 +193,7 @@ def _sndfile_blocks(sound: SoundFile) -> Iterator[Floats]:
         yield block
 
 
-def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
+def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
     """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks."""
     import av
     import av.logging
@@ -203,7 +219,7 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
     channels, declared_s = first.layout.nb_channels, _declared_s(container, stream, size)
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     # containers round, and may count the padding of the encoder
-    return _sound(first.sample_rate, channels, declared_s, 0.1, blocks)
+    return _sound(first.sample_rate, channels, declared_s, 0.1, blocks, from_s=from_s)
 
 
 def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from specdec_cli.audio.embedded import find_embedded, open_embedded
+from specdec_cli.audio.stdin import NAME, open_spooled
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_LARGE: Final = 1 << 24  # bytes
+_digests: dict[tuple[int, ...], str] = {}
 _Refusal = TypeVar("_Refusal", bound=AudioError)
 
 
@@ -39,6 +45,14 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
         AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
         AudioDecodeError: it is empty.
     """
+    inside = find_embedded(path)
+    if (held := open_spooled(path) if inside is None else open_embedded(*inside)) is not None:
+        with held:
+            yield held, os.fstat(held.fileno()).st_size
+        return
+    if is_url(path):
+        hint = "Download it first, with curl -O for example, and name the file."
+        raise refusal(AudioNotFoundError, path, "is an address, not a file", hint)
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -67,9 +81,16 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
 
 
 def sha256(file: FileIO) -> str:
-    """Hex digest of the file's bytes."""
+    """Hex digest of the file's bytes; that of a large one, of which many parts may be named, is kept."""
+    status = os.fstat(file.fileno())
+    stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    if stamp in _digests:
+        return _digests[stamp]
     file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if status.st_size >= _LARGE and status.st_nlink:
+        _digests[stamp] = digest
+    return digest
 
 
 def content_of(path: str) -> str | None:
@@ -77,3 +98,13 @@ def content_of(path: str) -> str | None:
     with suppress(AudioError, OSError), opened(path) as (file, _):
         return sha256(file)
     return None
+
+
+def is_there(path: str) -> bool:
+    """Whether a recording is where it was, in a file of its own or in another."""
+    return path == NAME or os.path.exists(path) or find_embedded(path) is not None
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is an address on the web or in a store."""
+    return _URL.match(path) is not None

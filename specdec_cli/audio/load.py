@@ -6,19 +6,22 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import FileIO
+from typing import Final, Literal
 
 import numpy as np
 
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
+from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import (
     MAX_DURATION_S,
     MIN_DURATION_S,
     SILENCE_DBFS,
+    Cut,
     Floats,
     SampleStatistics,
     Segment,
@@ -28,26 +31,39 @@ from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 _LONG_S = 300.0
 _ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
+_BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
+
+
+Pauses = Literal["never", "long", "always"]
+"""Which recordings are cut at their pauses: none, so that one longer than the window is refused; those; or all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A recording that was decoded once and found fit to caption."""
+    """A recording, or a part of it, that was decoded once and found fit to caption."""
 
     path: str  # as it was given
     sampling_rate: int  # of the samples of its pieces, Hz
-    duration_s: float  # of the original
+    duration_s: float  # of the original, or of the part
     sha256: str  # hex digest of the file's bytes
     original_rate: int  # of the file, Hz
     channels: int  # of the file
-    count: int  # of pieces
+    cuts: tuple[Cut, ...]  # the pieces, by their start
+    whole: bool  # whether the only piece is the recording
+    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`
     decode_s: float  # from opening the file to the checked samples
+    _span: tuple[float, float] = field(repr=False)  # the part, seconds
     _samples: Floats | None = field(repr=False)  # if they fit the window
     _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
     _stamp: tuple[int, ...] = field(repr=False)
 
-    def pieces(self) -> Iterator[Segment]:
-        """The pieces that the model reads one at a time, in order and without gaps, all equally long (to a sample).
+    @property
+    def count(self) -> int:
+        """Number of pieces."""
+        return len(self.cuts)
+
+    def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
+        """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
         A recording that is longer than the window is decoded again while the pieces are read, so that only one of them
         is in memory.
@@ -56,48 +72,76 @@ class Recording:
             AudioError: the file is gone, or has changed since it was opened.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
-        total, rest = round(self.duration_s * self.sampling_rate), np.zeros(0, np.float32)
-        for index in range(self.count):
-            start, end = total * index // self.count, total * (index + 1) // self.count
-            samples, filled = np.zeros(end - start, np.float32), 0
-            while (missing := end - start - filled) > 0:
-                if not len(rest):  # the resampler may return a sample less
-                    rest = next(blocks, np.zeros(missing, np.float32))
-                taken, rest = rest[:missing], rest[missing:]
-                samples[filled : filled + len(taken)] = taken
-                filled += len(taken)
+        rest, at = np.zeros(0, np.float32), 0  # and its place
+        for index, cut in enumerate(self.cuts):
+            if index in skip:
+                continue
+            start, end = (round((s - self._span[0]) * self.sampling_rate) for s in (cut.start_s, cut.end_s))
+            while at + len(rest) < end:  # the resampler may return a sample less
+                done = min(len(rest), max(0, start - at))
+                rest, at = rest[done:], at + done
+                rest = np.concatenate([rest, next(blocks, np.zeros(end - at - len(rest), np.float32))])
+            samples = rest[start - at : end - at].copy()
             statistics = SampleStatistics(self.sampling_rate)
             statistics.add(samples)
             silent = self.count > 1 and statistics.loudest_frame_dbfs() < SILENCE_DBFS
-            yield Segment(samples, start / self.sampling_rate, end / self.sampling_rate, silent)
+            yield Segment(samples, cut.start_s, cut.end_s, silent, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
             if _stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
-            with open_sound(self.path, file) as sound:
-                yield from _Mixdown(sound, self.sampling_rate, self._channel)
+            start_s, end_s = self._span
+            with open_sound(self.path, file, start_s) as sound:
+                yield from _Mixdown(sound, self.sampling_rate, self._channel, end_s - start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutting:
+    """How a recording is cut: see `open_recording`."""
+
+    window_s: float
+    segment_s: float | None = None
+    pauses: Pauses = "never"
+    cuts: Sequence[Cut] | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a recording that is longer than the window is refused."""
+        return self.segment_s is None and self.cuts is None and self.pauses == "never"
 
 
 def open_recording(
-    path: str | os.PathLike[str], sampling_rate: int = 16000, *, window_s: float, segment_s: float | None = None
+    path: str | os.PathLike[str],
+    sampling_rate: int = 16000,
+    *,
+    window_s: float,
+    segment_s: float | None = None,
+    pauses: Pauses = "never",
+    cuts: Sequence[Cut] | None = None,
+    start_s: float = 0.0,
+    end_s: float | None = None,
 ) -> Recording:
     """Decode a recording, mix it down to mono (mean over the channels), resample it, check it and cut it.
 
-    When the mean loses the sound because channels are in antiphase, the loudest channel is taken instead. The number of
-    pieces is the smallest that keeps each within `segment_s`; so there is no tail too short to describe.
+    When the mean loses the sound because channels are in antiphase, the loudest channel is taken instead. Of equal
+    pieces the number is the smallest that keeps each within `segment_s`; so there is no tail too short to describe.
 
     Args:
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest piece, seconds; None to refuse what is longer than the window.
+        segment_s: longest of equal pieces, seconds; None: no such pieces.
+        pauses: which recordings are cut into utterances; see `PauseCutter`.
+        cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
+        start_s, end_s: the part of it that counts, seconds; None: to its end.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
         AudioDecodeError: empty, not audio, cut short, damaged, or of an unknown codec.
-        AudioContentError: too short, too long, silent, or with samples that are not finite.
+        AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance; it
+            ends before `start_s`; a cut ends after it or is longer than the window.
         ConfigError: `segment_s` is longer than the window or shorter than 0.1 s, or `sampling_rate` is not positive.
     """
     if segment_s is not None and not MIN_DURATION_S <= segment_s <= window_s:
@@ -105,7 +149,9 @@ def open_recording(
         fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
         hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
         raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
-    return _open(os.fsdecode(path), sampling_rate, MAX_DURATION_S, window_s, segment_s)
+    cutting = _Cutting(window_s, segment_s, pauses, cuts)
+    span = (start_s, math.inf if end_s is None else end_s)
+    return _open(os.fsdecode(path), sampling_rate, MAX_DURATION_S, cutting, span)
 
 
 def load_audio(
@@ -120,25 +166,28 @@ def load_audio(
     Raises:
         AudioError: as `open_recording`.
     """
-    recording = _open(os.fsdecode(path), sampling_rate, longest_s, math.inf, None)
+    recording = _open(os.fsdecode(path), sampling_rate, longest_s, _Cutting(math.inf), (0.0, math.inf))
     assert recording._samples is not None  # any length fits
     return recording._samples, recording
 
 
-def _open(path: str, sampling_rate: int, longest_s: float, window_s: float, segment_s: float | None) -> Recording:
+def _open(path: str, sampling_rate: int, longest_s: float, cutting: _Cutting, span: tuple[float, float]) -> Recording:
     if sampling_rate < 1:
         raise ConfigError(f"A sampling rate of {sampling_rate} Hz is not possible.", hint="Give the model's rate.")
     begun = time.perf_counter()
     with opened(path) as (file, _):
         channel = None
         while True:
-            with open_sound(path, file) as sound:
-                mixdown = _Mixdown(sound, sampling_rate, channel)
-                statistics, samples = _decode(path, mixdown, longest_s, window_s, whole=segment_s is None)
+            with open_sound(path, file, span[0]) as sound:
+                mixdown = _Mixdown(sound, sampling_rate, channel, span[1] - span[0])
+                decoded = _Decoded(path, mixdown, longest_s, cutting, span)
             if (channel := mixdown.cancelled()) is None:
                 break
-        statistics.require_content(path, mixdown.duration_s)
-        longest = math.inf if segment_s is None else math.floor(segment_s * sampling_rate + _ROUNDING)
+        if span[0] > 0 and not mixdown.length:
+            says = f"ends before {span[0]:g} s, where its part is to begin"
+            raise refusal(AudioContentError, path, says, "Name an earlier start.")
+        decoded.statistics.require_content(path, mixdown.duration_s)
+        cuts = tuple(decoded.cuts())
         return Recording(
             path=path,
             sampling_rate=sampling_rate,
@@ -146,51 +195,130 @@ def _open(path: str, sampling_rate: int, longest_s: float, window_s: float, segm
             sha256=sha256(file),
             original_rate=sound.sampling_rate,
             channels=sound.channels,
-            count=max(1, math.ceil(mixdown.length / longest)),
+            cuts=cuts,
+            whole=cutting.cuts is None and span == (0.0, math.inf) and len(cuts) == 1 and not decoded.at_pauses,
+            level_dbfs=decoded.statistics.level_dbfs(),
             decode_s=time.perf_counter() - begun,
-            _samples=samples,
+            _span=span,
+            _samples=decoded.samples,
             _channel=mixdown.channel,
             _stamp=_stamp(file),
         )
 
 
-def _decode(
-    path: str, mixdown: _Mixdown, longest_s: float, window_s: float, *, whole: bool
-) -> tuple[SampleStatistics, Floats | None]:
-    """One pass over a recording, which keeps the samples if they fit the window."""
-    declared_s = mixdown.sound.declared_s
-    _require_at_most(longest_s, path, declared_s or 0.0)
-    statistics, alone = SampleStatistics(mixdown.sampling_rate), False
-    declared_fits = whole or (declared_s or 0.0) <= window_s
-    fits, kept = declared_fits, list[Floats]()
-    with ExitStack() as stack:
-        for block in mixdown:
-            _require_at_most(longest_s, path, mixdown.duration_s)
-            fits = declared_fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
-            if whole and not fits:
-                length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-                says = f"lasts {length}, but the model reads {window_s:g} s at once"
-                hint = f"Caption it piece by piece: set audio.segment_s to {window_s:g} seconds or less."
-                raise refusal(AudioContentError, path, says, hint)
-            if fits and not alone and mixdown.duration_s > _LONG_S:
-                alone = bool(stack.enter_context(_ONE_LONG))
-            statistics.add(block)
-            if fits:
-                kept.append(block)
-            else:
-                kept.clear()
-        kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
-        return statistics, np.concatenate(kept)[: mixdown.length] if fits else None
+class _Decoded:
+    """One pass over a recording, which keeps the samples if they fit the window, and finds the pauses if wanted.
+
+    Attributes:
+        statistics: of the samples.
+        samples: float32 mono [n]; None if they do not fit.
+        at_pauses: whether it is cut at its pauses.
+    """
+
+    def __init__(
+        self, path: str, mixdown: _Mixdown, longest_s: float, cutting: _Cutting, span: tuple[float, float]
+    ) -> None:
+        self._path, self._mixdown, self._cutting, self._span = path, mixdown, cutting, span
+        self.statistics = SampleStatistics(mixdown.sampling_rate)
+        self._cutter = PauseCutter(mixdown.sampling_rate, cutting.window_s) if cutting.pauses == "always" else None
+        self._utterances: list[Cut] = []
+        declared_s, window_s = mixdown.sound.declared_s, cutting.window_s
+        _require_at_most(longest_s, path, declared_s or 0.0)
+        declared_fits = cutting.refuses or min((declared_s or 0.0) - span[0], span[1] - span[0]) <= window_s
+        fits, alone, kept = declared_fits, False, list[Floats]()
+        if not fits:
+            self._cut_at_pauses(())
+        with ExitStack() as stack:
+            for block in mixdown:
+                _require_at_most(longest_s, path, span[0] + mixdown.duration_s)
+                fits = declared_fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
+                if cutting.refuses and not fits:
+                    length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                    says = f"lasts {length}, but the model reads {window_s:g} s at once"
+                    hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
+                    raise refusal(AudioContentError, path, says, hint)
+                if fits and not alone and mixdown.duration_s > _LONG_S:
+                    alone = bool(stack.enter_context(_ONE_LONG))
+                self.statistics.add(block)
+                if fits:
+                    kept.append(block)
+                else:
+                    self._cut_at_pauses(kept)
+                    kept.clear()
+                self._find(block)
+            kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
+            self.samples = np.concatenate(kept)[: mixdown.length] if fits else None
+
+    @property
+    def at_pauses(self) -> bool:
+        """Whether the pauses are what it is cut at."""
+        return self._cutter is not None
+
+    def cuts(self) -> Iterator[Cut]:
+        """The pieces.
+
+        Raises:
+            AudioContentError: no utterance was found, or a cut that was given cannot be used.
+        """
+        start_s, cutting, rate = self._span[0], self._cutting, self._mixdown.sampling_rate
+        if cutting.cuts is not None:
+            yield from self._given(cutting.cuts)
+        elif self._cutter is not None:
+            self._found(self._cutter.finish())
+            if not self._utterances:
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+                raise refusal(AudioContentError, self._path, "has no utterances between pauses", hint)
+            yield from self._utterances
+        else:
+            longest = math.inf if cutting.segment_s is None else math.floor(cutting.segment_s * rate + _ROUNDING)
+            total = self._mixdown.length
+            count = max(1, math.ceil(total / longest))
+            for index in range(count):
+                start, end = total * index // count, total * (index + 1) // count
+                yield Cut(start_s + start / rate, start_s + end / rate)
+
+    def _cut_at_pauses(self, before: Sequence[Floats]) -> None:
+        """Where it turns out to be long, begins to look for pauses, in what has been kept first."""
+        cutting = self._cutting
+        if self._cutter is None and cutting.pauses == "long" and cutting.cuts is None and cutting.segment_s is None:
+            self._cutter = PauseCutter(self._mixdown.sampling_rate, cutting.window_s)
+            for block in before:
+                self._find(block)
+
+    def _find(self, block: Floats) -> None:
+        if self._cutter is not None and math.isfinite(self.statistics.peak):  # else it is refused
+            self._found(self._cutter.feed(block))
+
+    def _found(self, utterances: Sequence[Segment]) -> None:
+        start_s = self._span[0]
+        self._utterances += [Cut(start_s + found.start_s, start_s + found.end_s) for found in utterances]
+
+    def _given(self, cuts: Sequence[Cut]) -> Iterator[Cut]:
+        """The cuts within the part, by their start."""
+        start_s, window_s = self._span[0], self._cutting.window_s
+        end_s = start_s + self._mixdown.duration_s
+        for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
+            where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
+            if cut.start_s < start_s or cut.end_s > self._span[1]:
+                continue
+            if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
+                says = f"lasts {end_s:.2f} s. {where} is outside of it"
+                raise refusal(AudioContentError, self._path, says, "Mend the cuts, or name the right recording.")
+            if cut.end_s - cut.start_s > window_s + _ROUNDING:
+                says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
+                raise refusal(AudioContentError, self._path, says, "Divide that cut.")
+            yield replace(cut, end_s=min(cut.end_s, end_s))
 
 
 class _Mixdown:
     """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
 
-    They are the mean over the channels, or `channel` alone.
+    They are the mean over the channels, or `channel` alone, and end after `most_s` seconds.
     """
 
-    def __init__(self, sound: Sound, sampling_rate: int, channel: int | None = None) -> None:
+    def __init__(self, sound: Sound, sampling_rate: int, channel: int | None, most_s: float) -> None:
         self.sound, self.sampling_rate, self.channel = sound, sampling_rate, channel
+        self._most = None if most_s == math.inf else round(most_s * sound.sampling_rate)
         self._frames = 0  # samples per channel so far, at the recording's rate
         self._powers = np.zeros(sound.channels + 1)  # of the mean over the channels, and of each channel
 
@@ -201,6 +329,10 @@ class _Mixdown:
 
             resampler = soxr.ResampleStream(self.sound.sampling_rate, self.sampling_rate, 1, "float32", "HQ")
         for block in self.sound.blocks:
+            if self._most is not None:
+                if self._frames >= self._most:
+                    break
+                block = block[: self._most - self._frames]
             self._frames += len(block)
             mono = self._mixed(block)
             yield mono if resampler is None else resampler.resample_chunk(mono)
@@ -242,4 +374,6 @@ def _require_at_most(longest_s: float, path: str, seconds: float) -> None:
 
 def _stamp(file: FileIO) -> tuple[int, ...]:
     status = os.fstat(file.fileno())
+    if not status.st_nlink:  # a temporary file: a copy, which nobody changes
+        return (status.st_size,)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

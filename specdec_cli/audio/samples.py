@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specdec_cli.audio.files import refusal
 from specdec_cli.errors import AudioContentError
+from specdec_cli.prosody.activity import active_level_dbfs
 
 Floats = NDArray[np.float32]
 
@@ -34,6 +35,17 @@ _FULL_SCALE: Final = {
 """Type of integer samples -> (silence, full scale)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a piece of a recording begins and ends, seconds, and what is known of it."""
+
+    start_s: float
+    end_s: float
+    speaker: str | None = None
+    text: str | None = None
+    place: str | None = None  # what says so, for messages: "cuts.rttm, line 3"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """A piece of a recording, or all of it."""
@@ -42,6 +54,9 @@ class Segment:
     start_s: float  # place in the recording
     end_s: float
     silent: bool = False  # no sound above -70 dBFS; False for a whole recording, which is refused instead
+    index: int = 0  # 0-based, of the pieces of the recording
+    speaker: str | None = None  # who speaks and what is said, where the cut says so
+    text: str | None = None
 
     @property
     def duration_s(self) -> float:
@@ -76,6 +91,10 @@ class SampleStatistics:
         powers = np.concatenate(self._powers)
         power = float((powers[1:-1] if len(powers) >= 5 else powers).max(initial=0.0))
         return 10 * math.log10(power) if power > 0 else -math.inf
+
+    def level_dbfs(self) -> float | None:
+        """Mean power of the active frames, in dB relative to an RMS of 1.0; None without any."""
+        return active_level_dbfs(np.concatenate(self._powers))
 
     def require_content(self, path: str, duration_s: float) -> None:
         """Refuse samples in which there is nothing to describe; see `check_samples`."""

@@ -30,7 +30,7 @@ with contextlib.suppress(SpecdecError, MemoryError):
 """
 
 
-class Begun:
+class Note:
     """The note of one output. Use it as a context manager: only a process that is killed leaves it behind.
 
     Args:

@@ -31,8 +31,8 @@ _SMALL: Final = 100_000_000
 """Weights up to which one core does a decoding step sooner than several that are busy."""
 
 
-Ended = Callable[[Clip, Transcript | SpecdecError], Outcome | None]
-"""Takes the transcript of a clip, or what went wrong; returns the recording's outcome if that was its last segment."""
+Ended = Callable[[Clip, Transcript | SpecdecError], Outcome]
+"""Takes the transcript of a clip, or what went wrong; returns what that means for its recording."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from specdec_cli.audio.files import refusal
-from specdec_cli.batch.begun import DIED, Begun, died
+from specdec_cli.batch.begun import DIED, Note, died
 from specdec_cli.batch.decode import BatchCaptioner, Ended, Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.plan import is_done
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
 from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
@@ -23,7 +23,7 @@ from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
 
 if TYPE_CHECKING:
-    from specdec_cli.audio import Segment
+    from specdec_cli.audio import Recording, Segment
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import PromptConfig
 
@@ -41,7 +41,7 @@ class LocalBackend:
     """
 
     def __init__(
-        self, captioner: Captioner, *, batch_size: int | None, workers: int, begun: Begun | None = None
+        self, captioner: Captioner, *, batch_size: int | None, workers: int, begun: Note | None = None
     ) -> None:
         self._prepare = Preparer(captioner, begun)
         self._decoder = BatchCaptioner(captioner, batch_size)
@@ -51,8 +51,7 @@ class LocalBackend:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
         with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
             for prepared, result in self._decoder.run(_ShortestFirst(loader, deliver, stopped)):
-                if (outcome := prepared.ended(prepared.clip, result)) is not None:
-                    deliver(outcome)
+                deliver(prepared.ended(prepared.clip, result))
 
 
 class _ShortestFirst:
@@ -87,15 +86,14 @@ class Preparer:
     It is called from several threads at once. Arguments are as for `LocalBackend`.
     """
 
-    def __init__(self, captioner: Captioner, begun: Begun | None = None) -> None:
+    def __init__(self, captioner: Captioner, begun: Note | None = None) -> None:
         self._captioner = captioner
         self._begun = begun
 
     @property
     def most_s(self) -> float:
         """Audio that one call holds at most beside what it has given, seconds."""
-        segment_s = self._captioner.config.audio.segment_s
-        return self._captioner.window_s if segment_s is None else min(segment_s, self._captioner.window_s)
+        return min(self._captioner.config.audio.length_s or math.inf, self._captioner.window_s)
 
     def __call__(self, task: Task) -> Iterator[Ready]:
         """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
@@ -116,8 +114,8 @@ class Preparer:
         if self._begun is None or path not in self._begun.suspects:
             return None
         ours = self._captioner
-        how = {"sampling_rate": ours.sampling_rate, "window_s": ours.window_s}
-        if (number := died({"path": path, **how, "segment_s": ours.config.audio.segment_s})) is None:
+        how = {"sampling_rate": ours.sampling_rate, "window_s": ours.window_s, "segment_s": self.most_s}
+        if (number := died({"path": path, **how})) is None:
             return None
         hint = "It is damaged, or needs more memory than there is. Convert it with: {convert}"
         return refusal(AudioDecodeError, path, f"{DIED} (signal {number})", hint)
@@ -125,24 +123,24 @@ class Preparer:
     def _prepared(self, task: Task, ours: Setup, prompt: PromptConfig) -> Iterator[Ready]:
         setup = item_setup(task.item, ours, prompt)
         try:
-            recording = self._captioner.recording(task.item.path)
+            recording = self._captioner.recording(task.item)
         except Exception as error:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
-        segments, index = _Segments(task.item, setup, recording.count), 0
+        skip = _captioned(recording, task.begun)
+        if len(skip) == recording.count:
+            yield Outcome(task.item)
+            return
+        pieces = _Pieces(task.item, setup, recording.count - len(skip))
         try:
-            for clip, cut, decode_s in self._captioner.clips(recording):
-                ready = self._piece(partial(segments.end, index), clip, cut, decode_s, setup)
-                if ready is not None:
-                    yield ready
-                index += 1
+            for clip, cut, decode_s in self._captioner.clips(recording, task.item, skip):
+                pieces.begin()
+                yield self._piece(pieces.end, clip, cut, decode_s, setup)
         except Exception as error:  # the file changed between the two passes over it
-            rest = Clip(recording.path, recording.sha256, recording.duration_s)
-            ended = (segments.end(at, rest, typed(error, _log)) for at in range(index, recording.count))
-            yield from filter(None, ended)
+            yield pieces.give_up(Clip(recording.path, recording.sha256, recording.duration_s), typed(error, _log))
 
-    def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready | None:
-        """A segment to decode; of one that cannot be, the outcome if it was the last of its recording."""
+    def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready:
+        """A piece to decode; of one that cannot be, the outcome."""
         error: SpecdecError | None = self._captioner.refusal(clip, cut)
         started = time.perf_counter()
         if error is None:
@@ -154,23 +152,44 @@ class Preparer:
         return ended(clip, error)
 
 
-class _Segments:
-    """The transcripts of one recording's `count` segments, until all are there."""
+class _Pieces:
+    """The `left` pieces of one recording that are to be captioned, until all are."""
 
-    def __init__(self, item: InputFile, setup: Setup, count: int) -> None:
-        self._item, self._setup, self._count = item, setup, count
-        self._lines: dict[int, Transcript] = {}
+    def __init__(self, item: InputFile, setup: Setup, left: int) -> None:
+        self._item, self._setup, self._left = item, setup, left
+        self._to_begin = left
+        self._spoilt = False
         self._turn = threading.Lock()
 
-    def end(self, index: int, clip: Clip, result: Transcript | SpecdecError) -> Outcome | None:
-        """Takes what became of a segment; returns the recording's outcome if it was the last."""
+    def begin(self) -> None:
+        """Another piece is about to be captioned."""
+        with self._turn:
+            self._to_begin -= 1
+
+    def end(self, clip: Clip, result: Transcript | SpecdecError) -> Outcome:
+        """Takes what became of a piece."""
+        return self._end(clip, result, 1)
+
+    def give_up(self, rest: Clip, error: SpecdecError) -> Outcome:
+        """Ends the pieces that were not begun."""
+        return self._end(rest, error, self._to_begin)
+
+    def _end(self, clip: Clip, result: Transcript | SpecdecError, pieces: int) -> Outcome:
         if isinstance(result, SpecdecError):
             result = self._setup.error_line(clip.file, result, clip)
         with self._turn:
-            self._lines[index] = _named(result, self._item)
-            if len(self._lines) < self._count:
-                return None
-        return Outcome(self._item, tuple(self._lines[index] for index in range(self._count)))
+            self._left -= pieces
+            outcome = Outcome(self._item, (_named(result, self._item),), last=not self._left, spoilt=self._spoilt)
+            self._spoilt = outcome.failed
+        return outcome
+
+
+def _captioned(recording: Recording, begun: Begun | None) -> frozenset[int]:
+    """Indices of the pieces that have captions already, of the same content cut at the same places."""
+    if begun is None or begun.sha256 != recording.sha256:
+        return frozenset()
+    places = [(round(cut.start_s, 4), round(cut.end_s, 4)) for cut in recording.cuts]
+    return frozenset(index for index, place in enumerate(places) if place in begun.places)
 
 
 def item_setup(item: InputFile, setup: Setup, prompt: PromptConfig) -> Setup:
@@ -187,6 +206,8 @@ def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: Pr
     """The outcome of an item that could not be captioned at all."""
     told = item.explained(error) if isinstance(error, AudioError) else error
     line = item_setup(item, setup, prompt).error_line(item.path, told)
+    if item.start_s is not None:
+        line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s})
     return Outcome(item, (_named(line, item),))
 
 

@@ -1,8 +1,8 @@
-"""The output of a batch: who is in it already, and appending whole recordings to it, by one run at a time.
+"""The output of a batch: who is in it already, and appending lines to it, by one run at a time.
 
-Lines stand in the order in which recordings were finished, those of one recording together, and are never changed. A
-recording that is captioned again, because it had failed or has changed, gets new lines at the end; the ones they
-replace are dropped when the file is closed, or opened the next time if the run was killed.
+Lines stand in the order in which clips were finished, and are never changed. A recording or a piece of one that is
+captioned again, because it had failed or has changed, gets a new line at the end. When the file is closed, or opened
+the next time if the run was killed, lines that others replace are dropped, and those of one recording put together.
 """
 
 from __future__ import annotations
@@ -11,60 +11,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from specdec_cli.errors import TranscriptError
+from specdec_cli.batch.lines import Line, Mark, complete, heads, standing
+from specdec_cli.batch.tasks import Begun
 from specdec_cli.inputs.recording import InputFile, Key, stored_path
 from specdec_cli.prompts import Language
-from specdec_cli.store import Store, StoredLine, made_otherwise, read_lines
-from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.schema import Transcript, file_name
+from specdec_cli.store import Store, made_otherwise
+from specdec_cli.targets import TRANSCRIPT, TRANSCRIPTS
+from specdec_cli.transcript.schema import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.transcript.schema import Models
-
-_ROUNDS: Final = b',"rounds":['
-"""What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("file", "language", "prompt", "mode"), (str,)),
-    **dict.fromkeys(("id", "sha256", "caption", "speaker", "text"), (str, NoneType)),
-    **dict.fromkeys(("models", "settings"), (dict,)),
-    **dict.fromkeys(("labels", "scores", "measured", "agrees", "error"), (dict, NoneType)),
-    **dict.fromkeys(("start_s", "end_s", "duration_s"), (int, float, NoneType)),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The head of a transcript.
-
-    Attributes:
-        values: its fields up to `rounds`.
-        number: 1-based, in the file.
-        offset: place in the file, bytes.
-    """
-
-    values: Mapping[str, Any]
-    number: int
-    offset: int
-
-    @property
-    def key(self) -> Key:
-        """The clip it belongs to."""
-        return Key.of(self.values["file"], self.values.get("id"))
-
-    @property
-    def good(self) -> bool:
-        """Whether it has a caption."""
-        return self.values.get("caption") is not None and self.values.get("error") is None
-
-    @property
-    def start_s(self) -> float | None:
-        """Start of the segment; None for a whole recording."""
-        return self.values.get("start_s")
-
 
 Asked = Callable[[Line], tuple[Language, str] | None]
 """Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
@@ -117,16 +76,25 @@ class Entry:
     """A recording that the output holds.
 
     Attributes:
-        offset: of its first line, bytes.
-        sha256: of the content that was captioned; None if it could not be read.
-        retry: how to caption it again, if it or a segment of it failed; else None.
-        message: of the first error.
+        marks: of its lines that stand, by their start.
+        retry: how to caption it again, if it or a segment of it failed or is missing; else None.
+        message: of the last error.
     """
 
-    offset: int
-    sha256: str | None
+    marks: tuple[Mark, ...]
     retry: InputFile | None
     message: str | None = None
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the content that was captioned; None if it could not be read."""
+        return next((mark.sha256 for mark in self.marks if mark.sha256 is not None), None)
+
+    @property
+    def begun(self) -> Begun | None:
+        """The captions that it has, where some are missing."""
+        places = frozenset(mark.place for mark in self.marks if mark.good and mark.place is not None)
+        return Begun(self.sha256, places) if self.retry and self.sha256 and places else None
 
 
 class Output:
@@ -144,18 +112,18 @@ class Output:
 
     def __init__(self, path: Path, check: Callable[[Line], None] | None) -> None:
         self._entries: dict[Key, Entry] = {}
-        self._superseded = False
+        self._untidy = False  # lines were replaced, or those of a recording are apart
         self._store = Store(path, TRANSCRIPTS)
         try:
             if check is not None:
                 last = self._read(check)
-                if self._store.mend():
-                    # The torn line may be one of several segments that were written together: those before it go too.
-                    if last and last[-1].start_s is not None:
+                if torn := self._store.mend():
+                    # 0.1 wrote all segments of a recording at once, and does not say how many: those before it go too.
+                    if last and _of_one(last[-1], torn):
                         self._store.cut(last[0].offset)
-                    self._superseded = False
                     self._read(None)
-                self._compact()
+                if self._untidy:
+                    self._tidy()
         except BaseException:
             self._store.__exit__()
             raise
@@ -165,9 +133,9 @@ class Output:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._store:
-            if self._superseded and kind is None:
+            if self._untidy and kind is None:
                 self._read(None)
-                self._compact()
+                self._tidy()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -186,107 +154,63 @@ class Output:
         self._entries.clear()
 
     def append(self, key: Key, transcripts: Sequence[Transcript]) -> None:
-        """Appends the lines of one recording, all of them or none, whatever ends the process.
+        """Appends lines of one recording, all of them or none, whatever ends the process.
 
         Raises:
             TranscriptError: the disk is full, for example.
         """
         self._store.append(transcript.to_json() for transcript in transcripts)
-        self._superseded = self._superseded or key in self._entries
-
-    def groups(self) -> Iterator[list[Line]]:
-        """The lines of each run over a recording, in the order of the file."""
-        return groups(_heads(self._store.path, self._store.lines()))
+        pieces = any(transcript.pieces is not None for transcript in transcripts)
+        self._untidy = self._untidy or pieces or key in self._entries
 
     def _read(self, check: Callable[[Line], None] | None) -> list[Line]:
-        """Takes in who is there, of several groups of lines for one recording the last; returns the last of all."""
+        """Takes in who is there; returns the last lines if they may be segments that were written at once."""
         self._entries.clear()
-        group: list[Line] = []
-        for group in self.groups():
+        self._untidy = False
+        last: list[Line] = []
+        previous: Entry | None = None
+        for line in heads(self._store.path, self._store.lines()):
             if check is not None:
-                for line in group:
-                    check(line)
-            key = group[0].key
-            self._superseded = self._superseded or key in self._entries
-            self._entries[key] = _entry(group)
-        return group
+                check(line)
+            last = [*last, line] if last and _follows(last[-1], line) else [line]
+            before, mark = self._entries.pop(line.key, None), Mark.of(line)
+            marks = standing(before.marks, mark) if before else (mark,)
+            apart = before is not None and (marks != (*before.marks, mark) or before is not previous)
+            previous = self._entries[line.key] = _entry(line, marks, before)
+            self._untidy = self._untidy or apart
+        return last
 
-    def _compact(self) -> None:
-        """Drops the lines that others replace."""
-        if self._superseded:
-            offsets = {entry.offset for entry in self._entries.values()}
-            kept = {line.offset for group in self.groups() if group[0].offset in offsets for line in group}
-            self._store.compact(lambda line: line.offset in kept)
-            self._superseded = False
-
-
-def stored_groups(path: Path, offsets: Sequence[int] | None = None) -> Iterator[list[Line]]:
-    """The lines of each run over a recording, of an output that need not be locked.
-
-    Args:
-        path: the output.
-        offsets: of the groups wanted, in the order wanted; None: all, in the order of the file.
-
-    Raises:
-        TranscriptError: it holds something else.
-    """
-    if offsets is None:
-        yield from groups(_heads(path, read_lines(path)))
-    for offset in offsets or ():
-        yield next(groups(_heads(path, read_lines(path, offset))))
+    def _tidy(self) -> None:
+        """Drops the lines that others replace, and puts those of a recording together."""
+        self._store.compact(mark.offset for entry in self._entries.values() for mark in entry.marks)
+        self._untidy = False
 
 
-def groups(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """The lines of one run over one clip: one, or one per segment, which were written together."""
-    group: list[Line] = []
-    for line in lines:
-        if group and not (line.start_s and group[-1].key == line.key and line.start_s > (group[-1].start_s or 0.0)):
-            yield group
-            group = []
-        group.append(line)
-    if group:
-        yield group
-
-
-def _heads(path: Path, lines: Iterator[StoredLine]) -> Iterator[Line]:
-    for line in lines:
-        values = _head(line)
-        if values is not None:
-            yield Line(values, line.number, line.offset)
-        elif line.whole:
-            raise TranscriptError(
-                f"{path}:{line.number} is no transcript of schema 1.",
-                hint="Delete that line, or name a new file. Each line is one JSON object.",
-            )
-
-
-def _head(line: StoredLine) -> dict[str, Any] | None:
-    """The fields before `rounds`, or None if this is no transcript, or not all of one."""
-    raw = line.raw.strip()
-    cut = raw.find(_ROUNDS) if line.whole else -1  # a line that may end anywhere has to be read to its end
-    try:
-        values = json.loads(raw if cut < 0 else raw[:cut] + b"}") if raw.endswith(b"}") else None
-    except (ValueError, RecursionError):
-        return None
-    return values if isinstance(values, dict) and _well_formed(values) else None
-
-
-def _well_formed(values: dict[str, Any]) -> bool:
-    if values.get("schema") != 1 or not all(isinstance(values.get(name), types) for name, types in _TYPES.items()):
+def _follows(before: Line, line: Line) -> bool:
+    """Whether two lines may be segments of one recording, as 0.1 wrote them."""
+    start_s, earlier_s = line.values.get("start_s"), before.values.get("start_s")
+    if start_s is None or earlier_s is None or line.values.get("pieces") is not None:
         return False
-    error, models = values.get("error"), values["models"].values()
-    return (
-        file_name(values["file"]) == values["file"]
-        and (error is None or all(isinstance(error.get(name), str) for name in ("type", "message")))
-        and all(model is None or (isinstance(model, dict) and isinstance(model.get("name"), str)) for model in models)
-    )
+    return bool(before.key == line.key and start_s > earlier_s)
 
 
-def _entry(group: Sequence[Line]) -> Entry:
-    first = group[0].values
-    if all(line.good for line in group):
-        return Entry(group[0].offset, first.get("sha256"), None)
-    path, language = stored_path(first["file"]), first["language"]
-    again = InputFile(path, id=first.get("id"), language=language, prompt=first["prompt"])
-    message = next((line.values["error"]["message"] for line in group if line.values.get("error")), None)
-    return Entry(group[0].offset, first.get("sha256"), again, message)
+def _of_one(last: Line, torn: bytes) -> bool:
+    """Whether a torn line may be another segment of the recording of the line before it, as 0.1 wrote them."""
+    if last.values.get("start_s") is None or last.values.get("pieces") is not None:
+        return False
+    head = TRANSCRIPT + json.dumps(last.values["file"], ensure_ascii=False)[1:].encode("utf-8", "backslashreplace")
+    return torn.startswith(head) or head.startswith(torn)
+
+
+def _entry(line: Line, marks: tuple[Mark, ...], before: Entry | None) -> Entry:
+    values = line.values
+    message: str | None = before.message if before else None
+    if values.get("error"):
+        message = values["error"]["message"]
+    if complete(marks):
+        return Entry(marks, None, message)
+    path, language = stored_path(values["file"]), values["language"]
+    again = InputFile(path, id=values.get("id"), language=language, prompt=values["prompt"])
+    if again.id is not None and values.get("pieces") is None:  # a part, if it is one
+        again = replace(again, start_s=values.get("start_s"), end_s=values.get("end_s"))
+    return Entry(marks, again, message)

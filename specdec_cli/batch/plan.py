@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from specdec_cli.audio.files import content_of
-from specdec_cli.batch.begun import Begun
+from specdec_cli.audio.files import content_of, is_there
+from specdec_cli.batch.begun import Note
 from specdec_cli.batch.output import Entry, Output
 from specdec_cli.batch.tasks import Outcome, Progress, Task
 from specdec_cli.errors import AudioError
@@ -38,7 +37,7 @@ class Plan:
         """Each recording once: to be captioned, to be compared with what was captioned, or known to be done."""
         return self._found() if self._tasks is None else self._tasks
 
-    def look_ahead(self, begun: Begun) -> Progress:
+    def look_ahead(self, begun: Note) -> Progress:
         """Passes over recordings that are done already, up to the first that can be captioned.
 
         Args:
@@ -110,7 +109,7 @@ class Plan:
         entry = self._output.find(item.key)
         if entry is None:
             return Task(item, done=self._was_moved(item))
-        return Task(item, known=None if entry.retry is not None else entry.sha256)
+        return Task(item, known=None if entry.retry is not None else entry.sha256, begun=entry.begun)
 
     def _was_moved(self, item: InputFile) -> bool:
         """Whether the output has this content under a name that no file has any more; each line counts once."""
@@ -133,7 +132,7 @@ def _moved(output: Output) -> dict[tuple[str, str | None], list[Key]]:
     """Content and id -> recordings that were captioned and are not there any more."""
     moved: dict[tuple[str, str | None], list[Key]] = defaultdict(list)
     for key, entry in output.entries():
-        if entry.retry is None and entry.sha256 is not None and not os.path.exists(stored_path(key.path)):
+        if entry.retry is None and entry.sha256 is not None and not is_there(stored_path(key.path)):
             moved[entry.sha256, key.id].append(key)
     return dict(moved)
 

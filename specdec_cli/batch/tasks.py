@@ -18,26 +18,50 @@ LISTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """The pieces of a recording that have captions, where others have none.
+
+    Attributes:
+        sha256: of the content that was captioned.
+        places: start and end of each, seconds.
+    """
+
+    sha256: str
+    places: frozenset[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A recording that may be done already.
 
     Attributes:
         item: the recording.
-        known: SHA-256 of the content for which the output has a good line; None where it has none.
+        known: SHA-256 of the content for which the output has good lines; None where it has not all.
         done: whether it is known to be done without a look at the file.
+        begun: what it has; None: nothing.
     """
 
     item: InputFile
     known: str | None = None
     done: bool = False
+    begun: Begun | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a recording: its transcripts, one per segment; none if it was done before."""
+    """What became of a recording, or of a piece of it.
+
+    Attributes:
+        item: the recording.
+        lines: transcripts; none if it was done before.
+        last: whether this ends the recording, or more of its pieces follow.
+        spoilt: whether an earlier piece has no caption.
+    """
 
     item: InputFile
     lines: tuple[Transcript, ...] = ()
+    last: bool = True
+    spoilt: bool = False
 
     @property
     def skipped(self) -> bool:
@@ -46,12 +70,12 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether it, or a segment of it, has no caption."""
-        return any(line.error is not None for line in self.lines)
+        """Whether it, or a piece of it up to here, has no caption."""
+        return self.spoilt or any(line.error is not None for line in self.lines)
 
 
 Deliver = Callable[[Outcome], None]
-"""Takes what became of a recording."""
+"""Takes what became of a recording, or of a piece of it."""
 
 Stopped = Callable[[], bool]
 """Whether nothing more is to be begun."""
@@ -65,7 +89,7 @@ class Backend(Protocol):
 
         Args:
             tasks: taken one at a time, as they are needed; possibly in another thread.
-            deliver: called once per task, in the caller's thread, in order of finishing. What it raises ends the run.
+            deliver: called for each piece, in the caller's thread, in order of finishing. What it raises ends the run.
             stopped: called again and again.
         """
         ...
@@ -111,12 +135,13 @@ class Progress:
         self.started = self.clock()
 
     def add(self, outcome: Outcome) -> None:
-        """Counts what became of a recording."""
+        """Counts what became of a recording, or of a piece of it."""
         if outcome.skipped:
             self.skipped += 1
             return
-        self.failed += outcome.failed
-        self.captioned += not outcome.failed
+        if outcome.last:
+            self.failed += outcome.failed
+            self.captioned += not outcome.failed
         for line in outcome.lines:
             if line.error is not None:
                 self._list(Failed(line.file, line.error.type, line.error.message))

@@ -16,6 +16,7 @@ from specdec_cli.decoding.build import Pair
 from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 
@@ -81,11 +82,11 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
         return [_clip(captioner, "test sound", _TEST_S, sound)]
     found = []
     for file in files:
-        pieces = list(captioner.clips(captioner.recording(file)))
+        pieces = list(captioner.clips(captioner.recording(InputFile(file))))
         if len(pieces) > 1:
             raise ConfigError(
                 f"{file} is cut into {len(pieces)} pieces, and the benchmark takes whole recordings.",
-                hint="Leave audio.segment_s out, or give shorter recordings.",
+                hint="Leave audio.segment out, or give shorter recordings.",
             )
         ((clip, cut, _),) = pieces
         found.append(_clip(captioner, file, clip.duration_s, cut.samples))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from specdec_cli.batch.output import Line, stored_groups
+from specdec_cli.batch.lines import Line, stored_lines
 from specdec_cli.confidence.calibration import sharpened
 from specdec_cli.errors import TranscriptError
 from specdec_cli.inputs.references import Reference, References
@@ -80,7 +80,7 @@ def lines_of(path: Path) -> Iterator[Line]:
         TranscriptError: it holds something else, or cannot be read.
     """
     try:
-        yield from (line for group in stored_groups(path) for line in group if line.good)
+        yield from (line for line in stored_lines(path) if line.good)
     except OSError as error:
         raise TranscriptError(
             f"The transcript {path} cannot be read: {error.strerror or error}.",

@@ -111,7 +111,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
     "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
-    "segment": _of("audio.segment_s", "--segment", panel=CAPTION, metavar="SECONDS"),
+    "segment": _of("audio.segment", "--segment", panel=CAPTION, metavar="pauses|SECONDS|FILE"),
+    "start": _of("audio.start_s", "--start", panel=CAPTION, metavar="TIME"),
+    "end": _of("audio.end_s", "--end", panel=CAPTION, metavar="TIME"),
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
     "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
     "lexicon": Option(
@@ -124,6 +126,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "FILE",
         default="the mini pair's, for its models",
     ),
+    "measure": Option(("--measure",), CAPTION, "Measure F0, level, rate and pauses of each clip (docs/measured.md)."),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
@@ -153,7 +156,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "source": replace(_CONFIG, flags=(), panel=None),
     "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
-    "paths": Option((), None, "Audio or video files, folders, patterns; - for a list of them on stdin.", "PATH"),
+    "paths": Option((), None, "Audio or video files, folders, patterns; - for stdin: a recording, or a list.", "PATH"),
     "transcripts": Option((), None, "Transcripts that caption, batch or compare wrote with --output.", "JSONL"),
     "of_mode": Option(
         ("--mode",), INPUT, "Take the captions of this mode alone.", "MODE", values=one_of(*get_args(Mode))
@@ -165,8 +168,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "manifest": Option(
         ("--manifest",),
         INPUT,
-        "Table of recordings (.tsv, .csv, .jsonl): a column file, and if need be id, language, prompt.",
-        "TABLE",
+        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, Lhotse, "
+        "Hugging Face datasets.",
+        "FILE|FOLDER",
     ),
     "limit": Option(("--limit",), INPUT, "Take N recordings at most.", "N", least=1),
     "retry_failed": Option(("--retry-failed",), INPUT, "Take only what failed before; needs no PATH."),
@@ -293,6 +297,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
     "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
     "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
+    "device": Option(
+        ("--device",), INPUT, "Microphone: its number, or a part of its name.", "DEVICE", default="the system's"
+    ),
+    "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
+    "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
     "quick": Option(("--quick",), WORK, "Do not load the models."),
     "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
     "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),

@@ -23,7 +23,7 @@ Payload = Literal["features", "waveform"]  # what of a recording leaves the devi
 C = TypeVar("C", bound="RemoteCloud")
 _PROBES: Final = 5
 
-TOO_LARGE: Final = "Lower audio.segment_s or decoding.max_new_tokens, or raise the server's limits."
+TOO_LARGE: Final = "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits."
 
 
 class RemoteCloud(ABC):

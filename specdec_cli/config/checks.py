@@ -58,6 +58,10 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
         return f"{name} is {value if plain else show(value)} ({given[name].place})"
 
     clashes = [*_cloud(config), *_vllm(config), *_decoding(config), *_gate(config), *_placement(config)]
+    if config.audio.end_s is not None and config.audio.end_s <= (config.audio.start_s or 0.0):
+        clashes.append(Clash("audio.end_s", "audio.start_s", "The end comes after the start."))
+    if config.audio.segment is not None and config.audio.segment_s is not None:
+        clashes.append(Clash("audio.segment", "audio.segment_s", "They are two names of one thing: leave one out."))
     # To ignore a setting is a surprise where the command line gives it; a file may serve for every mode.
     clashes += [
         clash

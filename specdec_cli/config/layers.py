@@ -58,6 +58,8 @@ DISPLACEMENTS: Final = (
     Displacement("gate.name", ("gate.threshold",)),
     Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
     Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
+    Displacement("audio.segment", ("audio.segment_s",), _named),
+    Displacement("audio.segment_s", ("audio.segment",), _named),
     Displacement("edge.model", ("edge.revision",)),
     Displacement("edge.device", ("edge.device_map",), lambda new, _old: new != "auto"),
     Displacement("edge.device_map", ("edge.device",), _named),

@@ -38,7 +38,7 @@ class ResolvedConfig:
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
             Without a cloud there is `cloud` in place of its settings.
         path: the config file.
-        reads: the files that it came from: that one, and gate files that any layer names.
+        reads: the files that it came from: that one, gate files that any layer names, and a file of cuts.
     """
 
     config: Config
@@ -96,6 +96,8 @@ def load_config(
     raise_if_any(contradictions(config, merged))
     gates = [(layer[key].value, base) for layer, base in layers for key in ("gate.name", "gate.file") if key in layer]
     reads = (path, *(gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)))
+    if config.audio.cuts_path is not None:
+        reads = (*reads, config.audio.cuts_path)
     return ResolvedConfig(config, {name: given.place for name, given in merged.items()}, path, reads)
 
 
@@ -114,6 +116,8 @@ def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
         if problem:
             problems.append(problem)
             continue
+        if name == "audio.segment" and isinstance(value, str) and value != "pauses":
+            value = absolute_path(value, base)
         if value is not None and name in ("cloud.ca_file", "gate.file"):
             value = absolute_path(value, base)
         elif value is not None and name.endswith(".model"):

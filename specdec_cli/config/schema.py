@@ -6,6 +6,7 @@ nats for entropy and log-probability, seconds for audio, tokens for lengths.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
 
+
+_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
@@ -67,6 +70,24 @@ def _gate_file(name: str) -> str:
     return name
 
 
+def _segment(value: object) -> object:
+    if isinstance(value, str):
+        _encodable(value)
+        if not value.strip() or not value.isprintable():
+            raise ValueError("is empty or holds a control character: it takes pauses, seconds or a file of cuts")
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0.1:
+        raise ValueError(f"is {value:g} s, which is too short to describe: give 0.1 s or more")
+    return value
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, str) and (found := _CLOCK.fullmatch(value.strip())):
+        value = 3600.0 * int(found[1] or 0) + 60.0 * int(found[2]) + float(found[3])
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        raise ValueError(f"is {value:g} s, and a recording begins at 0")
+    return value
+
+
 def _url(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -104,6 +125,10 @@ FamilyName = Literal[
 ]
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
 GateFileName = Annotated[str, AfterValidator(_gate_file), expected("a gate file, as text")]
+Segmenting = Annotated[
+    float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", ("pauses",))
+]
+Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
 Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
 VariableName = Annotated[
     str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), expected("the name of an environment variable")
@@ -381,12 +406,37 @@ class PromptConfig(Section):
 class AudioConfig(Section):
     """How a recording is cut."""
 
-    segment_s: float | None = Field(
-        default=None, ge=0.1, description="caption pieces of this length, seconds; null: the recording as a whole"
+    segment: Segmenting | None = Field(
+        default=None,
+        description="pauses: caption utterances between pauses; seconds: pieces of this length; or a file or folder of "
+        "cuts; null: what fits the models as a whole, what is longer at pauses",
     )
+    segment_s: float | None = Field(default=None, ge=0.1, description="the same as segment with seconds")
+    start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")
+    end_s: Moment | None = Field(default=None, description="caption up to here, seconds or HH:MM:SS; null: to the end")
     refuse_no_speech: bool = Field(
         default=False, description="true: a clip in which no speech is found is an error; false: its transcript says so"
     )
+
+    @property
+    def length_s(self) -> float | None:
+        """Longest of equal pieces, seconds; None where recordings are not cut into such."""
+        return float(self.segment) if isinstance(self.segment, int | float) else self.segment_s
+
+    @property
+    def cuts_path(self) -> Path | None:
+        """The file or folder that says where to cut."""
+        return Path(self.segment) if isinstance(self.segment, str) and self.segment != "pauses" else None
+
+    def recorded(self) -> dict[str, object]:
+        """What transcripts record of the cuts, where they are not the default; of a file its content too."""
+        segment = "pauses" if self.segment == "pauses" else None
+        if (path := self.cuts_path) is not None:
+            segment = path.name
+            if path.is_file():
+                segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s}
+        return {name: value for name, value in recorded.items() if value is not None}
 
 
 class Config(Section):

@@ -7,12 +7,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.batch.output import Line, stored_groups
+from specdec_cli.batch.lines import Line, Mark, lines_at, standing, stored_lines
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs import Key, stored_path
@@ -95,14 +95,6 @@ class Recording:
         return max(piece.end_ms for piece in self.pieces)
 
 
-@dataclass(slots=True)
-class _Run:
-    """The lines of one clip that count: of the last run over it."""
-
-    offsets: list[int] = field(default_factory=list)
-    last_s: float | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     """Where the lines of each clip stand in a transcript file; lines that a later run replaced are left out.
@@ -112,7 +104,7 @@ class Stored:
     Attributes:
         transcripts: the file.
         base: absolute folder that names are relative to.
-        runs: clip -> offsets of its groups of lines, bytes.
+        runs: clip -> offsets of its lines, bytes.
         replaced: how many clips were captioned again later on.
         lexicon: reads the classes that captions name, for lines without labels; None: they stay without.
     """
@@ -144,11 +136,11 @@ class Stored:
             TranscriptError: it holds something else than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
-        runs: dict[Key, _Run] = {}
+        runs: dict[Key, tuple[Mark, ...]] = {}
         modes: dict[Key, str] = {}
-        replaced = 0
-        for group in _groups(transcripts):
-            key, made_in, start = group[0].key, group[0].values["mode"], group[0].start_s
+        replaced: set[Key] = set()
+        for line in _lines(transcripts):
+            key, made_in = line.key, line.values["mode"]
             if mode not in (None, made_in):
                 continue
             if (other := modes.setdefault(key, made_in)) != made_in:
@@ -156,22 +148,18 @@ class Stored:
                     f"{transcripts} has captions of {key.path} in several modes, e.g. {other} and {made_in}.",
                     hint=f"Choose one with --mode {other}, for example.",
                 )
-            run = runs.setdefault(key, _Run())
-            # Pieces go on where an earlier run was interrupted; anything else is the clip captioned again.
-            if run.offsets and not (start and run.last_s is not None and start > run.last_s):
-                replaced += 1
-                run.offsets.clear()
-            run.offsets.append(group[0].offset)
-            run.last_s = group[-1].start_s
+            before = runs.get(key, ())
+            runs[key] = standing(before, Mark.of(line))
+            if len(runs[key]) <= len(before):
+                replaced.add(key)
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in runs])
-        return cls(transcripts, base, {key: run.offsets for key, run in runs.items()}, replaced, lexicon)
+        offsets = {key: [mark.offset for mark in marks] for key, marks in runs.items()}
+        return cls(transcripts, base, offsets, len(replaced), lexicon)
 
     def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
         """The lines of these clips."""
-        for key in keys:
-            for group in stored_groups(self.transcripts, self.runs[key]):
-                yield from map(self._labelled, group)
+        yield from map(self._labelled, lines_at(self.transcripts, (at for key in keys for at in self.runs[key])))
 
     def _labelled(self, line: Line) -> Line:
         values = line.values
@@ -213,9 +201,9 @@ def _folded(name: str) -> str:
     return "_".join(name.casefold().split())
 
 
-def _groups(transcripts: Path) -> Iterator[list[Line]]:
+def _lines(transcripts: Path) -> Iterator[Line]:
     try:
-        yield from stored_groups(transcripts)
+        yield from stored_lines(transcripts)
     except OSError as error:
         raise TranscriptError(
             f"The transcript {transcripts} cannot be read: {error.strerror or error}.",

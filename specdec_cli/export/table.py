@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.batch.output import Line, stored_groups
+from specdec_cli.batch.lines import Line, stored_lines
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import Stored, columns, details
 from specdec_cli.inputs import Inputs, Key
@@ -49,7 +49,7 @@ def require_rows_of(table: Path, output: Path) -> None:
         return
     with table.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         rows = [Key.of(_undefused(row["file"]), _undefused(row["id"]) or None) for row in csv.DictReader(file)]
-    known = {group[0].key for group in stored_groups(output)} if output.is_file() and rows else set()
+    known = {line.key for line in stored_lines(output)} if output.is_file() and rows else set()
     if others := [key for key in rows if key not in known]:
         raise ConfigError(
             f"--csv {table} has {len(others)} rows of recordings that {output} does not hold, e.g. {others[0].path}.",

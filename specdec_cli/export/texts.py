@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdec_cli.batch.output import Line
+from specdec_cli.batch.lines import Line
 from specdec_cli.export.folder import fitted, safe
 from specdec_cli.inputs import Key
 from specdec_cli.inputs.find import relative_name

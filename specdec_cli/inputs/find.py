@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from specdec_cli.audio.decode import open_sound
-from specdec_cli.audio.files import opened, sha256
+from specdec_cli.audio.files import is_url, opened, sha256
+from specdec_cli.audio.stdin import NAME, is_sound, spool
+from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError
 from specdec_cli.inputs.recording import InputFile, Key
 
@@ -63,7 +65,7 @@ class Paths:
     @property
     def missing(self) -> list[str]:
         """Paths as given that lead nowhere, and patterns that nothing matches."""
-        gone = (path for path in self.paths if not os.path.lexists(path))
+        gone = (path for path in self.paths if not os.path.lexists(path) and path != NAME)
         return [path for path in gone if not glob.has_magic(path) or next(self._match(path)) == path]
 
     @property
@@ -144,18 +146,30 @@ def read_list(text: bytes) -> list[str]:
 
 
 def with_list(paths: Sequence[str]) -> list[str]:
-    """The paths, with the list on stdin in the place of the first "-"."""
-    if "-" not in paths:
-        return list(paths)
-    at = paths.index("-")
-    return [*paths[:at], *read_list(sys.stdin.buffer.read()), *paths[at + 1 :]]
+    """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
+
+    Raises:
+        ConfigError: one of them is an address, or a recording on stdin cannot be kept.
+    """
+    given = list(paths)
+    if NAME in given:
+        head = sys.stdin.buffer.read(4096)
+        if is_sound(head):
+            spool(head, sys.stdin.buffer)
+        else:
+            at = given.index(NAME)
+            given[at : at + 1] = read_list(head + sys.stdin.buffer.read())
+    if address := next(filter(is_url, given), None):
+        hint = "Download it first, with curl -O for example, and name the file."
+        raise ConfigError(f"{show(address)} is an address, not a file.", hint=hint)
+    return given
 
 
 def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
     """Paths of the recordings that a command line names; see `Paths`.
 
     Args:
-        paths: files, folders, patterns; "-" for a list on stdin.
+        paths: files, folders, patterns; "-" for a list or a recording on stdin.
         recursive: folders inside folders too.
         limit: the first so many; None for all.
 

@@ -52,6 +52,8 @@ class InputFile:
         id: of its row in a manifest; None elsewhere.
         language, prompt: of its own; None: those of the run.
         listed_in: the manifest that it is relative to, if it is.
+        start_s, end_s: the part of the recording that is meant, seconds; None: all of it, or to its end.
+        speaker, text: who speaks and what is said, as its manifest says.
     """
 
     path: str
@@ -61,6 +63,10 @@ class InputFile:
     language: Language | None = None
     prompt: str | None = None
     listed_in: str | None = field(default=None, compare=False)
+    start_s: float | None = None
+    end_s: float | None = None
+    speaker: str | None = None
+    text: str | None = None
 
     @property
     def key(self) -> Key:

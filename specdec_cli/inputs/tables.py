@@ -76,7 +76,7 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
     if kind is None:
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=_SUFFIXES)
-    text = _read_text(path, any_bytes=any_bytes)
+    text = read_text(path, any_bytes=any_bytes)
     if not text.strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a row of column names and a row per clip.")
     rows = tuple({"tsv": _tsv, "csv": _csv, "json": _json, "jsonl": _jsonl}[kind](path, text))
@@ -85,7 +85,12 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
     return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
 
 
-def _read_text(path: Path, *, any_bytes: bool) -> str:
+def read_text(path: Path, *, any_bytes: bool = False) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        ReferencesError: it cannot be read, or is no text; names the line.
+    """
     try:
         data = path.read_bytes()
         text = data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")

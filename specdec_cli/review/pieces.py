@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from specdec_cli.batch.output import Line
+from specdec_cli.batch.lines import Line
 from specdec_cli.calibrate.decisions import scores_of
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.recordings import Stored

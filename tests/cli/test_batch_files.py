@@ -17,6 +17,7 @@ from specdec_cli.batch import begun
 from specdec_cli.batch.local import Preparer
 from specdec_cli.captioner import Captioner
 from specdec_cli.export.folder import INDEX
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.store import beside
 from specdec_cli.transcript import read_transcripts
@@ -177,10 +178,10 @@ def test_a_name_of_254_bytes_stops_no_other_text(batch: Batch, clips: Path, tmp_
 def test_what_killed_a_run_is_recorded_by_the_next_and_does_not_kill_it(
     batch: Batch, clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def deadly(self: Captioner, path: str) -> object:
-        if path.endswith("b.wav"):
+    def deadly(self: Captioner, item: InputFile) -> object:
+        if item.path.endswith("b.wav"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return decode(self, path)
+        return decode(self, item)
 
     decode = Captioner.recording
     monkeypatch.setattr(Captioner, "recording", deadly)
@@ -204,7 +205,7 @@ def test_a_suspect_that_does_no_harm_is_captioned(tmp_path: Path) -> None:
     from tests.mini_pair import captioner
 
     file = str(write_voice(tmp_path / "a.wav", 1, 0.4))
-    with begun.Begun(tmp_path / "o.jsonl", [file]) as note:
+    with begun.Note(tmp_path / "o.jsonl", [file]) as note:
         (ready,) = Preparer(captioner(decoding__mode="edge"), note)(Task(InputFile(file)))
         assert type(ready).__name__ == "Prepared"
     assert os.listdir(tmp_path) == ["a.wav"]

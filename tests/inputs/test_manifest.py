@@ -39,7 +39,7 @@ def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
 
 
 def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
-    assert read(tmp_path / "l.tsv", "\ufeffspeaker\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
+    assert read(tmp_path / "l.tsv", "\ufeffmood\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
     assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [1]}\n\n') == [
         InputFile(str(tmp_path / "a.wav"), id="7")
     ]

@@ -1,0 +1,169 @@
+"""Recordings inside the rows of Parquet and Arrow files, as data sets of Hugging Face keep them: `file.parquet#12`."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from io import FileIO
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.errors import AudioDecodeError, AudioNotFoundError, ConfigError, ReferencesError
+
+COLUMNS: Final = ("audio", "speech", "wav")
+"""Names that a column of recordings may have."""
+
+_EMBEDDED: Final = re.compile(r"(.+\.(?:parquet|arrow))#(\d+)", re.DOTALL)
+_TURN: Final = threading.Lock()  # one group of rows is in memory at a time
+
+
+def embedded_path(table: str, row: int) -> str:
+    """What to call the recording in a row, counted from 0."""
+    return f"{table}#{row}"
+
+
+def find_embedded(path: str) -> tuple[str, int] | None:
+    """The table and the row of a recording that is in one; None for a file of its own."""
+    found = None if os.path.lexists(path) else _EMBEDDED.fullmatch(path)
+    return (found[1], int(found[2])) if found and os.path.isfile(found[1]) else None
+
+
+def open_embedded(table: str, row: int) -> FileIO:
+    """The bytes of a recording as an open file without a name.
+
+    Raises:
+        AudioNotFoundError: the table cannot be read, or has no such row.
+        AudioDecodeError: the row has no recording.
+    """
+    try:
+        with _TURN:
+            data = open_table(Path(table)).recording(row)
+    except ConfigError as error:
+        raise AudioNotFoundError(error.message, hint=error.hint) from error
+    except IndexError:
+        raise AudioNotFoundError(f"{table} has no row {row}.", hint="Has it changed?") from None
+    if not data:
+        raise AudioDecodeError(f"{table}, row {row}, holds no recording.", hint="Drop that row.")
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        return FileIO(os.dup(file.fileno()), "rb")
+
+
+class Table:
+    """A Parquet or Arrow file, read a group of rows at a time.
+
+    Attributes:
+        names: of its columns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow
+        except ImportError as error:
+            message = f"{path} needs pyarrow, which is not installed."
+            raise ConfigError(message, hint="pip install 'specdec-cli[datasets]'") from error
+        try:
+            self._parquet, self._batches = _opened(path)
+        except (OSError, pyarrow.ArrowException) as error:
+            detail = " ".join(str(error).split())[:200]
+            raise ReferencesError(f"{path} cannot be read: {detail}.", hint="Is it complete?") from error
+        schema = self._parquet.schema_arrow if self._parquet is not None else self._batches.schema
+        self.names: list[str] = schema.names
+        count = self._parquet.num_row_groups if self._parquet is not None else self._batches.count
+        self._first = [0]  # row of each group
+        for group in range(count):
+            self._first.append(self._first[-1] + self._rows_in(group))
+
+    def rows(self, audio: str, columns: Sequence[str]) -> Iterator[tuple[bool, str | None, dict[str, Any]]]:
+        """Of each row whether its recording is in it, its path or None, and the cells of the columns."""
+        for group in range(len(self._first) - 1):
+            table = self._group(group, [audio, *columns])
+            for at, row in enumerate(table.select(list(columns)).to_pylist() or [{}] * table.num_rows):
+                cell = table.column(audio)[at]
+                fields = {field.name for field in cell.type} if hasattr(cell, "keys") else set()
+                if not fields:
+                    yield False, cell.as_py() if isinstance(cell.as_py(), str) else None, row
+                    continue
+                held = "bytes" in fields and cell["bytes"].is_valid
+                yield held, cell["path"].as_py() if "path" in fields else None, row
+
+    def recording(self, row: int) -> bytes | None:
+        """The bytes of the recording in a row.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        group = next(at for at, first in enumerate([*self._first[1:], row + 1]) if row < first)
+        if group == len(self._first) - 1:
+            raise IndexError(row)
+        audio = next(name for name in COLUMNS if name in self.names)
+        cell = _last_group(self, group, audio)[row - self._first[group]].as_py()
+        return cell.get("bytes") if isinstance(cell, dict) else None
+
+    def _rows_in(self, group: int) -> int:
+        if self._parquet is not None:
+            return int(self._parquet.metadata.row_group(group).num_rows)
+        return int(self._batches.rows(group))
+
+    def _group(self, group: int, columns: list[str]) -> Any:
+        if self._parquet is not None:
+            return self._parquet.read_row_group(group, columns=columns)
+        return self._batches.read(group).select(columns)
+
+
+class _Batches:
+    """The record batches of an Arrow file or stream, which is mapped into memory and not read as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        source = pa.memory_map(str(path))
+        try:
+            self._found = list(pa.ipc.open_stream(source))
+        except pa.ArrowInvalid:
+            source.seek(0)
+            reader = pa.ipc.open_file(source)
+            self._found = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        if not self._found:
+            raise pa.ArrowInvalid("it has no rows")
+        self.schema, self.count = self._found[0].schema, len(self._found)
+
+    def rows(self, group: int) -> int:
+        """How many there are in a batch."""
+        return int(self._found[group].num_rows)
+
+    def read(self, group: int) -> Any:
+        """A batch as a table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches([self._found[group]])
+
+
+def _opened(path: Path) -> tuple[Any, Any]:
+    """The file as Parquet or as batches of Arrow; the other is None."""
+    if path.suffix == ".arrow":
+        return None, _Batches(path)
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetFile(str(path)), None
+
+
+@lru_cache(maxsize=4)
+def open_table(path: Path) -> Table:
+    """A table, of which a few stay open.
+
+    Raises:
+        ReferencesError: it cannot be read.
+        ConfigError: pyarrow is not installed.
+    """
+    return Table(path)
+
+
+@lru_cache(maxsize=1)
+def _last_group(table: Table, group: int, column: str) -> Any:
+    return table._group(group, [column]).column(column)

@@ -1,0 +1,201 @@
+"""Cuts a stream of samples into utterances at its pauses, in bounded memory: of a file, or of a microphone.
+
+Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
+the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
+after a loud one. Stretches of sound less than 0.3 s apart are one utterance, whose ends are where its own level is
+within 28 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
+level for the whole recording, which it needs in memory, and finds nothing in noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec_cli.audio.samples import Floats, Segment
+
+PAUSE_S: Final = 0.3
+"""A shorter pause does not end an utterance, seconds."""
+
+LEAST_S: Final = 0.15
+"""Less sound than this is no utterance, seconds."""
+
+MARGIN_S: Final = 0.08
+"""What an utterance gets of the pauses around it, seconds."""
+
+_HOP_S: Final = 0.010
+_FRAME_S: Final = 0.032
+_PAUSE: Final = round(PAUSE_S / _HOP_S)
+_LEAST: Final = round(LEAST_S / _HOP_S)
+_STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
+_SMOOTH: Final = 5  # frames
+_BANDS: Final = 18
+_BANDS_HZ: Final = (120.0, 7000.0)
+_HISTORY: Final = 2000  # frames that the noise floor is estimated from
+_FIRST: Final = 100  # frames to wait for at the start
+_FLOOR_PERCENTILE: Final = 7
+_ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
+_MOST_EXCESS_DB: Final = 20.0  # of a band
+_EXCESS_DB: Final = 2.0  # mean over the bands: sound
+_PAUSE_DB: Final = 36.0  # below the loudest frame of a stretch: a pause, or the room after it
+_END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
+_LOUD_PERCENTILE: Final = 95
+_SILENT_DBFS: Final = -75.0
+_NOTHING: Final = 1e-12  # power, -120 dBFS
+
+
+class PauseCutter:
+    """Takes samples in blocks of any length, and gives utterances as they end.
+
+    An utterance comes 0.3 to 0.6 s after its end. What is kept is the utterance under way and 20 s of levels; one that
+    grows longer than `longest_s` is split where it is quietest, in its second half.
+
+    Args:
+        sampling_rate: of the samples, Hz, at least 2,000.
+        longest_s: of an utterance, seconds, at least 0.5.
+    """
+
+    def __init__(self, sampling_rate: int, longest_s: float) -> None:
+        self._rate = sampling_rate
+        self._hop, self._size = round(_HOP_S * sampling_rate), round(_FRAME_S * sampling_rate)
+        self._most = max(2 * _LEAST, int((longest_s - 2 * MARGIN_S) / _HOP_S))
+        self._window = np.hanning(self._size).astype(np.float32)
+        frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
+        highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
+        self._edges = np.unique(np.searchsorted(frequencies, np.geomspace(_BANDS_HZ[0], highest, _BANDS + 1)))
+        self._waiting: list[Floats] = []  # less than a step
+        self._count = 0  # samples in it
+        self._samples = np.zeros(0, np.float32)
+        self._first = 0  # place of the first of them in the stream
+        self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are still to be smoothed
+        self._levels = np.zeros((0, len(self._edges) - 1), np.float32)  # dB, by frame and band
+        self._totals = np.zeros(0, np.float32)  # dBFS, by frame
+        self._dropped = 0  # frames before those
+        self._framed = 0  # frames whose power was taken
+        self._given = 0  # the sample behind the last utterance
+        self._done = 0  # frames before which nothing is looked for any more
+
+    def feed(self, samples: Floats) -> list[Segment]:
+        """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
+        found: list[Segment] = []
+        step = _STEP * self._hop
+        for block in np.split(samples, range(step - self._count, len(samples), step)):
+            self._waiting.append(block)
+            self._count += len(block)
+            if self._count == step:
+                self._take()
+                found += self._utterances(last=False)
+        return found
+
+    def finish(self) -> list[Segment]:
+        """The utterances that the end of the stream ends."""
+        self._take()
+        end = len(self._samples)
+        self._samples = np.append(self._samples, np.zeros(self._size + _SMOOTH * self._hop, np.float32))
+        self._analyse()
+        self._samples = self._samples[:end]
+        return list(self._utterances(last=True))
+
+    def _take(self) -> None:
+        self._samples = np.concatenate([self._samples, *self._waiting])
+        self._waiting, self._count = [], 0
+        self._analyse()
+
+    def _analyse(self) -> None:
+        """Levels of the frames that are whole, smoothed over their neighbours."""
+        rest = self._samples[max(0, self._framed * self._hop - self._first) :]
+        if len(rest) < self._size:
+            return
+        frames = np.lib.stride_tricks.sliding_window_view(rest, self._size)[:: self._hop]
+        spectra = np.abs(np.fft.rfft(frames * self._window, axis=1)) ** 2
+        scale = 2 / (self._size * float(self._window @ self._window))  # of the mean square of the samples
+        powers = scale * np.add.reduceat(spectra, self._edges, axis=1)[:, :-1]
+        self._framed += len(frames)
+        self._powers = np.concatenate([self._powers, powers])
+        if len(self._powers) < _SMOOTH:
+            return
+        smooth = np.lib.stride_tricks.sliding_window_view(self._powers, _SMOOTH, axis=0).mean(axis=-1) + _NOTHING
+        self._powers = self._powers[1 - _SMOOTH :]
+        self._levels = np.concatenate([self._levels, (10 * np.log10(smooth)).astype(np.float32)])
+        self._totals = np.concatenate([self._totals, (10 * np.log10(smooth.sum(axis=1))).astype(np.float32)])
+
+    def _utterances(self, *, last: bool) -> Iterator[Segment]:
+        """The utterances that have ended; forgets what no later one needs."""
+        if len(self._totals) < (1 if last else _FIRST):
+            return
+        found, settled = self._found(last=last)
+        for start, end, after in found:
+            yield self._segment(start, end, split=end == after)
+            self._done = after
+        self._forget(max(self._done, settled - _PAUSE))
+
+    def _found(self, *, last: bool) -> tuple[list[tuple[int, int, int]], int]:
+        """First frame, frame behind the last, and frame where the next may begin, of each utterance that has ended.
+
+        Also the frame up to which all is settled: no utterance under way began before it.
+        """
+        start, totals = self._done, self._totals[self._done - self._dropped :]
+        sound = self._sound()
+        settled = ended = max(0, len(totals) if last else len(totals) - _PAUSE)
+        found: list[tuple[int, int, int]] = []
+        for begin, end in _stretches(sound):
+            loud = np.zeros_like(sound)
+            loud[begin:end] = sound[begin:end] & (totals[begin:end] > totals[begin:end].max() - _PAUSE_DB)
+            for left, right in _stretches(loud):
+                if right > ended:
+                    settled = min(settled, left)
+                level = np.percentile(totals[left:right], _LOUD_PERCENTILE) - _END_DB
+                inner = left + np.flatnonzero(loud[left:right] & (totals[left:right] > level))
+                if len(inner) < _LEAST:
+                    continue
+                first, behind = int(inner[0]), int(inner[-1]) + 1
+                while behind - first > self._most:
+                    middle = first + self._most // 2
+                    split = middle + int(np.argmin(totals[middle : min(first + self._most, behind - _LEAST)]))
+                    found.append((start + first, start + split, start + split))
+                    first = split
+                if right <= ended:
+                    found.append((start + first, start + behind, start + right + 1))
+        return found, start + settled
+
+    def _sound(self) -> NDArray[np.bool_]:
+        """Which of the frames behind the last utterance stand out from the noise floor."""
+        history, pending = self._levels[-_HISTORY:], self._done - self._dropped
+        rank = len(history) * _FLOOR_PERCENTILE // 100
+        floor = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB
+        excess = np.clip(self._levels[pending:] - floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
+        sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (self._totals[pending:] > _SILENT_DBFS)
+        return sound
+
+    def _segment(self, start: int, end: int, *, split: bool) -> Segment:
+        """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
+        margin, centre = round(MARGIN_S * self._rate), (self._size - self._hop) // 2
+        from_, to = start * self._hop + centre, end * self._hop + centre
+        from_ = max(self._given, self._first, from_ - margin)
+        to = min(to if split else to + margin, self._first + len(self._samples))
+        self._given = to
+        samples = self._samples[from_ - self._first : to - self._first].copy()
+        return Segment(samples, from_ / self._rate, to / self._rate)
+
+    def _forget(self, settled: int) -> None:
+        """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""
+        self._done = settled
+        samples = settled * self._hop - self._first
+        self._samples, self._first = self._samples[samples:], self._first + samples
+        levels = max(0, min(settled - self._dropped, len(self._totals) - _HISTORY))
+        self._levels, self._totals, self._dropped = self._levels[levels:], self._totals[levels:], self._dropped + levels
+
+
+def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Begin and end of each run of true items, those less than a pause apart joined."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8)))
+    joined: list[tuple[int, int]] = []
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if joined and begin - joined[-1][1] < _PAUSE:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((begin, end))
+    return joined

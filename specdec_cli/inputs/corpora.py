@@ -1,0 +1,228 @@
+"""Lists of recordings as speech toolkits write them: Kaldi's data folders, NeMo's manifests and cuts of Lhotse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.audio.files import is_url
+from specdec_cli.config.problems import show
+from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.recording import InputFile
+from specdec_cli.inputs.tables import read_text
+
+Listed = tuple[str, InputFile]
+"""Where a manifest lists a recording, "cuts.jsonl, line 7", and the recording."""
+
+_ROUNDING_S: Final = 0.01
+_ARCHIVE: Final = re.compile(r"\.ark:\d+$")
+
+
+def item(manifest: Path, file: str, **more: Any) -> InputFile:
+    """A recording that a manifest names: relative to the manifest's folder."""
+    if os.path.isabs(file) or is_url(file):
+        return InputFile(file, **more)
+    return InputFile(str(manifest.parent / file), listed_in=str(manifest), **more)
+
+
+def part_id(file: str, start_s: float, end_s: float | None) -> str:
+    """The id of a part that has none of its own: "talk-0012500-0014000", in milliseconds."""
+    end = "" if end_s is None else f"-{round(1000 * end_s):07d}"
+    return f"{Path(file).stem}-{round(1000 * start_s):07d}{end}"
+
+
+# --- Kaldi ---
+
+
+def kaldi(scp: Path) -> Iterator[Listed]:
+    """The utterances of a data folder: wav.scp, and segments, text and utt2spk where they are.
+
+    Commands are never run.
+
+    Raises:
+        ReferencesError: a line is malformed, is a command, or names a recording that is not listed; names the line.
+    """
+    recordings: dict[str, tuple[str, str]] = {}
+    for place, name, file in _pairs(scp):
+        if file.endswith("|"):
+            hint = "Write the recordings to files, and name those; specdec runs no commands of a list."
+            raise ReferencesError(f"{place}: {show(name)} is a command, not a file.", hint=hint)
+        if _ARCHIVE.search(file):
+            hint = "Write the recordings to files of their own, with wav-copy for example."
+            raise ReferencesError(f"{place}: {show(name)} is in an archive.", hint=hint)
+        if name in recordings:
+            raise ReferencesError(f"{place}: {show(name)} is in {recordings[name][0]} too.", hint="Keep one of them.")
+        recordings[name] = place, file
+    texts, speakers = ({name: text for _, name, text in _pairs(scp.with_name(of))} for of in ("text", "utt2spk"))
+
+    def listed(utterance: str, file: str, start_s: float | None = None, end_s: float | None = None) -> InputFile:
+        known = {"speaker": speakers.get(utterance), "text": texts.get(utterance) or None}
+        return item(scp, file, id=utterance, start_s=start_s, end_s=end_s, **known)
+
+    if not (segments := scp.with_name("segments")).exists():
+        yield from ((place, listed(name, file)) for name, (place, file) in recordings.items())
+        return
+    for place, utterance, rest in _pairs(segments):
+        name, *times = rest.split()
+        start_s, end_s = (_number(time) for time in times[:2]) if len(times) >= 2 else (None, None)
+        if start_s is None or end_s is None:
+            hint = "A line is: utterance recording start end, in seconds."
+            raise ReferencesError(f"{place}: this is no segment.", hint=hint)
+        if name not in recordings:
+            raise ReferencesError(f"{place}: {scp} has no recording {show(name)}.", hint="Add it, or drop the segment.")
+        until = None if end_s == -1 else end_s
+        _require_part(place, start_s, until)
+        yield place, listed(utterance, recordings[name][1], start_s, until)
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Place, first word and rest of each line of a file, which may be absent unless it is wav.scp."""
+    if path.suffix != ".scp" and not path.exists():
+        return
+    for number, line in enumerate(read_text(path, any_bytes=True).split("\n"), 1):
+        if not line.strip():
+            continue
+        name, _, rest = line.strip().partition(" ") if " " in line.strip() else line.strip().partition("\t")
+        place = f"{path}, line {number}"
+        if not rest.strip() and path.name != "text":
+            raise ReferencesError(f"{place}: a name and what belongs to it were expected.", hint="Add what is missing.")
+        yield place, name, rest.strip()
+
+
+# --- JSON lines ---
+
+
+def kind_of(path: Path) -> Callable[[Path], Iterator[Listed]] | None:
+    """What reads a file of JSON lines that NeMo or Lhotse wrote; None for any other file."""
+    if path.name.endswith(".gz"):
+        return lhotse
+    if path.suffix.lower() not in (".json", ".jsonl"):
+        return None
+    text = read_text(path, any_bytes=True)
+    try:
+        first = json.loads(text.lstrip().split("\n", 1)[0])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(first, dict):
+        return None
+    if "audio_filepath" in first:
+        return nemo
+    return lhotse if first.get("type", "").endswith("Cut") or "recording" in first else None
+
+
+def nemo(path: Path) -> Iterator[Listed]:
+    """The rows of a NeMo manifest; one with an offset is a part of its recording.
+
+    Raises:
+        ReferencesError: a row is malformed; names the line.
+    """
+    for place, row in _rows(path):
+        file = row.get("audio_filepath")
+        if not isinstance(file, str) or not file:
+            raise ReferencesError(f"{place}: audio_filepath is missing.", hint="Each line names one recording.")
+        start_s, end_s = None, None
+        if row.get("offset") is not None:
+            start_s, length_s = _number(row["offset"]), _number(row.get("duration"))
+            if start_s is None or length_s is None:
+                raise ReferencesError(f"{place}: offset and duration are no numbers.", hint="Give both in seconds.")
+            end_s = start_s + length_s
+            _require_part(place, start_s, end_s)
+        id_ = _text(row.get("id")) or (None if start_s is None else part_id(file, start_s, end_s))
+        known = {"speaker": _text(row.get("speaker")), "text": _text(row.get("text"))}
+        yield place, item(path, file, id=id_, start_s=start_s, end_s=end_s, **known)
+
+
+def lhotse(path: Path) -> Iterator[Listed]:
+    """The cuts of a Lhotse manifest, of recordings that are files. Channels are mixed, as everywhere.
+
+    Raises:
+        ReferencesError: a cut is malformed, made of several, or of a recording that is no file; names the line.
+    """
+    for place, row in _rows(path):
+        recording = row.get("recording")
+        if row.get("type", "MonoCut") not in ("MonoCut", "MultiCut") or not isinstance(recording, dict):
+            hint = "Cuts of one recording each are read; write mixed ones to files first: cuts.save_audios(...)."
+            raise ReferencesError(f"{place}: this is no cut of a recording.", hint=hint)
+        sources = recording.get("sources")
+        source = sources[0] if isinstance(sources, list) and len(sources) == 1 else None
+        if not isinstance(source, dict) or source.get("type") != "file" or not isinstance(source.get("source"), str):
+            hint = "Its source must be one file; write it to one first: cuts.save_audios(...)."
+            raise ReferencesError(f"{place}: the recording {show(recording.get('id'))} is no file.", hint=hint)
+        start_s, length_s, total_s = (
+            _number(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
+        )
+        if start_s is None or length_s is None:
+            raise ReferencesError(f"{place}: start and duration are no numbers.", hint="Give both in seconds.")
+        _require_part(place, start_s, start_s + length_s)
+        whole = start_s == 0 and total_s is not None and abs(total_s - length_s) < _ROUNDING_S
+        said = [each for each in row.get("supervisions") or () if isinstance(each, dict)]
+        speakers = {_text(each.get("speaker")) for each in said} - {None}
+        yield (
+            place,
+            item(
+                path,
+                source["source"],
+                id=_text(row.get("id")) or part_id(source["source"], start_s, start_s + length_s),
+                start_s=None if whole else start_s,
+                end_s=None if whole else start_s + length_s,
+                speaker=speakers.pop() if len(speakers) == 1 else None,
+                text=" ".join(filter(None, (_text(each.get("text")) for each in said))) or None,
+            ),
+        )
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place and object of each line."""
+    found = False
+    for number, line in enumerate(_unpacked(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        place, found = f"{path}, line {number}", True
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            message = f"{place}, column {error.colno}: not valid JSON: {error.msg}."
+            raise ReferencesError(message, hint="Check it around there.") from error
+        except (RecursionError, ValueError) as error:
+            raise ReferencesError(f"{place}: nested too deep, or a number too long.", hint="Check it.") from error
+        if not isinstance(row, dict):
+            raise ReferencesError(f"{place}: an object was expected.", hint="Each line is one object.")
+        yield place, row
+    if not found:
+        raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
+
+
+def _unpacked(path: Path) -> str:
+    if not path.name.endswith(".gz"):
+        return read_text(path)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            return file.read()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ReferencesError(f"{path} cannot be read: {reason}.", hint="Is it complete, and gzip?") from error
+
+
+def _text(value: object) -> str | None:
+    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _require_part(place: str, start_s: float, end_s: float | None) -> None:
+    if start_s < 0 or (end_s is not None and end_s <= start_s):
+        end = "the end" if end_s is None else f"{end_s:g} s"
+        raise ReferencesError(f"{place}: {start_s:g} s to {end} is no part.", hint="The end comes after the start.")

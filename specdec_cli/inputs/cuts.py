@@ -1,0 +1,255 @@
+"""Where to cut recordings, from what other tools wrote: RTTM, TextGrid, SRT, WebVTT, WhisperX JSON, and tables.
+
+Subtitles are read here, because libraries for them leave out what they cannot read, and count no lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.audio.files import shown
+from specdec_cli.audio.samples import Cut
+from specdec_cli.config.problems import show, show_name
+from specdec_cli.errors import AudioContentError, ReferencesError
+from specdec_cli.inputs.tables import FILES, Row, read_table, read_text
+
+_Named = tuple[str | None, Cut]
+"""The recording that a cut belongs to, where its file says so, and the cut."""
+
+_STARTS: Final = ("start", "start_s", "start_time", "begin", "onset", "tmin")
+_ENDS: Final = ("end", "end_s", "end_time", "stop", "tmax")
+_LENGTHS: Final = ("duration", "duration_s", "dur")
+_SPEAKERS: Final = ("speaker", "speaker_id", "spk")
+_TEXTS: Final = ("text", "transcript", "sentence")
+
+_CLOCK: Final = r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)"
+_ARROW: Final = re.compile(rf"\s*{_CLOCK}\s+-->\s+{_CLOCK}(?:\s.*)?")
+_VOICE: Final = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_PREFIX: Final = re.compile(r"\[([^\]\n]{1,40})\]:\s+")  # as WhisperX writes speakers into subtitles
+_TAG: Final = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
+
+_PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
+_NO_SPEAKER: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
+_SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The cuts of a file, or of a folder with a file for each recording.
+
+    Attributes:
+        path: the file or folder.
+    """
+
+    path: Path
+    _cuts: Sequence[_Named] = field(default=(), repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Cuts:
+        """Reads a file; the files of a folder are read when their recordings are.
+
+        Raises:
+            ReferencesError: it cannot be read, or is malformed; names the line.
+        """
+        if path.is_dir():
+            return cls(path)
+        return cls(path, tuple(_read(path)))
+
+    def of(self, recording: str) -> tuple[Cut, ...]:
+        """The cuts of a recording, found by the name of its file, with or without the ending.
+
+        Those of a file that names no recordings belong to every one.
+
+        Raises:
+            AudioContentError: there are none.
+            ReferencesError: the folder's file for it is malformed.
+        """
+        name = Path(recording)
+        cuts = _read(self._beside(name)) if self.path.is_dir() else iter(self._cuts)
+        found = tuple(cut for of, cut in cuts if of is None or _same(of, name))
+        if not found:
+            message = f"{shown(str(self.path))} has no cuts of {shown(recording)}."
+            raise AudioContentError(message, hint="Recordings are found by the names of their files.")
+        return found
+
+    def _beside(self, recording: Path) -> Path:
+        """The file of a folder that is called like a recording."""
+        stems = (recording.stem, recording.name)
+        found = [path for stem in stems for ending in _READERS if (path := self.path / f"{stem}{ending}").is_file()]
+        found = [path for path in found if path.name != recording.name]
+        if len(found) == 1:
+            return found[0]
+        several = f"{len(found)} files" if found else "no file"
+        message = f"{shown(str(self.path))} has {several} of cuts for {shown(recording.name)}."
+        raise AudioContentError(message, hint=f"Name one {shown(recording.stem)}{' or '.join(_READERS)}.")
+
+
+def _same(named: str, recording: Path) -> bool:
+    name = Path(named.replace("\\", "/")).name
+    return name in (recording.name, recording.stem) or Path(name).stem == recording.stem
+
+
+def _read(path: Path) -> Iterator[_Named]:
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
+        raise ReferencesError(message, hint=f"Name it {', '.join(_READERS)} after what it holds, or give a folder.")
+    found = list(read(path))
+    if not found:
+        raise ReferencesError(f"{path} has no cuts.", hint="It needs a start and an end for each piece.")
+    yield from found
+
+
+def _cut(place: str, start: object, end: object, speaker: object = None, text: object = None) -> Cut:
+    """A cut whose times make sense.
+
+    Raises:
+        ReferencesError: they do not.
+    """
+    times = [_seconds(value) for value in (start, end)]
+    for value, seconds in zip((start, end), times, strict=True):
+        if seconds is None:
+            hint = "Write times as seconds, or as HH:MM:SS."
+            raise ReferencesError(f"{place}: {show(value)} is no time in a recording.", hint=hint)
+    assert times[0] is not None
+    assert times[1] is not None
+    if times[1] <= times[0]:
+        message = f"{place}: it ends at {times[1]:g} s, and begins at {times[0]:g} s."
+        raise ReferencesError(message, hint="The end comes after the start.")
+    said, who = (" ".join(str(value or "").split()) or None for value in (text, speaker))
+    return Cut(times[0], times[1], who, said, place)
+
+
+def _seconds(value: object) -> float | None:
+    """A time, seconds, of a number or a text; None if it is none."""
+    if isinstance(value, str) and (found := re.fullmatch(_CLOCK, value.strip())):
+        value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3].replace(",", "."))
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _rttm(path: Path) -> Iterator[_Named]:
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        fields, place = line.split(), f"{path}, line {number}"
+        if not fields or fields[0].startswith(";;") or (fields[0] != "SPEAKER" and fields[0].isupper()):
+            continue
+        if fields[0] != "SPEAKER" or len(fields) < 8:
+            hint = "A line is: SPEAKER recording channel start duration <NA> <NA> speaker <NA> <NA>."
+            raise ReferencesError(f"{place}: this is no line of RTTM.", hint=hint)
+        start, length = _seconds(fields[3]), _seconds(fields[4])
+        end = None if start is None or length is None else start + length
+        speaker = None if fields[7] == "<NA>" else fields[7]
+        yield fields[1], _cut(place, fields[3], fields[4] if end is None else end, speaker)
+
+
+def _textgrid(path: Path) -> Iterator[_Named]:
+    """Intervals of all tiers but those of words and sounds; a tier is called like its speaker, or `speaker` itself."""
+    from praatio import textgrid
+    from praatio.data_classes.interval_tier import IntervalTier
+
+    try:
+        grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, duplicateNamesMode="rename")
+    except Exception as error:  # praatio raises many kinds
+        detail = " ".join(str(error).split())[:200]
+        message = f"{path} is no TextGrid that can be read: {type(error).__name__}: {detail}."
+        raise ReferencesError(message, hint="Save it with Praat again, as a text file.") from error
+    found: dict[tuple[float, float], Cut] = {}
+    for tier in (tier for tier in grid.tiers if isinstance(tier, IntervalTier)):
+        name = tier.name.strip()
+        if _PARTS_OF_UTTERANCES.search(name):
+            continue
+        for number, (start, end, label) in enumerate(tier.entries, 1):
+            if label.strip().lower() in _SILENT:
+                continue
+            speaker, text = (label, None) if name.lower() == "speaker" else (name, label)
+            speaker = None if name.lower() in _NO_SPEAKER else speaker
+            cut = _cut(f"{path}, tier {show_name(name)}, interval {number}", start, end, speaker, text)
+            known = found.setdefault((cut.start_s, cut.end_s), cut)
+            if name.lower() == "speaker":
+                found[cut.start_s, cut.end_s] = replace(known, speaker=cut.speaker)
+    yield from ((None, cut) for cut in found.values())
+
+
+def _subtitles(path: Path) -> Iterator[_Named]:
+    """SRT and WebVTT; a speaker is the voice of a cue, or what stands as `[NAME]: ` before its text."""
+    lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
+    number = 0
+    while number < len(lines):
+        number += 1
+        if "-->" not in (line := lines[number - 1]):
+            continue
+        place = f"{path}, line {number}"
+        found = _ARROW.fullmatch(line)
+        if found is None:
+            raise ReferencesError(f"{place}: no times: {show(line[:80])}.", hint="Write 00:00:01.500 --> 00:00:03.000.")
+        times = [f"{found[at] or 0}:{found[at + 1]}:{found[at + 2]}" for at in (1, 4)]
+        said: list[str] = []
+        while number < len(lines) and lines[number].strip():
+            said.append(lines[number])
+            number += 1
+        text = "\n".join(said)
+        speaker = _VOICE.search(text) or _PREFIX.match(text)
+        yield (
+            None,
+            _cut(place, times[0], times[1], speaker and speaker[1], _TAG.sub("", _PREFIX.sub("", text, count=1))),
+        )
+
+
+def _json(path: Path) -> Iterator[_Named]:
+    """The segments of Whisper and WhisperX, or a list of such."""
+    import json
+
+    try:
+        tree = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        place = f"{path}, line {error.lineno}, column {error.colno}"
+        raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
+    except (RecursionError, ValueError) as error:
+        raise ReferencesError(f"{path}: nested too deep, or a number too long.", hint="Check the file.") from error
+    segments: Any = tree.get("segments") if isinstance(tree, dict) else tree
+    if not isinstance(segments, list):
+        raise ReferencesError(f"{path} has no list of segments.", hint='Write {"segments": [{"start": ..., ...}]}.')
+    for number, segment in enumerate(segments, 1):
+        place = f"{path}, segment {number}"
+        if not isinstance(segment, dict) or not {"start", "end"} <= segment.keys():
+            raise ReferencesError(f"{place}: start and end were expected.", hint="Each is an object with both.")
+        yield None, _cut(place, segment["start"], segment["end"], segment.get("speaker"), segment.get("text"))
+
+
+def _table(path: Path) -> Iterator[_Named]:
+    table = read_table(path, any_bytes=True)
+    start, end, length = (table.first(names) for names in (_STARTS, _ENDS, _LENGTHS))
+    if start is None or (end is None and length is None):
+        message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
+        raise ReferencesError(message, hint="Give them in seconds; file, speaker and text may stand beside them.")
+    file, speaker, text = (table.first(names) for names in (FILES, _SPEAKERS, _TEXTS))
+
+    def cell(row: Row, column: str | None) -> str | None:
+        return None if column is None else row.single(column)
+
+    for row in table.rows:
+        begins, ends = row.single(start), cell(row, end)
+        if end is None and None not in (at := (_seconds(begins), _seconds(cell(row, length)))):
+            ends = str(sum(filter(None, at)))
+        yield cell(row, file), _cut(row.place, begins, ends, cell(row, speaker), cell(row, text))
+
+
+_READERS: Final[dict[str, Callable[[Path], Iterator[_Named]]]] = {
+    ".rttm": _rttm,
+    ".TextGrid": _textgrid,
+    ".textgrid": _textgrid,
+    ".srt": _subtitles,
+    ".vtt": _subtitles,
+    ".json": _json,
+    ".csv": _table,
+    ".tsv": _table,
+}
+"""Ending of a file of cuts -> what reads it."""

@@ -1,0 +1,121 @@
+"""Utterances between pauses, of a stream that comes in blocks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from specdec_cli.audio.pauses import PauseCutter
+from specdec_cli.audio.samples import Floats, Segment
+from tests.mini_pair import voice
+
+RATE = 16000
+Places = list[tuple[float, float]]
+
+
+def silence(seconds: float) -> Floats:
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def talk(*parts: tuple[float, float, float]) -> tuple[Floats, Places]:
+    """Utterances of (length, s; level; pause after it, s), after half a second; and where they are."""
+    pieces, places, at = [silence(0.5)], Places(), 0.5
+    for index, (seconds, level, pause) in enumerate(parts):
+        pieces += [level * voice(index, seconds), silence(pause)]
+        places.append((at, at + seconds))
+        at += seconds + pause
+    return np.concatenate(pieces), places
+
+
+def cut(samples: Floats, block: int | None = None, longest_s: float = 30.0) -> list[Segment]:
+    cutter = PauseCutter(RATE, longest_s)
+    found: list[Segment] = []
+    step = block or max(1, len(samples))
+    for start in range(0, len(samples), step):
+        found += cutter.feed(samples[start : start + step])
+    return found + cutter.finish()
+
+
+def assert_at(found: list[Segment], places: Places, within_s: float = 0.15) -> None:
+    assert len(found) == len(places)
+    for segment, (start, end) in zip(found, places, strict=True):
+        assert segment.start_s == pytest.approx(start, abs=within_s)
+        assert segment.end_s == pytest.approx(end, abs=within_s)
+
+
+def test_utterances_of_loud_and_soft_speakers_are_found() -> None:
+    samples, places = talk((1.5, 1.0, 0.5), (2.0, 0.02, 0.4), (0.8, 0.5, 1.5), (1.2, 0.01, 0.6))
+    assert_at(cut(samples), places)
+
+
+@pytest.mark.parametrize("noise", [0.0003, 0.003])
+def test_steady_noise_is_a_pause(noise: float) -> None:
+    samples, places = talk(*[(1.5, 0.5, 0.8)] * 6)
+    noisy = samples + np.random.default_rng(0).normal(0, noise, len(samples)).astype(np.float32)
+    assert_at(cut(noisy), places, within_s=0.3)
+
+
+def test_a_short_gap_does_not_end_an_utterance() -> None:
+    samples, ((start, _), (_, end)) = talk((1.0, 0.5, 0.2), (1.0, 0.5, 1.0))
+    assert_at(cut(samples), [(start, end)])
+
+
+@pytest.mark.parametrize("block", [37, 1024, 50_000])
+def test_the_cuts_do_not_depend_on_the_blocks(block: int) -> None:
+    samples, _ = talk((1.5, 1.0, 0.5), (2.5, 0.05, 0.4), (0.8, 0.5, 0.9))
+    for ours, whole in zip(cut(samples, block, 2.0), cut(samples, longest_s=2.0), strict=True):
+        assert (ours.start_s, ours.end_s) == (whole.start_s, whole.end_s)
+        assert np.array_equal(ours.samples, whole.samples)
+
+
+def test_pieces_are_slices_of_the_stream() -> None:
+    samples, _ = talk((1.5, 1.0, 0.5), (2.5, 0.05, 0.4), (0.8, 0.5, 0.0))
+    for segment in cut(samples, 1000):
+        start = round(segment.start_s * RATE)
+        assert np.array_equal(segment.samples, samples[start : round(segment.end_s * RATE)])
+
+
+def test_what_is_longer_than_the_window_is_split_where_it_is_quietest() -> None:
+    samples, _ = talk((20.0, 0.5, 0.5))
+    quiet = round(4.5 * RATE)
+    samples[quiet : quiet + 1600] = 0  # too short to be a pause
+    found = cut(samples, 1600, longest_s=6.0)
+    assert len(found) >= 4
+    assert all(0.3 <= segment.duration_s <= 6.0 for segment in found)
+    assert all(0 <= other.start_s - one.end_s < 0.3 for one, other in pairwise(found))
+    assert found[0].end_s == pytest.approx(4.55, abs=0.05)
+    assert found[0].start_s == pytest.approx(0.5, abs=0.15)
+    assert found[-1].end_s == pytest.approx(20.5, abs=0.15)
+
+
+def test_an_utterance_comes_soon_after_its_end_and_memory_is_bounded() -> None:
+    samples, places = talk(*[(1.0, 0.5, 1.0)] * 4)
+    samples = np.concatenate([samples, silence(60.0), samples])
+    cutter, given = PauseCutter(RATE, 30.0), list[float]()
+    for at in range(0, len(samples), 320):
+        given += [(at + 320) / RATE - segment.end_s for segment in cutter.feed(samples[at : at + 320])]
+        assert len(cutter._samples) < 3 * RATE
+        assert len(cutter._levels) < 2200
+    assert len(given) == 2 * len(places)
+    assert max(given) < 0.6
+
+
+@pytest.mark.parametrize("samples", [silence(5.0), silence(0.0), silence(0.01)], ids=["long", "none", "short"])
+def test_silence_has_no_utterance(samples: Floats) -> None:
+    assert cut(samples) == []
+
+
+def test_noise_alone_has_no_utterance() -> None:
+    assert cut(np.random.default_rng(0).normal(0, 0.01, 20 * RATE).astype(np.float32), 4000) == []
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 48000])
+def test_other_rates(rate: int) -> None:
+    spoken = np.interp(np.arange(rate) / rate, np.arange(RATE) / RATE, voice(1, 1.0))
+    samples = np.concatenate([np.zeros(rate), spoken, np.zeros(rate)])
+    cutter = PauseCutter(rate, 30.0)
+    (found,) = [*cutter.feed(samples.astype(np.float32)), *cutter.finish()]
+    assert found.start_s == pytest.approx(1.0, abs=0.15)
+    assert found.end_s == pytest.approx(2.0, abs=0.15)

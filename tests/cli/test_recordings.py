@@ -1,0 +1,308 @@
+"""Recordings that are cut: at pauses, by files, in part; and runs that are resumed inside of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.audio.samples import Floats
+from specdec_cli.transcript import Transcript, read_transcripts
+from tests.cli.conftest import Specdec
+from tests.cli.harness import Outcome
+from tests.mini_pair import RATE, voice, write_voice
+
+QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+Run = Callable[..., Outcome]
+
+
+def talk(count: int, pause_s: float = 0.7) -> Floats:
+    """Utterances of 0.8 s, each after a pause."""
+    pause = np.zeros(round(pause_s * RATE), np.float32)
+    return np.concatenate([part for seed in range(count) for part in (pause, voice(seed, 0.8))] + [pause])
+
+
+@pytest.fixture
+def run(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command quickly in the temporary folder, where `talk.wav` holds four utterances."""
+    monkeypatch.chdir(tmp_path)
+    soundfile.write("talk.wav", talk(4), RATE)
+    return lambda command, *arguments: specdec(command, *arguments, *QUICK)
+
+
+def lines(path: str = "o.jsonl") -> list[Transcript]:
+    return list(read_transcripts(Path(path)))
+
+
+def places(found: Sequence[Transcript]) -> list[tuple[float | None, float | None]]:
+    return [(line.start_s, line.end_s) for line in found]
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_utterances_between_pauses_are_captioned_one_by_one(run: Run, command: str) -> None:
+    assert run(command, "talk.wav", "-o", "o.jsonl", "--segment", "pauses").code == 0
+    found = lines()
+    assert [(line.piece, line.pieces) for line in found] == [(index, 4) for index in range(4)]
+    for index, line in enumerate(found):
+        assert line.start_s == pytest.approx(0.7 + 1.5 * index, abs=0.2)
+        assert line.end_s == pytest.approx(1.5 + 1.5 * index, abs=0.2)
+        assert line.caption
+        assert line.settings["segment"] == "pauses"
+
+
+def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run: Run) -> None:
+    soundfile.write("long.wav", np.concatenate([talk(2), np.zeros(29 * RATE)]), RATE)
+    assert run("batch", "long.wav", "talk.wav", "-o", "o.jsonl").code == 0
+    long, short = ([line for line in lines() if line.file == name] for name in ("long.wav", "talk.wav"))
+    assert [line.pieces for line in long] == [2, 2]
+    assert [(line.start_s, line.pieces) for line in short] == [(None, None)]
+    assert "segment" not in long[0].settings
+
+
+def test_a_long_recording_without_pauses_says_what_to_do(run: Run) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.05, 31 * RATE)
+    soundfile.write("noise.wav", noise, RATE)
+    outcome = run("caption", "noise.wav")
+    assert outcome.code == 1
+    assert "has no utterances between pauses" in outcome.err
+    assert "audio.segment (--segment)" in outcome.err
+
+
+def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
+    return [(line.start_s, line.end_s, line.piece, line.caption) for line in found]
+
+
+@pytest.mark.parametrize("torn", [0, 40])
+def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
+    assert run(*asked).code == 0
+    whole, path = lines(), Path("o.jsonl")
+    kept = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(kept[2] + kept[0] + kept[1][:torn])
+    outcome = run(*asked)
+    assert (outcome.code, "1 captioned" in outcome.err) == (0, True)
+    assert captions(lines()) == captions(whole)
+    assert path.read_bytes().splitlines(keepends=True)[::2] == kept[::2]  # they were not made again
+    assert "1 done before" in run(*asked).err
+
+
+def test_a_recording_that_changed_is_captioned_anew(run: Run) -> None:
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
+    assert run(*asked).code == 0
+    path = Path("o.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    soundfile.write("talk.wav", talk(3), RATE)
+    assert run(*asked).code == 0
+    assert [(line.piece, line.pieces) for line in lines()] == [(0, 3), (1, 3), (2, 3)]
+    assert len({line.sha256 for line in lines()}) == 1
+
+
+def test_a_piece_that_failed_is_tried_again_alone(run: Run) -> None:
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
+    assert run(*asked).code == 0
+    before, path = lines(), Path("o.jsonl")
+    values = [json.loads(line) for line in path.read_text().splitlines()]
+    values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    kept = path.read_text().splitlines()
+    assert run("batch", "-o", "o.jsonl", "--segment", "pauses", "--retry-failed").code == 0
+    assert captions(lines()) == captions(before)
+    assert path.read_text().splitlines()[2:] == kept[2:]
+
+
+def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run: Run) -> None:
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
+    assert run(*asked).code == 0
+    path = Path("o.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    Path("talk.wav").write_bytes(b"RIFF" + bytes(40))
+    assert run(*asked).code != 0
+    assert [line.piece for line in lines() if line.caption] == [0, 1, 2]
+
+
+def test_other_cuts_are_refused_where_the_output_has_some(run: Run) -> None:
+    assert run("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses").code == 0
+    outcome = run("batch", "talk.wav", "-o", "o.jsonl", "--segment", "2")
+    assert outcome.code == 2
+    assert "segment was 'pauses' and is null" in outcome.err
+
+
+def test_outputs_with_equal_pieces_of_before_are_resumed(run: Run) -> None:
+    """0.1 had segment_s alone, and neither the number of a piece nor how many there are."""
+    assert run("batch", "talk.wav", "-o", "o.jsonl", "--segment", "2").code == 0
+    path = Path("o.jsonl")
+    values: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    former = [{k: v for k, v in value.items() if k not in ("piece", "pieces")} for value in values]
+    path.write_text("".join(json.dumps(value, ensure_ascii=False) + "\n" for value in former))
+    for asked in (("--segment", "2"), ("--set", "audio.segment_s=2")):
+        outcome = run("batch", "talk.wav", "-o", "o.jsonl", *asked)
+        assert (outcome.code, "1 done before" in outcome.err) == (0, True)
+
+
+def test_a_table_has_the_pieces_in_order(run: Run) -> None:
+    write_voice(Path("a.wav"), 1, 0.5)
+    table = ("--csv", "t.csv")
+    assert run("batch", "talk.wav", "a.wav", "-o", "o.jsonl", "--segment", "pauses", *table).code == 0
+    rows = [line.split(",")[0] for line in Path("t.csv").read_text().splitlines()[1:]]
+    assert rows == ["talk.wav"] * 4 + ["a.wav"]
+
+
+# --- a part of a recording ---
+
+
+@pytest.mark.parametrize(("start", "end"), [("1.5", "3.0"), ("0:01.5", "00:00:03")])
+def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
+    assert run("caption", "talk.wav", "--start", start, "--end", end, "-o", "o.jsonl").code == 0
+    (line,) = lines()
+    assert (line.start_s, line.end_s, line.duration_s) == (1.5, 3.0, 1.5)
+    assert (line.settings["start_s"], line.settings["end_s"]) == (1.5, 3.0)
+
+
+def test_a_part_is_cut_at_its_pauses_with_the_times_of_the_recording(run: Run) -> None:
+    assert run("caption", "talk.wav", "--segment", "pauses", "--start", "2", "-o", "o.jsonl").code == 0
+    assert [line.start_s for line in lines()] == pytest.approx([2.2, 3.7, 5.2], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--start", "99"), "talk.wav ends before 99 s"),
+        (("--start", "3", "--end", "2"), "audio.end_s is 2"),
+        (("--start", "-1"), "audio.start_s"),
+        (("--start", "soon"), "seconds, or HH:MM:SS"),
+        (("--segment", "0.01"), "too short to describe"),
+        (("--segment", "31"), "31 s, but the models take 30 s"),
+        (("--segment", "pause.txt"), "no file of cuts"),
+    ],
+)
+def test_parts_and_cuts_that_are_impossible(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    outcome = run("caption", "talk.wav", *arguments)
+    assert outcome.code in (1, 2)
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+# --- files of cuts ---
+
+
+def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
+    Path("cuts.csv").write_text("start,end,speaker,text\n0.7,1.5,Ann,你好。\n2.2,3.0,Bo,\n")
+    assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 0
+    assert places(lines()) == [(0.7, 1.5), (2.2, 3.0)]
+    assert [(line.speaker, line.text) for line in lines()] == [("Ann", "你好。"), ("Bo", None)]
+    assert lines()[0].settings["segment"].startswith("cuts.csv ")
+    Path("cuts.csv").write_text("start,end\n0.7,1.5\n")
+    assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
+    outcome = run("caption", "talk.wav", "--segment", "cuts.csv", "-o", "cuts.csv")
+    assert "is one of the recordings or other inputs" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("cuts", "said"),
+    [
+        ("start,end\n0.7,9\n", "lasts 6.70 s. {path}, line 2: the cut from 0.7 s to 9 s is outside of it"),
+        ("start,end\n0.7,x\n", "line 2: 'x' is no time"),
+        ("start,end\n2,1\n", "line 2: it ends at 1 s, and begins at 2 s"),
+        ("file,start,end\nother.wav,0,1\n", "has no cuts of talk.wav"),
+    ],
+)
+def test_cuts_that_do_not_fit_are_refused(run: Run, cuts: str, said: str) -> None:
+    Path("cuts.csv").write_text(cuts)
+    outcome = run("caption", "talk.wav", "--segment", "cuts.csv")
+    assert outcome.code in (1, 2)
+    assert said.format(path=Path("cuts.csv").absolute()) in " ".join(outcome.err.split())
+
+
+def test_a_cut_that_is_too_short_is_an_error_and_costs_no_other(run: Run) -> None:
+    Path("cuts.csv").write_text("start,end\n0.7,0.75\n0.7,1.5\n")
+    assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 3
+    assert [line.caption is not None for line in lines()] == [False, True]
+
+
+# --- stdin, addresses and manifests ---
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Puts bytes on standard input."""
+
+    def put(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return put
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG"])
+def test_a_recording_on_stdin(run: Run, stdin: Callable[[bytes], None], command: str, kind: str) -> None:
+    encoded = io.BytesIO()
+    soundfile.write(encoded, talk(2), RATE, format=kind)
+    stdin(encoded.getvalue())
+    assert run(command, "-", "--segment", "pauses", "-o", "o.jsonl").code == 0
+    assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
+
+
+def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Callable[[bytes], None]) -> None:
+    write_voice(Path("a b.wav"), 1, 0.5)
+    for listed in (b"a b.wav\n", b"a b.wav\0"):
+        stdin(listed)
+        assert run("caption", "-", "-o", "o.jsonl").code == 0
+    assert [line.file for line in lines()] == ["a b.wav"] * 2
+
+
+def test_a_recording_on_stdin_that_is_too_large_is_refused(
+    run: Run, stdin: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.audio.stdin.MOST_BYTES", 10_000)
+    stdin(Path("talk.wav").read_bytes())
+    outcome = run("caption", "-")
+    assert outcome.code == 2
+    assert "on stdin is larger than" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_addresses_are_refused_with_what_to_do(run: Run, command: str) -> None:
+    outcome = run(command, "https://example.org/a.wav", *(("-o", "o.jsonl") if command == "batch" else ()))
+    assert outcome.code == 2
+    assert "https://example.org/a.wav is an address, not a file." in outcome.err.replace('"', "").replace("'", "")
+    assert "Download it first" in outcome.err
+
+
+def test_a_data_folder_of_kaldi_is_captioned_and_resumed(run: Run) -> None:
+    folder = Path("data")
+    folder.mkdir()
+    (folder / "wav.scp").write_text("talk ../talk.wav\n")
+    (folder / "segments").write_text("u1 talk 0.7 1.5\nu2 talk 2.2 3.0\nu3 talk 5.2 -1\nu4 talk 99 100\n")
+    (folder / "utt2spk").write_text("u1 Ann\nu2 Bo\n")
+    (folder / "text").write_text("u1 你好\n")
+    asked = ("batch", "--manifest", "data", "-o", "o.jsonl")
+    assert run(*asked).code == 3
+    found = {line.id: line for line in lines()}
+    assert [(found[name].speaker, found[name].text) for name in ("u1", "u2")] == [("Ann", "你好"), ("Bo", None)]
+    assert [(found[n].start_s, found[n].end_s) for n in ("u1", "u2", "u3")] == [(0.7, 1.5), (2.2, 3.0), (5.2, 6.7)]
+    assert "ends before 99 s" in str(found["u4"].error)
+    outcome = run(*asked)
+    assert "3 done before" in outcome.err
+    assert run("batch", "-o", "o.jsonl", "--retry-failed").code == 1
+    again = {line.id: line for line in lines()}
+    assert again.keys() == found.keys()
+    assert again["u4"].start_s == 99
+
+
+def test_recordings_inside_a_data_set_are_captioned_and_resumed(run: Run) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    audio = [{"bytes": Path("talk.wav").read_bytes(), "path": None}] * 2
+    parquet.write_table(pa.table({"audio": audio, "text": ["一", "二"]}), "set.parquet")
+    asked = ("batch", "--manifest", "set.parquet", "-o", "o.jsonl")
+    assert run(*asked).code == 0
+    assert sorted((Path(line.file).name, line.text) for line in lines()) == [
+        ("set.parquet#0", "一"),
+        ("set.parquet#1", "二"),
+    ]
+    assert "2 done before" in run(*asked).err

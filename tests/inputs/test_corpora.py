@@ -1,0 +1,210 @@
+"""Manifests of Kaldi, NeMo, Lhotse and Hugging Face datasets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_cli.audio import open_recording
+from specdec_cli.errors import AudioNotFoundError, ConfigError
+from specdec_cli.inputs import InputFile, Manifest, unreadable
+from tests.mini_pair import write_voice
+
+
+def kaldi(folder: Path, **files: str) -> Path:
+    for name, text in {"wav_scp": "talk a b.wav\nother /x/other.flac\n", **files}.items():
+        (folder / name.replace("_", ".")).write_text(text, "utf-8")
+    return folder
+
+
+def items(path: Path) -> list[InputFile]:
+    return list(Manifest.read(path))
+
+
+def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
+    assert items(kaldi(tmp_path)) == items(tmp_path / "wav.scp")
+    assert items(tmp_path) == [InputFile(str(tmp_path / "a b.wav"), id="talk"), InputFile("/x/other.flac", id="other")]
+    kaldi(
+        tmp_path,
+        segments="talk-1 talk 0.5 2.25\ntalk-2 talk 3 -1\n",
+        text="talk-1 你好 你好\ntalk-2\n",
+        utt2spk="talk-1 Ann\ntalk-2 Bo\n",
+    )
+    whole = {"id": "talk-1", "start_s": 0.5, "end_s": 2.25, "speaker": "Ann", "text": "你好 你好"}
+    until = {"id": "talk-2", "start_s": 3.0, "end_s": None, "speaker": "Bo"}
+    file = str(tmp_path / "a b.wav")
+    assert items(tmp_path) == [InputFile(file, **whole), InputFile(file, **until)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"wav_scp": "a a.wav\nb sph2pipe -f wav b.sph |\n"}, "wav.scp, line 2: b is a command"),
+        ({"wav_scp": "a a.wav\nb raw.ark:1234\n"}, "wav.scp, line 2: b is in an archive"),
+        ({"wav_scp": "a\n"}, "wav.scp, line 1: a name and what belongs to it"),
+        ({"wav_scp": "a a.wav\na b.wav\n"}, "wav.scp, line 2: a is in"),
+        ({"segments": "u nobody 0 1\n"}, "segments, line 1: "),
+        ({"segments": "u talk 0\n"}, "segments, line 1: this is no segment"),
+        ({"segments": "u talk x 1\n"}, "segments, line 1: this is no segment"),
+        ({"segments": "u talk 0 1\nv talk 2 1\n"}, "segments, line 2: 2 s to 1 s is no part"),
+        ({"segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id u is that of"),
+    ],
+)
+def test_wrong_data_folders_are_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        items(kaldi(tmp_path, **files))
+    assert said in raised.value.message.replace("'", "")
+    assert raised.value.hint
+
+
+def jsonl(path: Path, *rows: Any) -> Path:
+    text = "".join(f"{row if isinstance(row, str) else json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    if path.suffix == ".gz":
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["train.json", "train.jsonl"])
+def test_nemo(tmp_path: Path, name: str) -> None:
+    path = jsonl(
+        tmp_path / name,
+        {"audio_filepath": "a.wav", "duration": 2.0, "text": "你好", "speaker": "Ann"},
+        {"audio_filepath": "/b.wav", "offset": 1.5, "duration": 2.0, "text": "x"},
+        {"audio_filepath": "/b.wav", "offset": 4, "duration": 1},
+    )
+    first, second, third = items(path)
+    assert first == InputFile(str(tmp_path / "a.wav"), speaker="Ann", text="你好")
+    assert second == InputFile("/b.wav", id="b-0001500-0003500", start_s=1.5, end_s=3.5, text="x")
+    assert (third.id, third.start_s, third.end_s) == ("b-0004000-0005000", 4.0, 5.0)
+
+
+CUT: dict[str, Any] = {
+    "id": "cut-1",
+    "start": 1.0,
+    "duration": 2.5,
+    "channel": 0,
+    "supervisions": [
+        {"id": "s", "recording_id": "r", "start": 0, "duration": 1, "text": "你好", "speaker": "Ann"},
+        {"id": "t", "recording_id": "r", "start": 1, "duration": 1, "text": "again", "speaker": "Ann"},
+    ],
+    "recording": {
+        "id": "r",
+        "sources": [{"type": "file", "channels": [0], "source": "a.wav"}],
+        "sampling_rate": 16000,
+        "num_samples": 160000,
+        "duration": 10.0,
+    },
+    "type": "MonoCut",
+}
+
+
+@pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
+def test_lhotse(tmp_path: Path, name: str) -> None:
+    whole = {**CUT, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": []}
+    found = items(jsonl(tmp_path / name, CUT, whole))
+    file = str(tmp_path / "a.wav")
+    assert found == [
+        InputFile(file, id="cut-1", start_s=1.0, end_s=3.5, speaker="Ann", text="你好 again"),
+        InputFile(file, id="cut-2"),
+    ]
+
+
+def of_command(cut: dict[str, Any]) -> dict[str, Any]:
+    return {**cut, "recording": {**cut["recording"], "sources": [{"type": "command", "source": "sox"}]}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"audio_filepath": "a.wav"}, {"text": "x"}], "line 2: audio_filepath is missing"),
+        ([{"audio_filepath": "a.wav", "offset": "x", "duration": 1}], "line 1: offset and duration"),
+        ([{"audio_filepath": "a.wav", "offset": 1, "duration": 0}], "line 1: 1 s to 1 s is no part"),
+        ([{"audio_filepath": "a.wav"}, "{"], "line 2, column 2: not valid JSON"),
+        ([{"audio_filepath": "a.wav"}, "[]"], "line 2: an object was expected"),
+        ([CUT, {**CUT, "id": "x", "type": "MixedCut"}], "line 2: this is no cut of a recording"),
+        ([CUT, {**CUT, "id": "x", "start": None}], "line 2: start and duration"),
+        ([of_command(CUT)], "line 1: the recording r is no file"),
+        ([CUT, CUT], "line 2: the id cut-1 is that of"),
+    ],
+)
+def test_wrong_rows_are_refused_with_their_lines(tmp_path: Path, rows: list[Any], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        items(jsonl(tmp_path / "m.jsonl", *rows))
+    assert said in raised.value.message.replace("'", "")
+    assert raised.value.hint
+
+
+def test_a_torn_archive_is_refused(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "cuts.jsonl.gz", CUT)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ConfigError, match=r"cuts\.jsonl\.gz cannot be read"):
+        items(path)
+
+
+# --- Hugging Face datasets ---
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """A folder with a Parquet file: two recordings inside it, and the path of a third."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    clips = [write_voice(tmp_path / f"{n}.wav", n, 0.4 + 0.1 * n) for n in range(3)]
+    audio = [{"bytes": clip.read_bytes(), "path": clip.name} for clip in clips[:2]]
+    audio.append({"bytes": None, "path": "2.wav"})
+    rows = {"audio": audio, "sentence": ["你好", None, "x"], "speaker_id": [7, 8, 9]}
+    folder = tmp_path / "set" / "data"
+    folder.mkdir(parents=True)
+    clips[2].rename(folder / "2.wav")
+    table = pa.table(rows)
+    parquet.write_table(table, folder / "train-00000.parquet", row_group_size=2)
+    with pa.OSFile(str(folder / "more.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.slice(0, 1))
+    return folder.parent
+
+
+def test_recordings_inside_a_data_set_are_opened_one_by_one(dataset: Path) -> None:
+    found = items(dataset)
+    assert [Path(item.path).name for item in found] == [
+        "more.arrow#0",
+        "train-00000.parquet#0",
+        "train-00000.parquet#1",
+        "2.wav",
+    ]
+    assert [(item.speaker, item.text) for item in found[1:]] == [("7", "你好"), ("8", None), ("9", "x")]
+    assert [unreadable(item) for item in found] == [None] * 4
+    lengths = [open_recording(item.path, window_s=30).duration_s for item in found]
+    assert lengths == pytest.approx([0.4, 0.4, 0.5, 0.6])
+    with pytest.raises(AudioNotFoundError, match="has no row 9"):
+        open_recording(found[1].path[:-1] + "9", window_s=30)
+
+
+def test_a_long_recording_inside_a_data_set_is_read_twice(dataset: Path) -> None:
+    recording = open_recording(items(dataset)[2].path, window_s=0.3, segment_s=0.3)
+    assert [len(piece.samples) for piece in recording.pieces()] == [4000, 4000]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and nothing", b"ARROW1"])
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_a_data_set_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"{name} cannot be read"):
+        items(tmp_path / name)
+
+
+def test_a_data_set_without_recordings_is_refused(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "x.parquet")
+    with pytest.raises(ConfigError, match="has no column audio"):
+        items(tmp_path / "x.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="has no list of recordings"):
+        items(tmp_path / "empty")
