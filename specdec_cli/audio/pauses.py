@@ -20,7 +20,7 @@ from specdec_cli.audio.samples import Floats, Segment
 PAUSE_S: Final = 0.3
 """A shorter pause does not end an utterance, seconds."""
 
-LEAST_S: Final = 0.15
+LEAST_S: Final = 0.2
 """Less sound than this is no utterance, seconds."""
 
 MARGIN_S: Final = 0.08
@@ -33,14 +33,14 @@ _LEAST: Final = round(LEAST_S / _HOP_S)
 _STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
-_BANDS_HZ: Final = (120.0, 7000.0)
+_BANDS_HZ: Final = (100.0, 7200.0)
 _HISTORY: Final = 2000  # frames that the noise floor is estimated from
 _FIRST: Final = 100  # frames to wait for at the start
 _FLOOR_PERCENTILE: Final = 7
 _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
 _MOST_EXCESS_DB: Final = 20.0  # of a band
 _EXCESS_DB: Final = 2.0  # mean over the bands: sound
-_PAUSE_DB: Final = 36.0  # below the loudest frame of a stretch: a pause, or the room after it
+_PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch: a pause, or the room after it
 _END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
 _LOUD_PERCENTILE: Final = 95
 _SILENT_DBFS: Final = -75.0
