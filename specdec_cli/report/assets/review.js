@@ -96,7 +96,7 @@ function doubts(piece) {
 
 function summary(number) {
   const piece = data.pieces[number];
-  const when = piece.start === null ? clock(piece.seconds) : `${stamp(piece.start)} to ${stamp(piece.end)}`;
+  const when = piece.start === null ? clock(piece.seconds) : `${exactly(piece.start)} to ${exactly(piece.end)}`;
   const who = piece.speaker ? [` · `, html("bdi", {}, piece.speaker)] : [];
   return [
     html("span", { class: done(number) ? "sign" : "sign open", "aria-label": done(number) ? "reviewed" : "not reviewed" }, done(number) ? "✓" : piece.review ? "?" : ""),

@@ -24,6 +24,9 @@ function stamp(seconds) {
   return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${rest}`;
 }
 
+// To a tenth of a second.
+const exactly = (seconds) => `${stamp(seconds)}.${Math.floor(10 * seconds) % 10}`;
+
 // `named` gives the class of a piece, `play` is called with a piece and the seconds into it.
 function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
   const pieces = numbers.map((number) => data.pieces[number]);
@@ -32,6 +35,13 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
   const classes = data.attributes[attribute];
   const lane = html("div", { class: "lane" });
   lane.style.width = `${width}px`;
+  lane.addEventListener("click", (event) => {
+    if (event.target.closest(".span")) return;
+    const box = lane.getBoundingClientRect(); // between pieces: from the next one on
+    const seconds = (end * (event.clientX - box.left)) / box.width;
+    const next = numbers.find((number) => data.pieces[number].end > seconds);
+    if (next !== undefined) play(next, Math.max(0, seconds - data.pieces[next].start));
+  });
   const at = (seconds) => `${((100 * seconds) / end).toFixed(4)}%`;
   const last = end * (1 - 48 / width); // a later mark would have no room for its time
   for (let mark = 0; mark <= last; mark += stepOf(end, width)) {
@@ -43,7 +53,7 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
     const piece = pieces[index];
     const class_ = named(number, attribute);
     const kind = class_ === null ? "none" : `kind-${classes.indexOf(class_) % KINDS}`;
-    const words = [`${stamp(piece.start)} to ${stamp(piece.end)}`, class_ ?? "not named"];
+    const words = [`${exactly(piece.start)} to ${exactly(piece.end)}`, class_ ?? "not named"];
     if (piece.doubt !== null) words.push(`doubt ${percent(piece.doubt)}`);
     const block = html("button", { type: "button", class: `span ${kind}`, title: words.join(", "), "aria-label": words.join(", "), "data-piece": number }, class_ ?? "");
     const [left, right] = [at(piece.start), at(piece.end - piece.start)];
