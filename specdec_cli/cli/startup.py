@@ -48,6 +48,8 @@ def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
     from specdec_cli.lexicon import Lexicon
 
     return Lexicon.load(path)
+
+
 def load_captioner(config: Config, view: View, labelled: Labelling | None, *, measures: bool) -> Captioner:
     """The captioner of a command with a live view, which shows what is being loaded.
 
