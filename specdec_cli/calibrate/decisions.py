@@ -79,13 +79,7 @@ def lines_of(path: Path) -> Iterator[Line]:
     Raises:
         TranscriptError: it holds something else, or cannot be read.
     """
-    try:
-        yield from (line for line in stored_lines(path) if line.good)
-    except OSError as error:
-        raise TranscriptError(
-            f"The transcript {path} cannot be read: {error.strerror or error}.",
-            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
-        ) from error
+    return (line for line in stored_lines(path) if line.good)
 
 
 def scores_of(line: Line, path: Path) -> dict[str, ClassScores]:

@@ -45,10 +45,9 @@ def syllable_nuclei(samples: npt.NDArray[np.float32], contour: npt.NDArray[np.fl
 
 def _band_level(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Level within the band, dB, every 10 ms from 0."""
-    padded = np.pad(samples, _WIDTH // 2)
-    window = np.hanning(_WIDTH).astype(np.float32)
-    low, high = np.searchsorted(np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE), BAND_HZ)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _WIDTH)[::FRAME]
-    power = np.square(np.abs(np.fft.rfft(frames * window)[:, low:high])).sum(axis=1)
-    level: npt.NDArray[np.float64] = 10.0 * np.log10(power.astype(np.float64) + 1e-9)
+    import librosa
+
+    spectra = librosa.stft(samples, n_fft=_WIDTH, hop_length=FRAME)
+    low, high = np.searchsorted(librosa.fft_frequencies(sr=SAMPLE_RATE, n_fft=_WIDTH), BAND_HZ)
+    level: npt.NDArray[np.float64] = librosa.power_to_db(np.square(np.abs(spectra[low:high])).sum(axis=0), top_db=None)
     return level

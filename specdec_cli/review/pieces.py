@@ -115,9 +115,11 @@ def _piece(line: Line, path: Path, lexicon: Lexicon, references: References | No
     reference = None if references is None else references.find(values["file"], start, end)
     said = values.get("labels")
     labels = lexicon.labels(values["caption"], values["language"]) if said is None else said
-    if any(class_ is not None and not isinstance(class_, str) for class_ in labels.values()) or duration is None:
+    if duration is None or any(not isinstance(class_, str | None) for class_ in labels.values()):
         message = f"{path}:{line.number} is no transcript of schema 1: its labels or times are malformed."
         raise TranscriptError(message, hint="Delete that line.")
+    known = lexicon.attributes  # a correction is a class that tables of references may name
+    labels = {name: class_ if class_ in known[name] else None for name, class_ in labels.items() if name in known}
     return Piece(
         file=values["file"],
         sha256=values.get("sha256"),

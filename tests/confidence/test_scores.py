@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -96,6 +97,13 @@ def test_a_cloud_elsewhere_tells_the_same() -> None:
     for name, scores in away.scores.items():
         assert scores.by == "cloud"
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
+
+
+def test_what_all_clips_have_in_common_reaches_another_process() -> None:
+    setup = captioner(decoding__mode="edge").labelled(LEXICON).setup
+    again = pickle.loads(pickle.dumps(setup))
+    assert again.kept == setup.kept > 0
+    assert again.scorer.lexicon.attributes == setup.scorer.lexicon.attributes
 
 
 def test_what_is_kept_fits_into_an_answer() -> None:

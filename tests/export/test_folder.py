@@ -115,3 +115,8 @@ def test_what_is_no_transcript_is_refused(tmp_path: Path) -> None:
         Stored.read(tmp_path / "x.jsonl")
     with pytest.raises(TranscriptError, match="cannot be read"):
         Stored.read(tmp_path)
+
+
+def test_two_who_begin_at_once_are_both_there(tmp_path: Path) -> None:
+    both = [piece(0, 1 + n, who, speaker=who, piece=n, pieces=2) for n, who in enumerate("ab")]
+    assert captions(Stored.read(write(tmp_path, *both))) == [(0, "a"), (0, "b")]
