@@ -13,8 +13,8 @@ from specdec_cli.batch.tasks import Outcome, Task
 Ready = Prepared | Outcome
 """What a task gives: its segments, or its outcome where nothing needs decoding."""
 
-IN_FLIGHT_S: Final = 600.0
-"""Audio that is prepared and waits, seconds: about 70 MB of samples and features."""
+IN_FLIGHT_S: Final = 240.0
+"""Audio that is prepared and waits, seconds: about 30 MB of samples and features."""
 
 _IN_FLIGHT: Final = 2048  # entries, for those that hold no audio
 _SIGNAL_S = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
