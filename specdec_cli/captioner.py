@@ -34,10 +34,11 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Mode, Update
+from specdec_cli.types import Measured, Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -60,6 +61,7 @@ class Captioner:
         load_s: how long they took to load, seconds; None if they came from elsewhere.
         lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
         calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
+        measures: whether transcripts have measured figures.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -75,6 +77,8 @@ class Captioner:
         load_s: float | None = None,
         lexicon: Lexicon | None = None,
         calibration: CalibrationFile | None = None,
+        *,
+        measures: bool = False,
     ) -> None:
         self.config = config
         self.pair = pair
@@ -97,7 +101,7 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = _cuts_of(config)
-        self._lexicon, self._calibration = lexicon, calibration
+        self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
@@ -159,7 +163,8 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, self.setup.load_s, self._lexicon, self._calibration)
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(config, pair, *how, measures=self._measures)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -171,7 +176,15 @@ class Captioner:
         Raises:
             ConfigError: the calibration is not of the loaded weights.
         """
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration)
+        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration, measures=self._measures)
+
+    def measuring(self) -> Captioner:
+        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
+
+        With a lexicon, they say in `agrees` which classes fit the figures.
+        """
+        how = (self.setup.load_s, self._lexicon, self._calibration)
+        return Captioner(self.config, self.pair, *how, measures=True)
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -241,6 +254,7 @@ class Captioner:
         """
         whole, several = recording.whole, recording.count > 1
         speaker, text = (item.speaker, item.text) if item else (None, None)
+        level_dbfs = recording.level_dbfs if several else None
         pieces = recording.pieces(skip)
         while True:
             started = time.perf_counter()
@@ -257,23 +271,35 @@ class Captioner:
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
+                measured=None if cut.silent else self._measured(cut.samples, level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
-    def run_samples(self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples") -> Run:
+    def run_samples(
+        self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
+    ) -> Run:
         """A run over audio that is in memory already: iterate it for its updates, or `finish()` it for its transcript.
 
         Args:
             samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
             sample_rate: of the samples, Hz; they are resampled to `sampling_rate`.
             name: what to call it in messages and in the transcript.
+            start_s: its place in the recording that it is a piece of, seconds; None: it is a whole one.
 
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
         no_speech = not has_speech(cut.samples, self.sampling_rate)
-        clip = Clip(file_name(name), sha256, round(cut.duration_s, 4), no_speech=no_speech)
+        clip = Clip(
+            file_name(name),
+            sha256,
+            round(cut.duration_s, 4),
+            start_s=None if start_s is None else round(start_s, 4),
+            end_s=None if start_s is None else round(start_s + cut.duration_s, 4),
+            no_speech=no_speech,
+            measured=self._measured(cut.samples),
+        )
         run = self._run(clip, cut, 0.0)
         if run.error is not None:
             raise run.error
@@ -311,6 +337,10 @@ class Captioner:
         if self._alike and config.edge.instruction == config.cloud.instruction:
             return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
+
+    def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
+        """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
+        return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
 
     def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
         writer = self.pair.writer

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
-    "torch transformers tokenizers safetensors accelerate numpy librosa soundfile soxr av httpx psutil pydantic pyyaml "
-    "rich typer"
+    "torch transformers tokenizers safetensors accelerate numpy librosa scipy soundfile soxr av httpx psutil pydantic "
+    "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
 

@@ -10,6 +10,7 @@
     │   ├── AudioNotFoundError     no such file, or not a file
     │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
     │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
+    ├── DeviceError                a microphone that cannot be used
     ├── DecodingError              what the settings or a model make impossible to decode
     ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
     ├── TranscriptError            a transcript that cannot be written or read
@@ -85,6 +86,10 @@ class AudioDecodeError(AudioError):
 
 class AudioContentError(AudioError):
     """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
+
+
+class DeviceError(SpecdecError):
+    """A microphone that is not there, cannot be opened, or stops to deliver sound."""
 
 
 class DecodingError(SpecdecError):

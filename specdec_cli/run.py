@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import EventText, Finished, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Claim, EventText, Finished, Measured, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -33,6 +33,7 @@ class Clip:
         duration_s: seconds, of the segment if it is one.
         start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
         no_speech: whether no speech was found in it; None: it was not checked.
+        measured: its figures; None: not asked for.
         piece, pieces: number of the segment, from 0, and how many there are; None where there is one.
         speaker, text: who speaks and what is said, where somebody has written it down.
     """
@@ -43,6 +44,7 @@ class Clip:
     start_s: float | None = None
     end_s: float | None = None
     no_speech: bool | None = None
+    measured: Measured | None = None
     piece: int | None = None
     pieces: int | None = None
     speaker: str | None = None
@@ -97,9 +99,15 @@ class Setup:
         """Likeliest tokens that a clip's loop keeps of each token."""
         return KEPT if self.scorer else 0
 
+    def claims(self, labels: Mapping[str, str | None] | None, clip: Clip) -> tuple[Claim, ...] | None:
+        """The labels that can be measured, beside the clip's figures; None without either."""
+        if self.scorer is None or labels is None or clip.measured is None:
+            return None
+        return self.scorer.lexicon.claims(labels, clip.measured)
+
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
-        known = {**asdict(clip), **self.fields()}
+        known = {**asdict(clip), "measured": clip.measured, **self.fields()}
         names = {field.name for field in fields(Started)}
         return Started(
             **{name: known[name] for name in known if name in names},
@@ -168,7 +176,8 @@ class Run:
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    pieces = EventText(caption=caption, labels=self._setup.labels(caption))
+                    labels = self._setup.labels(caption)
+                    pieces = EventText(caption=caption, labels=labels, claims=self._setup.claims(labels, self.clip))
                     self._transcript = made = self._build(event, pieces, began)
                     pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)
@@ -196,6 +205,7 @@ class Run:
             labels=None if labels is None else dict(labels),
             scores=scores,
             needs_review=None if labels is None or scores is None else needs_review(labels, scores),
+            agrees=None if text.claims is None else {claim.attribute: claim.agrees for claim in text.claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=self._records,

@@ -49,6 +49,9 @@ cloud alone, in cloud mode or as a run-on after one of the former two.
 Candidates = tuple[tuple[int, float], ...]
 """The likeliest tokens at one position, best first: (token id, probability)."""
 
+LEAST_PROBABILITY: Final = 5e-4
+"""Less likely tokens are not kept as alternatives of a committed one."""
+
 Decider = Literal["edge", "cloud"]
 """The model whose distribution a token was chosen from."""
 
@@ -152,6 +155,37 @@ Event = Prefill | Sent | Round | Finished
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of a clip's sound; None where there is nothing to measure. docs/measured.md defines them."""
+
+    f0_median_hz: float | None = None  # over the voiced frames, of which there are ten (0.1 s) or more
+    f0_range_st: float | None = None  # from their 10th to their 90th percentile, semitones
+    level_dbfs: float | None = None  # mean power of the active frames; 0: an RMS of full scale
+    level_relative_db: float | None = None  # to the active frames of the whole recording; None for a whole one
+    rate_per_s: float | None = None  # syllable nuclei per second of active frames
+    pause_share: float | None = None  # gaps of 0.2 s and more / time from the first active frame to the last
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A class that a caption names, beside the figure that it is about."""
+
+    attribute: str
+    class_: str | None  # None where the caption names none
+    figure: str  # field of `Measured`
+    value: float | None  # None where nothing was measured
+    least: float | None  # the values that fit the class, both ends included; None: any
+    most: float | None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the figure fits the class; None where either is missing."""
+        if self.class_ is None or self.value is None or (self.least is None and self.most is None):
+            return None
+        return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """A clip is about to be decoded: what a display needs for its heading."""
 
@@ -166,6 +200,7 @@ class Started:
     start_s: float | None = None  # place in the recording, when it is one segment of several
     end_s: float | None = None
     no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
+    measured: Measured | None = None  # None: not asked for
     warnings: tuple[str, ...] = ()  # what a user should know of these settings, in sentences
 
 
@@ -180,6 +215,7 @@ class EventText:
     committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
+    claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
     probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
 
 

@@ -41,19 +41,9 @@ from specdec_cli.models.family import AudioProcessor, prune
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round
+from training.tokenizer import SPECIAL_TOKENS
 
-SPECIALS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|AUDIO|>",
-    "<|audio_bos|>",
-    "<|audio_eos|>",
-    "<|IMAGE|>",
-    "<|VIDEO|>",
-    "<|vision_bos|>",
-    "<|vision_eos|>",
-)
+SPECIALS = SPECIAL_TOKENS[:10]
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
     "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from specdec_cli.prosody.activity import FRAME, speech_activity
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
-from training.measure import FRAME, alpha_ratio_db, speech_activity
 from training.tempo import change_tempo
+from training.timbre import alpha_ratio_db
 
 LONGEST: Final = 30 * SAMPLE_RATE
 SPEEDS: Final = (0.87, 1.15)

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from specdec_cli.prosody.pitch import F0_RANGE_HZ, f0_contour
 from training.corpus import Waveform
-from training.pitch import F0_RANGE_HZ, f0_contour
 
 VOICED_BINS: Final = 40
 """Bin i is centred i semitones above the tracker's lowest F0."""

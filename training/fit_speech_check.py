@@ -72,7 +72,7 @@ def all_figures(clips: Iterable[Waveform]) -> Numbers:
     return np.array([piece for piece in found if piece is not None])
 
 
-def degraded(random: Random, clip: Waveform) -> Waveform:
+def degraded(random: Random, clip: npt.NDArray[Any]) -> Waveform:
     """A clip with white or pink noise 15 to 35 dB below it, with echo, or in the band of a telephone."""
     kind = random.integers(3)
     if kind == 0:

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import soundfile
 
+from specdec_cli.prosody.activity import speech_activity
 from training.corpus import SAMPLE_RATE
 from training.labels import classify
-from training.measure import speech_activity
 from training.synthetic import Recipe, measure_clip, speak, syllables
 
 FOLDER: Final = Path(__file__).parents[1] / "samples"

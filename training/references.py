@@ -37,21 +37,21 @@ def rows_of(rows: list[Row], split: Split) -> list[Row]:
     return [row for row in rows if row.corpus == split.value]
 
 
-def classes_of(row: Row) -> dict[str, str]:
+def classes_of(row: Row, *, meant: bool = False) -> dict[str, str]:
     """The classes that a caption of the clip should name, as far as they are known.
 
     The emotion of a CREMA-D clip counts only where listeners heard what the actor meant: a caption says how a voice
-    sounds, and on the other clips the two differ.
+    sounds, and on the other clips the two differ. With `meant` it counts everywhere.
     """
-    return {name: label for name, label in row.classes.items() if name != "emotion" or row.agreed}
+    return {name: label for name, label in row.classes.items() if name != "emotion" or row.agreed or meant}
 
 
-def record(row: Row, data: Path) -> dict[str, str]:
-    """One line of the table; a class that is not known is empty.
+def record(row: Row, data: Path, *, meant: bool = False) -> dict[str, str]:
+    """One line of the table; a class that is not known is empty. `meant` as in `classes_of`.
 
     `text` is what a person wrote of how the clip sounds, where one did.
     """
-    classes = classes_of(row)
+    classes = classes_of(row, meant=meant)
     return {
         "file": str((data / row.file).resolve()),
         "speaker": row.speaker,
@@ -61,13 +61,13 @@ def record(row: Row, data: Path) -> dict[str, str]:
     }
 
 
-def write_references(path: Path, rows: Iterable[Row], data: Path) -> None:
-    """Writes the table, tab-separated with a head line."""
+def write_references(path: Path, rows: Iterable[Row], data: Path, *, meant: bool = False) -> None:
+    """Writes the table, tab-separated with a head line; `meant` as in `classes_of`."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         table = csv.DictWriter(stream, COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, escapechar=None)
         table.writeheader()
         for row in rows:
-            table.writerow(record(row, data))
+            table.writerow(record(row, data, meant=meant))
 
 
 def main(
@@ -76,12 +76,14 @@ def main(
     split: Annotated[Split, typer.Option(help="Whose clips.")] = Split.DEV,
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go; 0: all.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
+    meant: Annotated[bool, typer.Option("--meant", help="CREMA-D: what the actor meant, on all clips.")] = False,
 ) -> None:
     """Write the references of a split, for `--references`."""
     rows = read_rows(data)
     if clips and split is not Split.DEV:
         raise typer.BadParameter("--clips chooses among dev clips; leave it out for another --split")
-    write_references(output, balanced(dev_rows(rows), clips, seed) if clips else rows_of(rows, split), data)
+    chosen = balanced(dev_rows(rows), clips, seed) if clips else rows_of(rows, split)
+    write_references(output, chosen, data, meant=meant)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,17 @@ def _log_uniform(random: Random, least: float, most: float) -> float:
     return float(np.exp(random.uniform(np.log(least), np.log(most))))
 
 
+def _sum(parts: list[Array]) -> Array:
+    return np.asarray(np.sum(parts, axis=0))
+
+
 def _normal(sound: Array) -> Array:
-    return sound / (np.sqrt(np.mean(sound**2)) + 1e-12)
+    return np.asarray(sound / (np.sqrt(np.mean(sound**2)) + 1e-12))
 
 
 def _harmonics(base: float, time: Array, count: int, slope: float) -> Array:
     orders = [order for order in range(1, count + 1) if base * order < 7800]
-    return np.sum([np.sin(2 * np.pi * base * order * time) / order**slope for order in orders], axis=0)
+    return _sum([np.sin(2 * np.pi * base * order * time) / order**slope for order in orders])
 
 
 def tone(random: Random, time: Array) -> Array:
@@ -34,7 +38,7 @@ def tone(random: Random, time: Array) -> Array:
 def chord(random: Random, time: Array) -> Array:
     """Three notes."""
     base = _log_uniform(random, 80, 1500)
-    return np.sum([_harmonics(base * 2 ** (step / 12), time, 3, 1.0) for step in (0, random.integers(3, 6), 7)], axis=0)
+    return _sum([_harmonics(base * 2 ** (step / 12), time, 3, 1.0) for step in (0, random.integers(3, 6), 7)])
 
 
 def modulated(random: Random, time: Array) -> Array:
@@ -98,13 +102,13 @@ def vibrato(random: Random, time: Array) -> Array:
     """A chord with vibrato."""
     swing = random.uniform(0.02, 0.03) / (2 * np.pi * 6) * np.sin(2 * np.pi * 6 * time)
     base = _log_uniform(random, 100, 700)
-    return np.sum([_harmonics(base * 2 ** (step / 12), time + swing, 8, 1.2) for step in (0, 4, 7)], axis=0)
+    return _sum([_harmonics(base * 2 ** (step / 12), time + swing, 8, 1.2) for step in (0, 4, 7)])
 
 
 def mixed(random: Random, time: Array) -> Array:
     """Two or three of the others, at different levels."""
     chosen = random.choice(len(PURE), random.integers(2, 4), replace=False)
-    return np.sum([_normal(PURE[at](random, time)) * 10 ** random.uniform(-1.5, 0) for at in chosen], axis=0)
+    return _sum([_normal(PURE[at](random, time)) * 10 ** random.uniform(-1.5, 0) for at in chosen])
 
 
 PURE: Final[tuple[Callable[[Random, Array], Array], ...]] = (
@@ -124,4 +128,4 @@ def sound(kind: Callable[[Random, Array], Array], seed: int) -> npt.NDArray[np.f
     """0.2 to 30 s of a kind, at any level."""
     random = np.random.default_rng(seed)
     made = kind(random, np.arange(int(RATE * _log_uniform(random, 0.2, 30))) / RATE)
-    return (made / np.abs(made).max() * 10 ** random.uniform(-2, 0)).astype(np.float32)
+    return np.asarray(made / np.abs(made).max() * 10 ** random.uniform(-2, 0), dtype=np.float32)

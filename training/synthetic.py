@@ -16,10 +16,11 @@ import numpy as np
 import soundfile
 import soxr
 
+from specdec_cli.prosody.activity import speech_activity
+from specdec_cli.prosody.pitch import f0_median_and_range, f0_track
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
-from training.measure import alpha_ratio_db, speech_activity
-from training.pitch import f0_median_and_range, f0_track
+from training.timbre import alpha_ratio_db
 
 SENTENCES: Final[dict[str, tuple[str, ...]]] = {
     "cmn": (

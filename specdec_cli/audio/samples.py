@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specdec_cli.audio.files import refusal
 from specdec_cli.errors import AudioContentError
+from specdec_cli.prosody.activity import active_level_dbfs
 
 Floats = NDArray[np.float32]
 
@@ -90,6 +91,10 @@ class SampleStatistics:
         powers = np.concatenate(self._powers)
         power = float((powers[1:-1] if len(powers) >= 5 else powers).max(initial=0.0))
         return 10 * math.log10(power) if power > 0 else -math.inf
+
+    def level_dbfs(self) -> float | None:
+        """Mean power of the active frames, in dB relative to an RMS of 1.0; None without any."""
+        return active_level_dbfs(np.concatenate(self._powers))
 
     def require_content(self, path: str, duration_s: float) -> None:
         """Refuse samples in which there is nothing to describe; see `check_samples`."""

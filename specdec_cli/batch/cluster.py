@@ -43,7 +43,13 @@ class Worker:
     """What runs in an actor: a loaded pair and the threads that read ahead for it."""
 
     def __init__(
-        self, config: Config, labelling: Labelling | None, folder: str, batch_size: int | None, workers: int
+        self,
+        config: Config,
+        labelling: Labelling | None,
+        folder: str,
+        batch_size: int | None,
+        workers: int,
+        measures: bool,
     ) -> None:
         from specdec_cli.captioner import Captioner
 
@@ -52,6 +58,8 @@ class Worker:
         captioner = Captioner.load(config)
         if labelling is not None:
             captioner = captioner.labelled(*labelling)
+        if measures:
+            captioner = captioner.measuring()
         self._setup = captioner.setup
         self._backend = LocalBackend(captioner, batch_size=batch_size, workers=workers)
         self._stopped = False
@@ -75,7 +83,7 @@ class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
 
     Args:
-        config, loading: see `Captioner`.
+        config, measures, loading: see `Captioner`.
         labelling: see `Captioner.labelled`; None: transcripts have no labels.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         batch_size, workers: of each actor, see `LocalBackend`.
@@ -92,11 +100,12 @@ class RayBackend:
         *,
         batch_size: int | None,
         workers: int,
+        measures: bool = False,
         loading: Loading,
     ) -> None:
         self._config = config
         self._address = address
-        self._arguments = (config, labelling, os.getcwd(), batch_size, workers)
+        self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
         self._loading = loading
         self._ray = _import_ray()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
@@ -97,6 +98,27 @@ def standing(marks: Sequence[Mark], added: Mark) -> tuple[Mark, ...]:
     return tuple(sorted([*(mark for mark in marks if added.leaves(mark)), added], key=_by_start))
 
 
+def last_standing(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """Of all lines of a recording, in the order of the file, those that stand in the end, by their start."""
+    if _of_one_run(marks):  # there may be thousands, and `standing` compares each with each
+        return tuple(sorted(marks, key=_by_start))
+    found: tuple[Mark, ...] = ()
+    for mark in marks:
+        found = standing(found, mark)
+    return found
+
+
+def _of_one_run(marks: Sequence[Mark]) -> bool:
+    """Whether lines are of different segments of the same content, cut in one way."""
+    if any(mark.place is None for mark in marks) or len({(mark.sha256, mark.pieces) for mark in marks}) > 1:
+        return False
+    pieces = [mark.piece for mark in marks]
+    if None not in pieces:
+        return len(set(pieces)) == len(pieces)
+    starts = [_by_start(mark)[0] for mark in marks]
+    return not any(piece is not None for piece in pieces) and all(a < b for a, b in pairwise(starts))
+
+
 def _by_start(mark: Mark) -> tuple[float, float]:
     return mark.place or (-1.0, -1.0)
 
@@ -111,9 +133,15 @@ def stored_lines(path: Path) -> Iterator[Line]:
     """All lines of an output that need not be locked, also those that later ones replace.
 
     Raises:
-        TranscriptError: it holds something else.
+        TranscriptError: it holds something else, or cannot be read.
     """
-    return heads(path, read_lines(path))
+    try:
+        yield from heads(path, read_lines(path))
+    except OSError as error:
+        raise TranscriptError(
+            f"The transcript {path} cannot be read: {error.strerror or error}.",
+            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
+        ) from error
 
 
 def lines_at(path: Path, offsets: Iterable[int]) -> Iterator[Line]:

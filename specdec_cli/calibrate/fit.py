@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from specdec_cli.batch.lines import Line, stored_lines
-from specdec_cli.confidence.calibration import CalibrationFile, OfModel, sharpened
-from specdec_cli.decoding.scores import LEAST_PROBABILITY
-from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.metrics import Reference, References
+from specdec_cli.calibrate.decisions import Decision
+from specdec_cli.confidence.calibration import CalibrationFile, OfModel
+from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Figures, Values
-from specdec_cli.transcript.schema import ClassScores
-from specdec_cli.types import Decider, Mode
+from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode
 
 BINS: Final = 10
 """Bins of equal width that probabilities are sorted into for the expected calibration error."""
 FOLDS: Final = 10
-LEAST_CLIPS: Final = 50
+LEAST_CAPTIONS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
 _STEPS: Final = 60
@@ -32,41 +27,14 @@ _GOLDEN: Final = (5**0.5 - 1) / 2
 _ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
 
 Bools = npt.NDArray[np.bool_]
-_HeldOut = tuple["Decision", float]
+_HeldOut = tuple[Decision, float]
 """A decision, and the temperature at which it is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What one model gave the classes of one attribute in one clip, and which is right.
-
-    Attributes:
-        by, attribute: the model, and what it decided.
-        classes: class -> probability, before any calibration.
-        said, truth: the class in the caption, and the one in the references.
-        group: the speaker, or the clip; groups are kept together when data is split.
-        weights: fingerprint of the model's files.
-        mode: that the caption was made in.
-    """
-
-    by: Decider
-    attribute: str
-    classes: Mapping[str, float]
-    said: str
-    truth: str
-    group: str
-    weights: str | None
-    mode: Mode
-
-    def probability(self, temperature: float) -> float:
-        """Of the class in the caption, at a temperature."""
-        return sharpened(self.classes, 1 / temperature)[self.said]
 
 
 class Bin(Figures):
     """Decisions whose class has about the same probability."""
 
-    clips: int
+    captions: int
     probability: float = Field(description="mean of the class in the caption")
     accuracy: float = Field(description="share of these classes that are right")
 
@@ -74,7 +42,7 @@ class Bin(Figures):
 class Reliability(Figures):
     """How well probabilities hold."""
 
-    clips: int
+    captions: int
     accuracy: float = Field(description="share of classes in captions that are right, 0 to 1")
     probability: float = Field(description="mean probability of the class in the caption, 0 to 1")
     ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
@@ -87,10 +55,10 @@ class Fit(Figures):
     attribute: str
     by: Decider | None = Field(description="the model; null: either")
     mode: Mode | None = Field(description="the mode; null: any")
-    temperature: float | None = Field(description="of the model; null: too few clips, or no gain")
+    temperature: float | None = Field(description="of the model; 1: none lowers the error; null: too few captions")
     raw: Reliability = Field(description="as the models give them")
     calibrated: Reliability | None = Field(
-        description="at temperatures that were fitted to other speakers; null: as they are"
+        description="at temperatures that were fitted to other speakers; null: too few captions"
     )
 
 
@@ -104,65 +72,6 @@ class CalibrationFound(Figures):
     fits: list[Fit]
 
 
-def finder(table: References) -> Callable[[Line], Reference | None]:
-    """Finds the reference of a line."""
-    return lambda line: table.find(line.values["file"], line.start_s, line.values.get("end_s"))
-
-
-def read_decisions(paths: Sequence[Path], find: Callable[[Line], Reference | None]) -> Iterator[Decision]:
-    """The decisions in files of transcripts whose right class is known.
-
-    Args:
-        paths: the files.
-        find: the reference of a line, or None.
-
-    Raises:
-        TranscriptError: a file holds something else, or cannot be read.
-    """
-    for path in paths:
-        for line in lines_of(path):
-            reference = find(line)
-            if reference is None:
-                continue
-            mode = line.values["mode"]
-            for attribute, scores in scores_of(line, path).items():
-                said, truth = (line.values.get("labels") or {}).get(attribute), reference.labels.get(attribute)
-                if said in scores.classes and truth in scores.classes:
-                    model = line.values["models"].get(scores.by) or {}
-                    raw = sharpened(scores.classes, scores.temperature or 1.0)
-                    group = reference.speaker or reference.key
-                    yield Decision(scores.by, attribute, raw, said, truth, group, model.get("weights"), mode)
-
-
-def lines_of(path: Path) -> Iterator[Line]:
-    """The lines of a file of transcripts that have a caption.
-
-    Raises:
-        TranscriptError: it holds something else, or cannot be read.
-    """
-    try:
-        yield from (line for line in stored_lines(path) if line.good)
-    except OSError as error:
-        raise TranscriptError(
-            f"The transcript {path} cannot be read: {error.strerror or error}.",
-            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
-        ) from error
-
-
-def scores_of(line: Line, path: Path) -> dict[str, ClassScores]:
-    """Attribute -> scores in a line; empty if it was made without --labels.
-
-    Raises:
-        TranscriptError: they are malformed.
-    """
-    try:
-        return {name: ClassScores.model_validate(given) for name, given in (line.values.get("scores") or {}).items()}
-    except (ValidationError, AttributeError) as error:
-        raise TranscriptError(
-            f"{path}:{line.number} is no transcript of schema 1: its scores are malformed.", hint="Delete that line."
-        ) from error
-
-
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
     """Fits a temperature to each model and attribute, and measures it on groups that it was not fitted to.
 
@@ -171,7 +80,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     """
     groups = sorted({decision.group for decision in decisions})
     folds = min(FOLDS, len(groups))
-    if folds < 2 or len(decisions) < LEAST_CLIPS:
+    if folds < 2 or len(decisions) < LEAST_CAPTIONS:
         raise ConfigError(
             f"{len(decisions)} classes of {len(groups)} speakers or clips are known, which is too little to calibrate",
             hint="Name transcripts that were made with --labels, and references with classes for them.",
@@ -189,8 +98,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
                 held_out += pairs
         for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
             pairs = [pair for pair in held_out if pair[0].mode == mode]
-            changed = any(temperature != 1.0 for _, temperature in pairs)
-            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs) if changed else None
+            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs)
             fits.append(Fit(attribute=attribute, by=None, mode=mode, temperature=None, raw=raw, calibrated=after))
     return CalibrationFound(decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, folds=folds, fits=fits)
 
@@ -215,7 +123,7 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
         models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
     errors = {
         f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
-            "clips": fit.raw.clips,
+            "captions": fit.raw.captions,
             "ece": round(fit.raw.ece, 4),
             "ece_calibrated": None if fit.calibrated is None else round(fit.calibrated.ece, 4),
         }
@@ -248,9 +156,9 @@ def reliability(probabilities: Values, right: Bools) -> Reliability:
         if (inside := places == place).any():
             mean, share = float(probabilities[inside].mean()), float(right[inside].mean())
             error += float(inside.mean()) * abs(mean - share)
-            bins.append(Bin(clips=int(inside.sum()), probability=mean, accuracy=share))
+            bins.append(Bin(captions=int(inside.sum()), probability=mean, accuracy=share))
     return Reliability(
-        clips=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
+        captions=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
     )
 
 
@@ -265,15 +173,14 @@ def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
 def _fit(
     by: Decider, attribute: str, decisions: Sequence[Decision], fold: Mapping[str, int]
 ) -> tuple[Fit, list[_HeldOut]]:
-    """A temperature, kept if it lowers the error where it was not fitted; each decision at that of the other folds."""
-    plain: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
-    raw, after, temperature, pairs = _measured(plain), None, None, plain
-    if len(decisions) >= LEAST_CLIPS and len({fold[decision.group] for decision in decisions}) > 1:
-        others = {
-            part: fit_temperature([decision for decision in decisions if fold[decision.group] != part])
-            for part in {fold[decision.group] for decision in decisions}
-        }
+    """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
+    pairs: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
+    raw, after, temperature = _measured(pairs), None, None
+    parts = {fold[decision.group] for decision in decisions}
+    if len(decisions) >= LEAST_CAPTIONS and len(parts) > 1:
+        others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
         tried = [(decision, others[fold[decision.group]]) for decision in decisions]
+        after, temperature = raw, 1.0
         if (measured := _measured(tried)).ece < raw.ece:
             after, temperature, pairs = measured, round(fit_temperature(decisions), 4), tried
     return Fit(attribute=attribute, by=by, mode=None, temperature=temperature, raw=raw, calibrated=after), pairs

@@ -29,6 +29,7 @@ TERMINATED: Final = 143
 COMMANDS: Final = {
     "caption": "Caption recordings, one after the other.",
     "batch": "Caption many recordings, several at a time.",
+    "listen": "Caption what a microphone records, an utterance at a time.",
     "compare": "Compare modes on the same recordings: time, forwards, captions, quality.",
     "tune": "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
     "review": "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli import targets
@@ -23,7 +21,6 @@ from specdec_cli.errors import ConfigError
 if TYPE_CHECKING:
     from specdec_cli.batch.begun import Note
     from specdec_cli.batch.output import Asked, Identity, Output
-    from specdec_cli.batch.runner import Stop
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
     from specdec_cli.confidence.calibration import Labelling
@@ -44,6 +41,7 @@ def batch(
     labels: bool = False,
     lexicon: Path | None = None,
     calibration: Path | None = None,
+    measure: bool = False,
     recursive: bool = False,
     pattern: str | None = None,
     manifest: Path | None = None,
@@ -90,6 +88,7 @@ def batch(
             view,
             resume=resume,
             retry_failed=retry_failed,
+            measures=measure,
             batch_size=size,
             workers=workers or min(os.cpu_count() or 1, 4),
             ray=ray or ray_address is not None,
@@ -130,6 +129,7 @@ class Batching:
         inputs: the recordings; None: what failed before.
         resume: keep what the output holds.
         retry_failed: take only what failed before.
+        measures: measure figures of each clip.
         batch_size: clips decoded together by one model pair; None: as many as pays.
         workers: threads that read ahead, for each pair.
         ray_address: of the cluster, with `ray`; None: Ray's own choice.
@@ -142,6 +142,7 @@ class Batching:
     view: Steps
     resume: bool
     retry_failed: bool
+    measures: bool = False
     batch_size: int | None = None
     workers: int = 1
     ray: bool = False
@@ -159,6 +160,7 @@ class Batching:
             from specdec_cli.batch.output import Output
             from specdec_cli.batch.plan import Plan
             from specdec_cli.batch.runner import Stop, run_batch
+            from specdec_cli.cli.work import interruptible
         identity = self._identity()
         with Output(self.output, identity.check if self.resume else None) as output:
             self._require_there(output)
@@ -173,7 +175,7 @@ class Batching:
                     if not self.resume:
                         output.clear()
                     stop, told = Stop(), self.view.update
-                    with _interruptible(stop, self.view) as interrupted:
+                    with interruptible(stop.ask, self.view.stopping) as interrupted:
                         run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
@@ -215,7 +217,7 @@ class Batching:
         from specdec_cli.batch.output import Identity
         from specdec_cli.transcript.terms import Terms
 
-        terms = Terms.of(self.config, labels=self.labelling is not None)
+        terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
         return Identity(self.output, terms, self._asked())
 
     def _asked(self) -> Asked:
@@ -241,6 +243,7 @@ class Batching:
                 self.ray_address,
                 batch_size=self.batch_size,
                 workers=self.workers,
+                measures=self.measures,
                 loading=self.view.loading,
             ) as cluster:
                 identity.check_models(cluster.setup.models, cluster.setup.settings)
@@ -253,30 +256,10 @@ class Batching:
             captioner = Captioner.load(self.config, loading=self.view.loading)
         if self.labelling is not None:
             captioner = captioner.labelled(*self.labelling)
+        if self.measures:
+            captioner = captioner.measuring()
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
-
-
-@contextmanager
-def _interruptible(stop: Stop, view: Steps) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C lets what is running finish, and the second ends the process at once.
-
-    Gives a list that is not empty once somebody has interrupted.
-    """
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if len(interrupts) > 1:
-            raise KeyboardInterrupt
-        stop.ask()
-        view.stopping()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def find_inputs(

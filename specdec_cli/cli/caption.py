@@ -12,9 +12,9 @@ import typer
 
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import labelling, still_collector
+from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.config import ResolvedConfig, configs_folder
-from specdec_cli.errors import ConfigError, SpecdecError, typed
+from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -34,6 +34,7 @@ def caption(
     labels: bool = False,
     lexicon: Path | None = None,
     calibration: Path | None = None,
+    measure: bool = False,
     output: Path | None = None,
     exports: str | None = None,
     export_dir: Path | None = None,
@@ -49,9 +50,7 @@ def caption(
     default, captions are in the language of the locale (LC_ALL, LC_MESSAGES, LANG), zh or en.
     """
     resolved, language = choose_language(given, os.environ)
-    if (labels or lexicon or calibration) and quiet and not json and output is None:
-        hint = "Add --json or --output, or leave --quiet out."
-        raise ConfigError("--labels has no effect with --quiet: captions are all that is printed.", hint=hint)
+    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     labelled = labelling(labels, lexicon, calibration)
     from specdec_cli.cli.export import Exports
     from specdec_cli.console import choose_view, record_svg
@@ -65,7 +64,7 @@ def caption(
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        job = _Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        job = Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
         if refused := all_unreadable(files):
             from specdec_cli.transcript.terms import Terms
 
@@ -73,17 +72,12 @@ def caption(
             for file, error in refused.items():
                 job.keep(file, [(terms.error_line(file, error), error)])
             return 1
-        with still_collector():
-            with view.loading("PyTorch"):
-                from specdec_cli.captioner import Captioner
-            captioner = Captioner.load(resolved.config, loading=view.loading)
-        if labelled is not None:
-            captioner = captioner.labelled(*labelled)
+        captioner = load_captioner(resolved.config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
         try:
             for file in files:
-                job.keep(file, job.transcripts(captioner, file))
+                job.keep(file, job.transcripts(captioner, file, captioner.runs(file)))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
             if svg is not None and job.updates:
@@ -132,7 +126,7 @@ def choose_language(given: Given, environ: Mapping[str, str]) -> tuple[ResolvedC
 
 
 @dataclass
-class _Job:
+class Job:
     """Captions files and counts how that went.
 
     Attributes:
@@ -176,11 +170,13 @@ class _Job:
                 append_transcript(self.output, transcript)
             self.done += error is None
 
-    def transcripts(self, captioner: Captioner, file: str) -> Iterator[tuple[Transcript, SpecdecError | None]]:
+    def transcripts(
+        self, captioner: Captioner, file: str, runs: Iterable[Run]
+    ) -> Iterator[tuple[Transcript, SpecdecError | None]]:
         """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
         setup = captioner.setup
         try:
-            for run in captioner.runs(file):
+            for run in runs:
                 error = self._watch(run)
                 yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
         except Exception as error:

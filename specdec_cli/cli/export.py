@@ -93,14 +93,14 @@ class Exports:
         Raises:
             ConfigError: a format is unknown, or nothing says where transcripts or exports go.
         """
-        from specdec_cli.export.formats import parse_formats
-
         if exports is None:
             if folder is not None:
                 raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
             return None
         if output is None:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
+        from specdec_cli.export.formats import parse_formats
+
         return cls.of(parse_formats(exports, "--export"), folder, output, "--export-dir")
 
     def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:

@@ -126,6 +126,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "FILE",
         default="the mini pair's, for its models",
     ),
+    "measure": Option(("--measure",), CAPTION, "Measure F0, level, rate and pauses of each clip (docs/measured.md)."),
     "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
@@ -296,6 +297,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
     "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
     "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
+    "device": Option(
+        ("--device",), INPUT, "Microphone: its number, or a part of its name.", "DEVICE", default="the system's"
+    ),
+    "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
+    "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
     "quick": Option(("--quick",), WORK, "Do not load the models."),
     "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
     "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),

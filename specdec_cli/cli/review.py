@@ -11,6 +11,7 @@ from specdec_cli.cli.startup import read_references
 @command(example="captions.jsonl --output review.html")
 def review(
     transcripts: list[Path],
+    of_mode: str | None = None,
     references: Path | None = None,
     file_column: str | None = None,
     label_column: list[str] | None = None,
@@ -36,7 +37,7 @@ def review(
         from specdec_cli.review.page import write_review
         from specdec_cli.review.pieces import read_pieces
 
-        pieces = read_pieces(transcripts, words, table)
+        pieces = read_pieces(transcripts, words, table, of_mode)
         chosen = pieces[:most]
         sounds = write_review(page, chosen, words, audio_mb=audio_mb, watch=work)
         doubtful = sum(piece.needs_review is True for piece in chosen)

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
     from specdec_cli.confidence.calibration import Labelling
+    from specdec_cli.config import Config
+    from specdec_cli.console import View
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 
@@ -34,18 +37,57 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
+def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
+    """The lexicon that --labels and --lexicon ask for, None if neither is given.
+
+    Raises:
+        LexiconError: the file cannot be used.
+    """
+    if not labels and path is None:
+        return None
+    from specdec_cli.lexicon import Lexicon
+
+    return Lexicon.load(path)
+
+
+def load_captioner(config: Config, view: View, labelled: Labelling | None, *, measures: bool) -> Captioner:
+    """The captioner of a command with a live view, which shows what is being loaded.
+
+    Args:
+        config: what to load.
+        view: the display.
+        labelled: finds the classes that captions name; None: not asked for.
+        measures: measure figures of each clip.
+    """
+    with still_collector():
+        with view.loading("PyTorch"):
+            from specdec_cli.captioner import Captioner
+        captioner = Captioner.load(config, loading=view.loading)
+    if labelled is not None:
+        captioner = captioner.labelled(*labelled)
+    return captioner.measuring() if measures else captioner
+
+
+def require_shown(labels: object, measure: bool, *, shown: bool) -> None:
+    """Refuses options that nobody would see the effect of: `shown` tells whether more than captions is."""
+    if (labels or measure) and not shown:
+        option = "--measure" if measure else "--labels"
+        hint = "Add --json or --output, or leave --quiet out."
+        raise ConfigError(f"{option} has no effect with --quiet: captions are all that is printed.", hint=hint)
+
+
 def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    if not labels and words is None and calibration is None:
+    lexicon = lexicon_for(labels or calibration is not None, words)
+    if lexicon is None:
         return None
     from specdec_cli.confidence.calibration import Labelling, read_calibration
-    from specdec_cli.lexicon import Lexicon
 
-    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
+    return Labelling(lexicon, None if calibration is None else read_calibration(calibration))
 
 
 def read_references(

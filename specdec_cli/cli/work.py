@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.cli.startup import still_collector
@@ -29,6 +30,28 @@ def exit_code(*, interrupted: bool, failed: bool, done: bool) -> int:
     if not failed:
         return 0
     return SOME_FAILED if done else ALL_FAILED
+
+
+@contextmanager
+def interruptible(*told: Callable[[], None]) -> Iterator[list[int]]:
+    """Within the block the first Ctrl-C calls `told`, and the second ends the process at once.
+
+    Gives a list that is not empty once somebody has interrupted.
+    """
+    interrupts: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        if len(interrupts) > 1:
+            raise KeyboardInterrupt
+        for call in told:
+            call()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Work:

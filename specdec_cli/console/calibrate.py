@@ -29,11 +29,11 @@ def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
     yield Text(f"{found.decisions} classes, {found.groups} {kind}, {found.folds} folds that keep {kind} together", DIM)
     yield Text()
     table = columns(False, False, True, True, True, True, True, True)
-    head = ("attribute", "of", "clips", "right", "probability", "ECE", "temperature", "ECE calibrated")
+    head = ("attribute", "of", "captions", "right", "probability", "ECE", "temperature", "ECE calibrated")
     table.add_row(*(Text(name, DIM) for name in head))
     for fit in found.fits:
         figures = (
-            str(fit.raw.clips),
+            str(fit.raw.captions),
             percent(fit.raw.accuracy),
             percent(fit.raw.probability),
             f"{100 * fit.raw.ece:.1f}%",

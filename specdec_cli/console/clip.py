@@ -12,7 +12,7 @@ from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConf
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
 from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
-from specdec_cli.report.figures import NONE, count, milliseconds, percent, seconds, setting
+from specdec_cli.report.figures import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import EventText, Finished, FinishReason, Mode, Prefill, Round, Started
 
@@ -127,6 +127,15 @@ def classes(text: EventText, separator: str) -> str:
     known = {name: f" {percent(p)}" for name, p in text.probabilities.items()}
     said = (text.labels or {}).items()
     return separator.join(f"{name} {class_}{known.get(name, '')}" for name, class_ in said if class_) or "none found"
+
+
+def measurements(clip: Started, text: EventText) -> list[tuple[str, str, str]]:
+    """What was measured, and which of the caption's classes fit it: name of the line, words, style."""
+    lines = [] if clip.measured is None else [("measured", ", ".join(measured(clip.measured)), "")]
+    agreeing = [claim.attribute for claim in text.claims or () if claim.agrees]
+    differing = [contradiction(claim) for claim in text.claims or () if claim.agrees is False]
+    lines += [("agrees", ", ".join(agreeing), "")] if agreeing else []
+    return lines + ([("differs", "; ".join(differing), BAD)] if differing else [])
 
 
 def _speed(event: Finished) -> str:

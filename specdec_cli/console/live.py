@@ -25,7 +25,7 @@ from specdec_cli.console.output import console_on
 from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
 from specdec_cli.console.tokens import CaptionTrail, figure_of
-from specdec_cli.console.view import PlainView, View
+from specdec_cli.console.view import FINISHING, LISTENING, PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
@@ -35,6 +35,8 @@ MAX_CAPTION_LINES = 6
 PROSE_WIDTH = 100
 LOG_WIDTH = 100
 """Cells of a row where there is no terminal to ask."""
+SILENT_DBFS = -75.0
+"""A microphone that delivers less is muted."""
 
 
 class Region:
@@ -216,11 +218,34 @@ class LiveView(View):
         totals = parts.summary(self._rounds, event, self._clip.mode, self._signs)
         if text.labels is not None:
             totals.insert(0, ("labels", Text(parts.classes(text, f" {self._signs.dot} "))))
+        found = [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
+        totals[int(text.labels is not None) : 0] = found
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
         width = min(self._width - 1, PROSE_WIDTH)
         lines = [line for label, body in totals for line in labelled(label, body, width)]
         self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
+
+    def opened(self, microphone: str) -> None:
+        """Print its name."""
+        self._print(*wrap(Text.assemble(" ", self._ok, f" {clean(LISTENING.format(microphone))}"), self._width))
+
+    def listening(self, level_dbfs: float) -> None:
+        """Show the level while nothing is captioned."""
+        if self.redraws:
+            region = self._region or self._open("listening")
+            region.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > SILENT_DBFS else "no sound"]
+
+    def delayed(self, delay_s: float) -> None:
+        """Print it below the totals."""
+        super().delayed(delay_s)
+        body = Text(f"{seconds(delay_s)} from the end of the utterance to the caption")
+        self._print(*labelled("delay", body, self._width - 1))
+
+    def stopping(self) -> None:
+        """Show it in the region."""
+        if self._region is not None:
+            self._region.state = FINISHING
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Close the region and print the error."""
@@ -241,6 +266,8 @@ class LiveView(View):
             self._space()
             failures = ("  ", (self._signs.fail, BAD), f" {failed} failed") if failed else ()
             self._print(Text.assemble(" ", self._ok, f" {done} captioned", *failures))
+        if delay := self._delay():
+            self._print(*wrap(Text(f"   {delay}"), self._width))
 
     def close(self) -> None:
         """Erase the region and show the cursor again."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.clip import classes, one_line
+from specdec_cli.console.clip import classes, measurements, one_line
 from specdec_cli.console.output import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
+
+LISTENING: Final = "listening to {}; Ctrl-C ends"
+FINISHING: Final = "captioning what was said; Ctrl-C again stops at once"
 
 
 class View:
@@ -33,6 +40,7 @@ class View:
         self._clip: Started | None = None
         self._rounds: list[Round] = []
         self._done = 0
+        self._delays: list[float] = []
 
     @contextmanager
     def loading(self, what: str) -> Iterator[None]:  # noqa: ARG002 - for displays that say it
@@ -58,6 +66,19 @@ class View:
             line = Text.assemble(("warning:", BAD), f" {file}degraded: {clean(event.degraded)}")
             self._console.print(line, soft_wrap=True)
 
+    def opened(self, microphone: str) -> None:
+        """A microphone is open."""
+
+    def listening(self, level_dbfs: float) -> None:
+        """Sound of this level came from the microphone."""
+
+    def delayed(self, delay_s: float) -> None:
+        """The caption that was just finished came so long after the end of its utterance."""
+        self._delays.append(delay_s)
+
+    def stopping(self) -> None:
+        """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
+
     def failed(self, file: str, error: SpecdecError) -> None:
         """A clip could not be captioned; the next one may follow."""
         self.close()
@@ -78,6 +99,13 @@ class View:
             kept = f"{count(self._done, 'caption')} finished"
             kept += f" and kept in {output}" if output is not None else ", no transcript kept (--output keeps them)"
         return f"interrupted: {kept}"
+
+    def _delay(self) -> str:
+        """In words, how long captions took after their utterances; empty where nobody listened."""
+        if not self._delays:
+            return ""
+        typical, longest = seconds(median(self._delays)), seconds(max(self._delays))
+        return f"captions came {typical} after their utterances (median), {longest} at most"
 
 
 class PlainView(View):
@@ -103,6 +131,21 @@ class PlainView(View):
             self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
                 self._say(f"{self._clip.file}: {classes(text, ', ')}")
+            for label, words, _ in measurements(self._clip, text):
+                self._say(f"{self._clip.file}: {label}: {words}")
+
+    def opened(self, microphone: str) -> None:
+        """Print its name."""
+        self._say(LISTENING.format(microphone))
+
+    def delayed(self, delay_s: float) -> None:
+        """Print it."""
+        super().delayed(delay_s)
+        self._say(f"caption {seconds(delay_s)} after the end of the utterance")
+
+    def stopping(self) -> None:
+        """Print it."""
+        os.write(sys.stderr.fileno(), f"{FINISHING}\n".encode())
 
     def interrupted(self, output: Path | None) -> None:
         """Say so, and what is kept."""
@@ -112,6 +155,8 @@ class PlainView(View):
         """Say how many there were, if there were several."""
         if done + failed > 1:
             self._say(f"{done} captioned, {failed} failed")
+        if delay := self._delay():
+            self._say(delay)
 
     def _say(self, line: str) -> None:
         self._console.print(Text(clean(line)), soft_wrap=True, highlight=False)

@@ -22,10 +22,7 @@ from transformers import (
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.session import Session
-from specdec_cli.types import Candidates
-
-LEAST_PROBABILITY: Final = 5e-4
-"""Less likely tokens are not kept as alternatives."""
+from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.batch.lines import Line, Mark, lines_at, standing, stored_lines
+from specdec_cli.batch.lines import Line, Mark, last_standing, lines_at, stored_lines
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs import Key, stored_path
@@ -136,10 +136,9 @@ class Stored:
             TranscriptError: it holds something else than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
-        runs: dict[Key, tuple[Mark, ...]] = {}
+        marks: dict[Key, list[Mark]] = {}
         modes: dict[Key, str] = {}
-        replaced: set[Key] = set()
-        for line in _lines(transcripts):
+        for line in stored_lines(transcripts):
             key, made_in = line.key, line.values["mode"]
             if mode not in (None, made_in):
                 continue
@@ -148,14 +147,12 @@ class Stored:
                     f"{transcripts} has captions of {key.path} in several modes, e.g. {other} and {made_in}.",
                     hint=f"Choose one with --mode {other}, for example.",
                 )
-            before = runs.get(key, ())
-            runs[key] = standing(before, Mark.of(line))
-            if len(runs[key]) <= len(before):
-                replaced.add(key)
+            marks.setdefault(key, []).append(Mark.of(line))
         if base is None:
-            base = common_folder([os.path.dirname(key.path) for key in runs])
-        offsets = {key: [mark.offset for mark in marks] for key, marks in runs.items()}
-        return cls(transcripts, base, offsets, len(replaced), lexicon)
+            base = common_folder([os.path.dirname(key.path) for key in marks])
+        runs = {key: [mark.offset for mark in last_standing(found)] for key, found in marks.items()}
+        replaced = sum(len(runs[key]) < len(found) for key, found in marks.items())
+        return cls(transcripts, base, runs, replaced, lexicon)
 
     def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
         """The lines of these clips."""
@@ -199,16 +196,6 @@ def _names(paths: Sequence[str], base: str) -> dict[str, str]:
 
 def _folded(name: str) -> str:
     return "_".join(name.casefold().split())
-
-
-def _lines(transcripts: Path) -> Iterator[Line]:
-    try:
-        yield from stored_lines(transcripts)
-    except OSError as error:
-        raise TranscriptError(
-            f"The transcript {transcripts} cannot be read: {error.strerror or error}.",
-            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
-        ) from error
 
 
 def details(values: Mapping[str, Any]) -> dict[str, Any]:

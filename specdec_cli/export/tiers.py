@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from specdec_cli.export.recordings import Piece, Recording, columns, one_line, short_names
+from specdec_cli.export.recordings import Recording, columns, one_line, short_names
 
+_Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
 """What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
 
@@ -44,7 +45,8 @@ def tiers_of(recording: Recording) -> Iterator[list[Tier]]:
     names = short_names(columns(piece.details for piece in recording.pieces))
     names = {column: name for column, name in names.items() if column.partition("_")[0] not in _WITHOUT}
     for speaker in recording.speakers:
-        for layer, pieces in enumerate(_layers([piece for piece in recording.pieces if piece.speaker == speaker])):
+        own = [piece for piece in recording.pieces if piece.speaker == speaker]
+        for layer, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms)):
             found = {"caption": ("caption", [piece.caption for piece in pieces])}
             found |= {column: (name, [_said(p.details.get(column)) for p in pieces]) for column, name in names.items()}
             yield [
@@ -54,15 +56,15 @@ def tiers_of(recording: Recording) -> Iterator[list[Tier]]:
             ]
 
 
-def _layers(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces in order of their start, in as few rows without overlaps as will do."""
-    rows: list[list[Piece]] = []
-    for piece in pieces:
-        row = next((row for row in rows if row[-1].end_ms <= piece.start_ms), None)
+def layers(items: Sequence[_Item], start: Callable[[_Item], float], end: Callable[[_Item], float]) -> list[list[_Item]]:
+    """Items in order of their start, in as few rows without overlaps as will do."""
+    rows: list[list[_Item]] = []
+    for item in items:
+        row = next((row for row in rows if end(row[-1]) <= start(item)), None)
         if row is None:
-            rows.append([piece])
+            rows.append([item])
         else:
-            row.append(piece)
+            row.append(item)
     return rows
 
 

@@ -13,7 +13,17 @@ from pydantic_core import ErrorDetails
 from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
-from specdec_cli.lexicon.layout import Attribute, LanguageWords, LexiconFile, Markers, MarkersByLanguage, Near, Words
+from specdec_cli.lexicon.layout import (
+    Attribute,
+    Fit,
+    LanguageWords,
+    LexiconFile,
+    Markers,
+    MarkersByLanguage,
+    Near,
+    Span,
+    Words,
+)
 
 SHIPPED: Final = Path(__file__).with_name("default.yaml")
 _HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
@@ -115,6 +125,8 @@ def _names_at(place: _Place) -> list[str]:
     model: type[BaseModel] = LexiconFile
     if len(place) >= 2 and place[0] == "attributes":
         model = Near if "near" in place else Attribute if len(place) == 2 else LanguageWords
+        if place[2:3] == ("measured",):
+            model = Span if "classes" in place else Fit
     elif place[:1] == ("markers",):
         model = MarkersByLanguage if len(place) == 1 else Markers
     return [field.alias or name for name, field in model.model_fields.items()]
@@ -123,8 +135,7 @@ def _names_at(place: _Place) -> list[str]:
 def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator[tuple[_Place, str, str]]:
     """Place, message and hint of classes that do not exist, and of words that would mean two classes at once."""
     for name, attribute in file.attributes.items():
-        inherited = [one for other in below if (one := other.attributes.get(name))]
-        classes = list(dict.fromkeys(known for part in (*inherited, attribute) for known in part.classes))
+        classes = _classes(name, (*below, file))
         place = ("attributes", name)
         if not classes:
             hint = _suggestion(name, [known for other in below for known in other.attributes])
@@ -134,8 +145,19 @@ def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator
             if used not in classes:
                 hint = _suggestion(used, classes) + f"Its classes: {', '.join(classes)}."
                 yield (*place, *where), f"{name} has no class {used}.", hint
+        for index, fit in enumerate(attribute.measured):
+            for other, used in fit.where.items():
+                if used not in _classes(other, (*below, file)):
+                    where = (*place, "measured", index, "where", other)
+                    yield where, f"{other} has no class {used}.", "Name an attribute and one of its classes."
         for where, words in _word_lists(attribute):
             yield from _doubles((*place, *where), words)
+
+
+def _classes(name: str, files: Sequence[LexiconFile]) -> list[str]:
+    """Classes of an attribute, none if there is no such attribute."""
+    parts = [part for file in files if (part := file.attributes.get(name))]
+    return list(dict.fromkeys(known for part in parts for known in part.classes))
 
 
 def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
@@ -144,6 +166,8 @@ def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
     if attribute.absent is not None:
         yield ("absent",), attribute.absent
     yield from ((("yields", index), name) for index, name in enumerate(attribute.yields))
+    for index, fit in enumerate(attribute.measured):
+        yield from ((("measured", index, "classes", name), name) for name in fit.classes)
     yield from (((*where, name), name) for where, words in _word_lists(attribute) for name in words)
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    model_validator,
+)
 
 from specdec_cli.lexicon.units import GAP, units
 
@@ -35,6 +44,8 @@ Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1,
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Words = dict[Name, list[Phrase]]
 """Class -> phrases."""
+Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"]
+"""A field of `Measured`."""
 
 
 class _Part(BaseModel):
@@ -56,6 +67,27 @@ class LanguageWords(_Part):
     weak: Words = {}
 
 
+class Span(_Part):
+    """Values of a measured figure that fit a class, both ends included; None: any."""
+
+    least: FiniteFloat | None = None
+    most: FiniteFloat | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Span:
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError(f"least {self.least:g} is above most {self.most:g}")
+        return self
+
+
+class Fit(_Part):
+    """Which values of a measured figure fit which class, for captions that name the classes in `where`."""
+
+    figure: Figure
+    where: dict[Name, Name] = {}
+    classes: dict[Name, Span] = Field(min_length=1)
+
+
 class Attribute(_Part):
     """One attribute: its classes, and what says them."""
 
@@ -65,6 +97,7 @@ class Attribute(_Part):
     negated: dict[Name, Name] = {}
     absent: Name | None = None
     yields: list[Name] = []
+    measured: list[Fit] = []
     zh: LanguageWords = LanguageWords()
     en: LanguageWords = LanguageWords()
 

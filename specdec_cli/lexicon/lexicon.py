@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Final
 
 from specdec_cli.lexicon.file import read_lexicon
-from specdec_cli.lexicon.layout import LexiconFile
+from specdec_cli.lexicon.layout import Fit, LexiconFile, Span
 from specdec_cli.lexicon.reading import Reader, Reading, Rules
 from specdec_cli.lexicon.units import normalise
 from specdec_cli.lexicon.vocabulary import Vocabulary
 from specdec_cli.prompts import Language
+from specdec_cli.types import Claim, Measured
 
 _LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
 NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown", "unk"})
@@ -28,6 +29,7 @@ class Lexicon:
     _rules: Rules
     _readers: Mapping[Language, Reader]
     _names: Mapping[str, Mapping[str, str | None]]
+    _fits: Mapping[str, tuple[Fit, ...]]
 
     @property
     def attributes(self) -> Mapping[str, tuple[str, ...]]:
@@ -48,7 +50,8 @@ class Lexicon:
                 attributes[name] = tuple(dict.fromkeys((*attributes.get(name, ()), *attribute.classes)))
         rules = Rules.of(files)
         readers = {language: Reader(Vocabulary(files, language), rules, language) for language in _LANGUAGES}
-        return cls(attributes, rules, readers, _table_words(files))
+        fits = {name: tuple(fit for file in reversed(files) for fit in _fits_of(file, name)) for name in attributes}
+        return cls(attributes, rules, readers, _table_words(files), fits)
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption says for every attribute; None where it says nothing, or contradicts itself.
@@ -78,6 +81,21 @@ class Lexicon:
         """Classes of an attribute whose phrases begin with `text`, the first part of a word: how many of each do."""
         return self._readers[language].vocabulary.begun(attribute, text)
 
+    def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
+        """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.
+
+        Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
+        those of a file that extends the shipped one stand before its own.
+        """
+        claims = []
+        for name, fits in self._fits.items():
+            said = labels.get(name)
+            right = [fit for fit in fits if all(labels.get(other) == class_ for other, class_ in fit.where.items())]
+            for fit in [fit for fit in right if said in fit.classes][:1] or right[:1]:
+                span = fit.classes.get(said or "", Span())
+                claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
+        return tuple(claims)
+
     def canonical(self, attribute: str, value: str) -> str | None:
         """The class that a table's own word stands for ("calm", "anger", "愤怒"), or None if it is not known.
 
@@ -104,6 +122,10 @@ def _decide(readings: Sequence[Reading], yields: Collection[str]) -> Reading | N
         if left := [reading for reading in readings if reading.strength == strength and reading.class_ not in out]:
             return left[0] if len({reading.class_ for reading in left}) == 1 else None
     return None
+
+
+def _fits_of(file: LexiconFile, name: str) -> Sequence[Fit]:
+    return file.attributes[name].measured if name in file.attributes else ()
 
 
 def _folded(value: str) -> str:

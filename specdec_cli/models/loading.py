@@ -80,8 +80,9 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     require_complete(config.label, info, ignored=family.unused)
     module = module.eval().requires_grad_(False)
     prune(module, family.unused)
-    if packed is not None and quantization is not None:
-        keep_packed(module, packed)
+    if packed is not None and quantization is not None and keep_packed(module, packed):
+        del loaded, module  # and map the file, as a later start does
+        return load_model(config, offline=offline, tested=tested)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
     how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}

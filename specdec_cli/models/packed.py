@@ -11,7 +11,9 @@ reads, packs and drops one weight after the other.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -38,8 +40,7 @@ _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
 _GROUP: Final = 64  # inputs that share a scale and a zero point, of four bits
 _BLOCK: Final = 64  # outputs that the kernel keeps together
 _MANY_ROWS: Final = 16
-_AT_ONCE: Final = 1 << 19  # weights turned back at a time: a megabyte in 16 bits
-_ROWS_AT_ONCE: Final = 4096  # packed at a time
+_AT_ONCE: Final = 1 << 19  # weights packed or turned back at a time: a megabyte in 16 bits
 _EXPONENT: Final = 0x41804180  # two numbers of bfloat16, to which a code in the upper mantissa bits adds 16 + code
 _MANTISSA: Final = 0x00780078
 _SHIFTS: Final = (-3, 1, 5, 9)  # bring the nibbles of a 32-bit word to those bits, two at a time
@@ -87,7 +88,7 @@ class PackedLinear(nn.Module):
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         made = x.new_empty(len(x), self.out_features)
-        step = max(_BLOCK, _AT_ONCE // self.in_features // _BLOCK * _BLOCK)
+        step = _at_once(self.in_features)
         pieces = [slice(at, min(at + step, self.out_features)) for at in range(0, self.out_features, step)]
         if self.bits == 8:
             for piece in pieces:
@@ -122,9 +123,14 @@ def pack(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
 
     Every code is the nearest one; scale and zero point span the range of their weights.
     """
-    pieces = [_packed(piece.float(), weight.dtype, bits) for piece in torch.split(weight, _ROWS_AT_ONCE)]
+    pieces = [_packed(piece.float(), weight.dtype, bits) for piece in torch.split(weight, _at_once(weight.shape[1]))]
     packed, scales = zip(*pieces, strict=True)
     return torch.cat(packed), torch.cat(scales, dim=1 if bits == 4 else 0)
+
+
+def _at_once(inputs: int) -> int:
+    """Outputs, in whole blocks, whose weights fit the processor's cache."""
+    return max(_BLOCK, _AT_ONCE // inputs // _BLOCK * _BLOCK)
 
 
 def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -171,6 +177,18 @@ def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:
         fits = isinstance(part, nn.Linear) and part.in_features % _GROUP == 0 and part.out_features % _BLOCK == 0
         if fits and id(part) in inside:
             yield name, part
+
+
+def _forget(tensor: torch.Tensor) -> None:
+    """Tells the system that the pages of a tensor, which is not read again, can go: a mapped file would stay in memory.
+
+    Without effect where there is no madvise, or no file behind the tensor.
+    """
+    page = mmap.PAGESIZE
+    start = -(-tensor.data_ptr() // page) * page
+    length = (tensor.data_ptr() + tensor.nbytes) // page * page - start
+    if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
 
 @register_quantization_config(_METHOD)
@@ -227,7 +245,9 @@ class _Packing(ConversionOps):  # type: ignore[misc]
 
     def convert(self, input_dict: dict[str, Any], *, full_layer_name: str, **_: Any) -> dict[str, torch.Tensor]:
         (value,) = input_dict.values()
-        weight, scales = pack(value[0] if isinstance(value, list) else value, self.bits)
+        whole = value[0] if isinstance(value, list) else value
+        weight, scales = pack(whole, self.bits)
+        _forget(whole)
         return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
 
 
@@ -237,13 +257,15 @@ def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path:
     return cache_folder("packed") / hashlib.sha256(repr((_METHOD, way)).encode()).hexdigest()[:32]
 
 
-def keep_packed(module: Any, folder: Path) -> None:
-    """Writes a packed model for later starts, all of it or nothing, unless it is small or the disk is full."""
+def keep_packed(module: Any, folder: Path) -> bool:
+    """Writes a packed model for later starts, all of it or nothing; False where it is small or the disk is full."""
     if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
-        return
+        return False
     with suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             inside = Path(made) / folder.name
             module.save_pretrained(inside, max_shard_size="100GB")
             os.replace(inside, folder)
+        return True
+    return False

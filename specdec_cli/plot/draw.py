@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from specdec_cli.export.tiers import layers
 from specdec_cli.plot.timeline import Span, Timeline
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color":
 _MOST_POINTS: Final = 1500
 _ROW: Final = 115  # characters of a legend side by side
 _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
+_ROW_HEIGHT: Final = 0.8
 _NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
 _MINUTES_FROM: Final = 120.0  # s
 _WIDTH: Final = 11.0  # inches
@@ -41,7 +43,7 @@ _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
     "f0_range_st": ("pitch range\nsemitones", "range"),
     "level_dbfs": ("level\ndBFS", "volume"),
     "level_relative_db": ("level\ndB, relative", "volume"),
-    "rate_per_s": ("rate\nper second", "rate"),
+    "rate_per_s": ("rate\nsyllables/s", "rate"),
     "pause_share": ("pauses\nshare of time", "pauses"),
 }
 """Measured figure -> its heading, and the attribute of captions that it is about."""
@@ -93,7 +95,7 @@ def _figure(timeline: Timeline) -> Figure:
     entropies = any(span.rounds for span in timeline.spans)
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
     colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
-    keys = _keys(timeline, colours, entropies=entropies)
+    keys = _keys(timeline, colours)
     per_row = _per_row([key.get_label() for key in keys])
     top, bottom, gap = 0.62, 0.68 + 0.22 * -(-len(keys) // per_row), 0.14
     height = sum(heights) + gap * (len(heights) - 1) + top + bottom
@@ -124,35 +126,50 @@ def _figure(timeline: Timeline) -> Figure:
 
 
 def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
-    """Class -> its row, counted from the bottom, and heading; most frequent on top, and pieces that name none below."""
+    """Class -> its row and heading, from the bottom: pieces that name none, then classes in the lexicon's order."""
     counts = Counter(span.class_ for span in timeline.spans)
-    order = sorted(counts, key=lambda name: (name is not None, counts[name]))
+    order = [name for name in (None, *timeline.classes) if name in counts]
+    order += [name for name in counts if name not in order]  # of another lexicon
     return {name: (row, f"{name or 'not named'} ({counts[name]})") for row, name in enumerate(order)}
 
 
 def _classes(
     panel: Axes, timeline: Timeline, rows: Mapping[str | None, tuple[int, str]], colours: Mapping[str, str]
 ) -> None:
-    """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review."""
+    """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review.
+
+    Pieces that overlap stand above each other in their row.
+    """
     wide = all((span.end - span.start) * _NARROW > timeline.spans[-1].end for span in timeline.spans)
-    doubtful = [span for span in timeline.spans if span.needs_review]
-    for spans, shades, below, height in (
-        (timeline.spans, [_shade(span, colours) for span in timeline.spans], 0.0, 0.62),
-        (doubtful, [_ALERT] * len(doubtful), 0.42, 0.12),
-    ):
-        panel.barh(
-            [rows[span.class_][0] - below for span in spans],
-            [span.end - span.start for span in spans],
-            left=[span.start for span in spans],
-            height=height,
-            color=shades,
-            edgecolor="white" if wide else shades,
-            linewidth=0.8 if wide else 0.4,
-        )
+    for class_, (row, _) in rows.items():
+        lanes = layers([span for span in timeline.spans if span.class_ == class_], lambda s: s.start, lambda s: s.end)
+        height = _ROW_HEIGHT / len(lanes)
+        for lane, spans in enumerate(lanes):
+            bottom = row + _ROW_HEIGHT / 2 - (lane + 1) * height
+            shades = [_shade(span, colours) for span in spans]
+            _bars(panel, spans, bottom + 0.2 * height, 0.8 * height, shades, wide=wide)
+            doubtful = [span for span in spans if span.needs_review]
+            _bars(panel, doubtful, bottom, 0.13 * height, [_ALERT] * len(doubtful), wide=False)
     panel.set_yticks([row for row, _ in rows.values()], [heading for _, heading in rows.values()])
     panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.tick_params(axis="y", length=0)
     panel.set_title(timeline.attribute, loc="left", fontsize=10, color=_DARK, pad=3)
+
+
+def _bars(
+    panel: Axes, spans: Sequence[Span], bottom: float, height: float, colours: Sequence[str], *, wide: bool
+) -> None:
+    """Bars over the time of pieces; if they are `wide`, a white line parts those that touch."""
+    panel.barh(
+        [bottom] * len(spans),
+        [span.end - span.start for span in spans],
+        left=[span.start for span in spans],
+        height=height,
+        align="edge",
+        color=colours,
+        edgecolor="white" if wide else colours,
+        linewidth=0.8 if wide else 0.4,
+    )
 
 
 def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[str, str]) -> None:
@@ -215,7 +232,7 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
     panels[-1].set_xlabel(heading)
 
 
-def _keys(timeline: Timeline, colours: Mapping[str, str], *, entropies: bool) -> list[Any]:
+def _keys(timeline: Timeline, colours: Mapping[str, str]) -> list[Any]:
     """The entries of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -228,10 +245,9 @@ def _keys(timeline: Timeline, colours: Mapping[str, str], *, entropies: bool) ->
     if any(_NAMES.get(name, ("", None))[1] in span.disputed for span in timeline.spans for name in span.measured):
         style: dict[str, Any] = {"color": _ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
         keys.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
-    if entropies:
-        keys.append(Line2D([], [], label="kept", **_KEPT))
-        keys.append(Line2D([], [], label="escalated to the cloud", **_ESCALATED))
-    return keys
+    outcomes = {escalated for span in timeline.spans for _, escalated in span.rounds}
+    drawn = ((False, "kept", _KEPT), (True, "escalated to the cloud", _ESCALATED))
+    return keys + [Line2D([], [], label=name, **style) for escalated, name, style in drawn if escalated in outcomes]
 
 
 def _per_row(labels: Sequence[str]) -> int:

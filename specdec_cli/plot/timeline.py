@@ -51,6 +51,7 @@ class Timeline:
         title: for people.
         by_clip: whether `spans` are whole clips side by side; else pieces over time.
         attribute: whose classes are shown.
+        classes: of the attribute, in the lexicon's order.
         spans: in order.
     """
 
@@ -58,6 +59,7 @@ class Timeline:
     title: str
     by_clip: bool
     attribute: str
+    classes: Sequence[str]
     spans: tuple[Span, ...]
 
     @property
@@ -72,12 +74,12 @@ class Timeline:
         return [name for name in found if name != "level_relative_db" or "level_dbfs" not in found]
 
 
-def timelines(stored: Stored, attribute: str) -> Iterator[Timeline]:
+def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterator[Timeline]:
     """One picture per recording that was captioned in pieces, and one of all that were captioned whole.
 
     Args:
         stored: the transcripts.
-        attribute: whose classes to show.
+        attribute, classes: what to show, see `Timeline`.
 
     Raises:
         TranscriptError: a line holds something else.
@@ -91,11 +93,11 @@ def timelines(stored: Stored, attribute: str) -> Iterator[Timeline]:
         spans = tuple(
             _span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces
         )
-        yield Timeline(recording.name, recording.name, False, attribute, spans)
+        yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
     if len(whole) == 1:
         ((piece,), name) = whole[0].pieces, whole[0].name
         spans = (_span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000),)
-        yield Timeline(name, name, False, attribute, spans)
+        yield Timeline(name, name, False, attribute, classes, spans)
     elif whole:
         if len(whole) > MOST_CLIPS:
             raise ConfigError(
@@ -104,7 +106,7 @@ def timelines(stored: Stored, attribute: str) -> Iterator[Timeline]:
             )
         spans = tuple(_span(stored, one.pieces[0], attribute, n - 0.5, n + 0.5) for n, one in enumerate(whole, 1))
         title = f"{len(spans)} recordings of {stored.transcripts.name}"
-        yield Timeline(OVERVIEW, title, True, attribute, spans)
+        yield Timeline(OVERVIEW, title, True, attribute, classes, spans)
 
 
 def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:

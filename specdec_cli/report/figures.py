@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from specdec_cli.metrics import Interval
+    from specdec_cli.types import Claim, Measured
 
 NONE: Final = "—"
 """In place of a figure that was not measured."""
@@ -80,6 +81,34 @@ def volume(size: float | None) -> str:
     if size is None:
         return NONE
     return f"{size:.0f} B" if size < 1000 else f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+_WRITTEN: Final[dict[str, str]] = {
+    "f0_median_hz": "F0 {:.1f} Hz",
+    "f0_range_st": "range {:.2f} st",
+    "level_dbfs": "level {:.1f} dBFS",
+    "level_relative_db": "{:+.1f} dB to the recording",
+    "rate_per_s": "{:.2f} syllables/s",
+    "pause_share": "pauses {:.1%}",
+}
+"""Field of `Measured` -> how it is written: with all the digits that it has, lest it seem to lie within a limit."""
+
+
+def measured(figures: Measured) -> list[str]:
+    """What was measured, each with its unit: `F0 158.3 Hz`, `range 6.21 st`; `unvoiced` in place of an F0."""
+    found = {name: getattr(figures, name) for name in _WRITTEN}
+    voiced = [] if figures.f0_median_hz is not None else ["unvoiced"]
+    return voiced + [form.format(found[name]) for name, form in _WRITTEN.items() if found[name] is not None]
+
+
+def contradiction(claim: Claim) -> str:
+    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s (fast: 3.9 or more)`."""
+    form = _WRITTEN[claim.figure]
+    form = form[form.index("{") :]
+    written = (lambda end: f"{100 * end:g}%") if "%" in form else "{:g}".format
+    ends = [written(end) for end in (claim.least, claim.most) if end is not None]
+    fits = " to ".join(ends) + (" or more" if claim.most is None else "" if len(ends) == 2 else " or less")
+    return f"{claim.attribute} {claim.class_}, but {form.format(claim.value)} ({claim.class_}: {fits})"
 
 
 def setting(value: object) -> str:

@@ -11,18 +11,18 @@ from specdec_cli.report.drawing import line, text
 from specdec_cli.report.frontier import STYLE
 
 _SIDE, _GAP, _LEFT, _TOP, _BELOW = 200, 46, 58, 66, 66
+_LEAST: Final = 660
 _COLOURS: Final = {False: (1, "#b4500b"), True: (0, "#0b5cad")}
 """Calibrated or not -> number of the colour in frontier.css, and the light one for programs without variables."""
 
 
 def reliability_svg(found: CalibrationFound, attribute: str) -> str:
-    """An `<svg>` with a panel per model and mode: dots before calibration and after, sized by their clips."""
-    fits = [fit for fit in found.fits if fit.attribute == attribute]
-    names = [_name(fit) for fit in fits]
-    width = _LEFT + max(len(fits), 1) * (_SIDE + _GAP)
+    """An `<svg>` with a panel per mode: hollow dots before calibration, filled ones after, sized by their captions."""
+    fits = [fit for fit in found.fits if fit.attribute == attribute and fit.mode is not None]
+    width = max(_LEFT + len(fits) * (_SIDE + _GAP), _LEAST)  # room for the title
     height = _TOP + _SIDE + _BELOW
     kind = "speakers" if found.by_speaker else "clips"
-    title = f"{attribute}: probability of the class in the caption, on {kind} that no temperature was fitted to"
+    title = f"{attribute}: how likely a class is and how often right (filled: calibrated on other {kind})"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="frontier" role="img" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="system-ui, sans-serif" font-size="13">',
@@ -31,18 +31,14 @@ def reliability_svg(found: CalibrationFound, attribute: str) -> str:
         text(14, 24, title, size=13, weight="600"),
         text(18, _TOP + _SIDE / 2, "right, %", anchor="middle", turn=-90, size=13),
     ]
-    for index, (fit, name) in enumerate(zip(fits, names, strict=True)):
-        parts += _panel(_LEFT + index * (_SIDE + _GAP), fit, name)
+    for index, fit in enumerate(fits):
+        parts += _panel(_LEFT + index * (_SIDE + _GAP), fit)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _name(fit: Fit) -> str:
-    return f"decided by the {fit.by}" if fit.by else f"mode {fit.mode}"
-
-
-def _panel(left: float, fit: Fit, name: str) -> Iterator[str]:
+def _panel(left: float, fit: Fit) -> Iterator[str]:
     bottom = _TOP + _SIDE
-    yield text(left, _TOP - 10, f"{name}, {fit.raw.clips} clips", size=13)
+    yield text(left, _TOP - 10, f"mode {fit.mode}, {fit.raw.captions} captions", size=13)
     for step in range(0, BINS + 1, 2):
         along = _SIDE * step / BINS
         yield line(left, bottom - along, left + _SIDE, bottom - along, "f-grid")
@@ -64,8 +60,8 @@ def _dots(left: float, measured: Reliability, calibrated: bool) -> Iterator[str]
     for each in measured.bins:
         x, y = left + _SIDE * each.probability, _TOP + _SIDE * (1 - each.accuracy)
         places.append(f"{x:.1f},{y:.1f}")
-        radius = 2.5 + 7 * (each.clips / measured.clips) ** 0.5
-        note = f"{100 * each.probability:.0f}% probable, {100 * each.accuracy:.0f}% right, {each.clips} clips"
+        radius = 2.5 + 7 * (each.captions / measured.captions) ** 0.5
+        note = f"{100 * each.probability:.0f}% probable, {100 * each.accuracy:.0f}% right, {each.captions} captions"
         yield (
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{shape} f-{number} f-s" fill="{inside}" '
             f'stroke="{colour}"><title>{note}</title></circle>'
@@ -77,4 +73,4 @@ def _dots(left: float, measured: Reliability, calibrated: bool) -> Iterator[str]
 
 def _sentence(fit: Fit) -> str:
     after = "" if fit.calibrated is None else f", {100 * fit.calibrated.ece:.1f}% calibrated"
-    return f"{_name(fit).capitalize()}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."
+    return f"Mode {fit.mode}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."

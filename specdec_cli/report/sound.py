@@ -13,18 +13,14 @@ import numpy.typing as npt
 
 from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioError
+from specdec_cli.prosody import measure
+from specdec_cli.prosody.pitch import HOP, LEAD, SAMPLE_RATE, f0_contour
+from specdec_cli.report.figures import measured
 
 COLUMNS: Final = 400
 """Most points of an envelope and of a pitch curve."""
 BIT_RATE: Final = 48_000
 """Of the MP3, bit/s: 6 kB a second, 8 kB in a page. MP3 because there is no browser that does not play it."""
-SAMPLE_RATE: Final = 16_000
-"""Of the clips, Hz."""
-HOP: Final = SAMPLE_RATE // 100
-"""Samples between two values of a pitch contour: 10 ms."""
-F0_RANGE_HZ: Final = (65.0, 600.0)
-_WINDOW = 1024  # 64 ms: two periods and more of the lowest F0
-_STRETCH = 60 * SAMPLE_RATE  # samples at a time: the tracker takes 5 kB for every 10 ms
 _FULL = 127  # largest step of an envelope
 
 Samples = npt.NDArray[np.float32]
@@ -63,13 +59,13 @@ class SoundReader:
             SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
         """
         samples = self.samples(file, sha256, start_s, end_s)
-        contour = f0_contour(samples)
-        voiced = contour[~np.isnan(contour)]
+        found = measure(samples, SAMPLE_RATE)
         drawing = {
             "envelope": envelope(samples),
             "peak": round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
-            "pitch": pitch_columns(contour, len(samples)),
-            "median": round(float(np.median(voiced)), 1) if len(voiced) else None,
+            "pitch": pitch_columns(aligned_contour(samples), len(samples)),
+            "median": found.f0_median_hz,
+            "measured": measured(found),
             "seconds": round(len(samples) / SAMPLE_RATE, 3),
         }
         return Sound(drawing, mp3(samples) if self._encode else None)
@@ -105,19 +101,9 @@ def envelope(samples: Samples) -> tuple[int, ...]:
     return tuple(int(step) for step in np.round(np.stack([lows, highs], axis=1).ravel() / peak * _FULL))
 
 
-def f0_contour(samples: Samples) -> npt.NDArray[np.float64]:
-    """F0 in Hz of mono samples [n] at 16 kHz, one value for every whole 10 ms, NaN where unvoiced (pYIN)."""
-    import librosa  # it compiles for seconds when it first tracks
-
-    low, high = F0_RANGE_HZ
-    parts = [np.zeros(0)]
-    for start in range(0, len(samples), _STRETCH):
-        part = samples[start : start + _STRETCH]
-        f0, _, _ = librosa.pyin(
-            part, fmin=low, fmax=high, sr=SAMPLE_RATE, frame_length=_WINDOW, hop_length=HOP, resolution=0.25
-        )
-        parts.append(f0[: len(part) // HOP])
-    return np.concatenate(parts)
+def aligned_contour(samples: Samples) -> npt.NDArray[np.float64]:
+    """F0 in Hz of mono samples [n] at 16 kHz, one value for every whole 10 ms from 0 on, NaN where unvoiced."""
+    return f0_contour(np.pad(samples, LEAD))[: len(samples) // HOP]
 
 
 def pitch_columns(contour: npt.NDArray[np.float64], length: int) -> tuple[float | None, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from specdec_cli.batch.lines import Line
-from specdec_cli.calibrate.fit import lines_of, scores_of
+from specdec_cli.calibrate.decisions import scores_of
 from specdec_cli.errors import TranscriptError
+from specdec_cli.export.recordings import Stored
 from specdec_cli.inputs.recording import stored_path
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import References
@@ -80,15 +82,25 @@ class Piece:
         return stored_path(self.file)
 
 
-def read_pieces(paths: Sequence[Path], lexicon: Lexicon, references: References | None) -> list[Piece]:
-    """The pieces in files of transcripts, the most doubtful first; of a piece that was captioned again, the last.
+def read_pieces(
+    paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
+) -> list[Piece]:
+    """The pieces in files of transcripts, the most doubtful first; of a recording captioned again, the last ones.
+
+    Args:
+        paths: the files.
+        lexicon: finds the classes in captions of transcripts without labels.
+        references: have the classes that are known; None: there are none.
+        mode: choose captions of that mode; None: all.
 
     Raises:
         TranscriptError: a file holds something else, or no caption.
+        ConfigError: a recording has captions in several modes.
     """
     found: dict[tuple[object, ...], Piece] = {}
     for path in paths:
-        for line in lines_of(path):
+        stored = Stored.read(path, mode=mode)
+        for line in filter(operator.attrgetter("good"), stored.lines(stored.runs)):
             found[os.path.abspath(line.values["file"]), line.start_s] = _piece(line, path, lexicon, references)
     if not found:
         raise TranscriptError(
@@ -103,9 +115,11 @@ def _piece(line: Line, path: Path, lexicon: Lexicon, references: References | No
     reference = None if references is None else references.find(values["file"], start, end)
     said = values.get("labels")
     labels = lexicon.labels(values["caption"], values["language"]) if said is None else said
-    if any(class_ is not None and not isinstance(class_, str) for class_ in labels.values()) or duration is None:
+    if duration is None or any(not isinstance(class_, str | None) for class_ in labels.values()):
         message = f"{path}:{line.number} is no transcript of schema 1: its labels or times are malformed."
         raise TranscriptError(message, hint="Delete that line.")
+    known = lexicon.attributes  # a correction is a class that tables of references may name
+    labels = {name: class_ if class_ in known[name] else None for name, class_ in labels.items() if name in known}
     return Piece(
         file=values["file"],
         sha256=values.get("sha256"),

@@ -23,6 +23,11 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+_OPTIONAL: Final = (
+    "id", "labels", "scores", "needs_review", "measured", "agrees", "degraded", "error", "warnings", "start_s", "end_s",
+    "piece", "pieces", "speaker", "text", "no_speech",
+)  # fmt: skip
+"""Fields that a line leaves out where there is nothing to say."""
 _NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
 
@@ -193,6 +198,27 @@ class Uplink(_Part):
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
+class MeasuredFigures(_Part):
+    """Figures of the clip's sound; null where there is nothing to measure."""
+
+    f0_median_hz: Figure | None = Field(default=None, description="median F0 of the voiced frames, Hz; null: unvoiced")
+    f0_range_st: Figure | None = Field(
+        default=None, description="10th to 90th percentile of F0, semitones; null: unvoiced"
+    )
+    level_dbfs: Figure | None = Field(
+        default=None, description="mean power of the active frames, dB relative to an RMS of 1.0"
+    )
+    level_relative_db: Figure | None = Field(
+        default=None, description="the same relative to the active frames of the whole recording; null for a whole one"
+    )
+    rate_per_s: Figure | None = Field(
+        default=None, description="syllable nuclei per second of active frames; null: unvoiced"
+    )
+    pause_share: Figure | None = Field(
+        default=None, description="gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1"
+    )
+
+
 class ErrorInfo(_Part):
     """Why there is no caption."""
 
@@ -250,6 +276,12 @@ class Transcript(_Part):
     needs_review: bool | None = Field(
         default=None, description="whether the models disagree about a class, or one is unlikely; left out if not asked"
     )
+    measured: MeasuredFigures | None = Field(default=None, description="figures of the sound; left out if not asked")
+    agrees: dict[str, bool | None] | None = Field(
+        default=None,
+        description="whether the class of an attribute fits what was measured, null where either is missing; "
+        "left out without labels or figures",
+    )
     finish_reason: FinishReason | None
     degraded: Text | None = Field(
         default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
@@ -278,11 +310,7 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        optional = {
-            *("id", "labels", "scores", "needs_review", "degraded", "error", "warnings"),
-            *("start_s", "end_s", "piece", "pieces", "speaker", "text", "no_speech"),
-        }
-        absent = {name for name in optional if getattr(self, name) in (None, ())}
+        absent = {name for name in _OPTIONAL if getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it

@@ -38,7 +38,7 @@ class Terms:
         settings: as transcripts record them.
         edge, cloud: name of each model that the mode uses, None for one that it does not.
         mode: of the run; None: not compared.
-        labels: whether transcripts have labels; None: not compared.
+        labels, measured: whether transcripts have them; None: not compared.
     """
 
     language: str | None
@@ -48,16 +48,16 @@ class Terms:
     cloud: str | None
     mode: Mode | None = None
     labels: bool | None = None
+    measured: bool | None = None
 
     @classmethod
-    def of(cls, config: Config, labels: bool | None = None) -> Terms:
+    def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
         """The terms of a run with `config`; errors as in `recorded_settings`."""
         mode = config.decoding.mode
         edge = None if mode == "cloud" else config.edge.model
         cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
-        return cls(
-            config.prompt.language, config.prompt.instruction, recorded_settings(config), edge, cloud, mode, labels
-        )
+        asked, settings = (config.prompt.language, config.prompt.instruction), recorded_settings(config)
+        return cls(*asked, settings, edge, cloud, mode, labels, measured)
 
     def error_line(
         self, file: str, error: SpecdecError, models: Models | None = None, sha256: str | None = None
@@ -83,6 +83,7 @@ class Terms:
             (("language", values["language"], self.language), self.language is not None),
             (("prompt", values["prompt"], self.prompt), self.prompt is not None),
             (("labels", values.get("labels") is not None, self.labels), self.labels is not None and good),
+            (("measured", values.get("measured") is not None, self.measured), self.measured is not None and good),
         ]
         yield from (row for row, counts in rows if counts and row[1] != row[2])
         yield from differing(values["settings"], self.settings, but=_NOT_COMPARED)

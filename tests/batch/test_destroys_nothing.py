@@ -49,6 +49,9 @@ class View:
 
     say = update
 
+    def stopping(self) -> None:
+        pass
+
 
 class Stub:
     """Captions everything in no time."""

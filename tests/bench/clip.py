@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import pytest
+
 from specdec_cli.bench.clips import Clip
 from specdec_cli.captioner import Captioner
-from tests.mini_pair import voice
+from tests.mini_pair import captioner, voice
+
+K = 3
+TOKENS = 20
 
 
-def clip_of(captioner: Captioner) -> Clip:
-    """A second and a half of sound, as prompts for both models of `captioner`."""
-    edge, cloud = captioner.prompts(voice(3), captioner.setup.prompt)
+def clip_of(models: Captioner) -> Clip:
+    """A second and a half of sound, as prompts for both models of a captioner."""
+    edge, cloud = models.prompts(voice(3), models.setup.prompt)
     assert edge is not None
     assert cloud is not None
     return Clip("voice", 1.5, edge, cloud)
+
+
+@pytest.fixture(scope="module")
+def lossless() -> Captioner:
+    """The mini pair in lossless mode."""
+    return captioner(decoding__mode="lossless", decoding__k=K, decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
+
+
+@pytest.fixture(scope="module")
+def clip(lossless: Captioner) -> Clip:
+    """A clip for it."""
+    return clip_of(lossless)

@@ -10,21 +10,8 @@ from specdec_cli.bench.memory import account, cache_bytes, stored_bytes, weight_
 from specdec_cli.bench.timing import caption, generate, measure_steps
 from specdec_cli.captioner import Captioner
 from specdec_cli.models.session import Session
-from tests.bench.clip import clip_of
-from tests.mini_pair import captioner, mini_pair
-
-K = 3
-TOKENS = 20
-
-
-@pytest.fixture(scope="module")
-def lossless() -> Captioner:
-    return captioner(decoding__mode="lossless", decoding__k=K, decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
-
-
-@pytest.fixture(scope="module")
-def clip(lossless: Captioner) -> Clip:
-    return clip_of(lossless)
+from tests.bench.clip import TOKENS, K
+from tests.mini_pair import mini_pair
 
 
 def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: Clip) -> None:

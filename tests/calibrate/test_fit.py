@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.calibrate.decisions import Decision
 from specdec_cli.calibrate.fit import (
     CalibrationFound,
-    Decision,
     calibrate,
     calibration_file,
     fit_temperature,
@@ -59,7 +59,7 @@ def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
 
 def test_what_gains_nothing_is_left_as_it_is() -> None:
     (model, _) = calibrate(decisions(2000, 1.0), by_speaker=True).fits
-    assert model.temperature is None or abs(model.temperature - 1) < 0.1
+    assert model.temperature == pytest.approx(1, abs=0.1)
     few = calibrate([*decisions(2000, 2.0), *decisions(20, 2.0, by="edge")], by_speaker=True)
     assert [fit.temperature for fit in few.fits if fit.by == "edge"] == [None]
 
@@ -67,7 +67,7 @@ def test_what_gains_nothing_is_left_as_it_is() -> None:
 def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     found = reliability(np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, True]))
     assert found.ece == pytest.approx((0.45 + 0.45) / 2)
-    assert [(each.clips, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
+    assert [(each.captions, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
     assert reliability(np.array([1.0]), np.array([True])).ece == 0
 
 
@@ -98,7 +98,7 @@ def test_the_diagram_escapes_and_tells(tmp_path: Path) -> None:
     found: CalibrationFound = calibrate(decisions(500, 2.0), by_speaker=True)
     drawn = reliability_svg(found, "emotion")
     assert drawn.startswith("<svg")
-    assert "Decided by the cloud: expected calibration error" in drawn
+    assert "Mode hybrid: expected calibration error" in drawn
     assert "<circle" not in reliability_svg(found, "voice")
 
 

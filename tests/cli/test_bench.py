@@ -42,22 +42,18 @@ def test_one_round_as_json(specdec: Specdec) -> None:
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
 
 
-def test_the_page_in_a_pipe_is_plain(specdec: Specdec) -> None:
-    outcome = specdec("bench", "--clips", SAMPLE, *SHORT)
+def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
+    specdec: Specdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.__file__", "/nowhere/at/all/specdec_cli/__init__.py")
+    outcome = specdec("bench", *SHORT)
     assert outcome.code == 0, outcome.err
     assert "\x1b" not in outcome.out
     for heading in ("Forwards", "Captions", "Expected of lossless", "Memory", "What to change"):
         assert any(line.startswith(heading) for line in outcome.lines), heading
+    assert "1 clip · 3.00 s" in outcome.out
     assert "tokens equal to those of transformers' generate" in outcome.out
     assert "1 of 1, 100%" in outcome.err
-
-
-def test_without_samples_it_measures_test_sound(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.__file__", "/nowhere/at/all/specdec_cli/__init__.py")
-    outcome = specdec("bench", *SHORT, "--json")
-    assert outcome.code == 0, outcome.err
-    found = Bench.model_validate_json(outcome.out)
-    assert (found.clips, found.audio_s) == (["test sound"], 3)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +87,7 @@ def test_doctor_times_a_start(specdec: Specdec, monkeypatch: pytest.MonkeyPatch)
     assert walls["together"] == pytest.approx(together, abs=len(walls))
 
 
+@pytest.mark.full
 def test_a_start_that_fails_says_why(specdec: Specdec) -> None:
     outcome = specdec("doctor", "--time", "--set", "edge.model=/nowhere/at/all")
     assert outcome.code == 1

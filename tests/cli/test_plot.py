@@ -63,7 +63,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
     }
     assert {"needs review", "caption says otherwise", "kept", "escalated to the cloud", "entropy, nats"} <= {*found}
     assert {"median F0, Hz", "dBFS"} <= {*found}
-    assert "per second" not in found  # which nobody measured
+    assert "syllables/s" not in found  # which nobody measured
     before = (tmp_path / "p.svg").read_bytes()
     assert specdec("plot", tmp_path / "captions.jsonl", "-o", tmp_path / "p.svg").code == 0
     assert (tmp_path / "p.svg").read_bytes() == before
@@ -83,7 +83,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
 
 
 def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:
-    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion")
+    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion", ("happy", "sad"))
     first, second, third = found.spans
     assert (first.start, first.end, first.class_, first.speaker) == (0.0, 2.0, "happy", "安娜 $1$")
     assert (first.measured, first.disputed, first.needs_review) == (

@@ -67,8 +67,14 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], flags:
     assert "Error" not in outcome.err
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("command", "code"), [("config show", 0), ("config show missing", 2), ("caption missing", 1)])
+@pytest.mark.parametrize(
+    ("command", "code", "closed"),
+    [
+        *(("caption missing", 1, closed) for closed in ("<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-")),
+        ("config show", 0, ">&-"),
+        ("config show missing", 2, "2>&-"),
+    ],
+)
 def test_closed_streams_are_no_accident(command: str, code: int, closed: str) -> None:
     script = f"{sys.executable} -m specdec_cli {command} {closed}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, env=environment())

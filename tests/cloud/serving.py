@@ -10,12 +10,14 @@ from typing import Any
 
 import uvicorn
 
+from specdec_cli.cloud.protocol import Clip, Question, pack_tensors
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.run import Place, bind, server
+from tests.laws.cases import Case
 
 WAIT_S = 30
 
@@ -81,3 +83,23 @@ def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> It
         yield cloud
     finally:
         cloud.close()
+
+
+def clip_message(identity: str, case: Case, question: Question | None) -> tuple[Clip, bytes]:
+    """A case's clip as a client sends it, and its tensors."""
+    tensors, numbers = pack_tensors(case.cloud_prompt.audio)
+    assert case.cloud_prompt.waveform is not None
+    clip = Clip(
+        identity=identity,
+        prompt_ids=list(case.cloud_prompt.ids),
+        samples=len(case.cloud_prompt.waveform),
+        tensors=tensors,
+        capacity=30,
+        longest=30,
+        vocab_size=case.pair.vocab_size,
+        stop_ids=list(case.cloud.processor.eos_ids),
+        scoring=case.config.decoding.scoring(),
+        acceptance=case.config.acceptance,
+        question=question,
+    )
+    return clip, numbers

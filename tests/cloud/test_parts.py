@@ -18,7 +18,6 @@ from specdec_cli.cloud.http import Breaker
 from specdec_cli.cloud.protocol import (
     MAX_JSON_BYTES,
     Answer,
-    Clip,
     MalformedError,
     Question,
     pack,
@@ -33,7 +32,7 @@ from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from tests.cloud.serving import ServerThread, linked, serving
+from tests.cloud.serving import ServerThread, clip_message, linked, serving
 from tests.laws.cases import Case, cloud, make_case
 
 
@@ -128,21 +127,7 @@ def test_the_json_of_a_body_is_bounded() -> None:
 
 def a_body(service: Service, case: Case, question: Question | None, **changed: Any) -> bytes:
     """A clip with a question, as a client sends it."""
-    infos, numbers = pack_tensors(case.cloud_prompt.audio)
-    assert case.cloud_prompt.waveform is not None
-    clip = Clip(
-        identity=service.info.identity,
-        prompt_ids=list(case.cloud_prompt.ids),
-        samples=len(case.cloud_prompt.waveform),
-        tensors=infos,
-        capacity=30,
-        longest=30,
-        vocab_size=case.pair.vocab_size,
-        stop_ids=list(case.cloud.processor.eos_ids),
-        scoring=case.config.decoding.scoring(),
-        acceptance=case.config.acceptance,
-        question=question,
-    )
+    clip, numbers = clip_message(service.info.identity, case, question)
     return pack(clip.model_copy(update=changed), numbers)
 
 

@@ -116,6 +116,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         away.pair.remote.close()
 
 
+@pytest.mark.full
 def test_a_server_that_is_killed_and_comes_back() -> None:
     process = Process()
     away = captioner(process.url, decoding__mode="lossless", cloud__retry_s=0.0, cloud__timeout_s=30.0)

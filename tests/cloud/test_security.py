@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, pack_tensors, parse
+from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, parse
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.run import Place, bind
-from tests.cloud.serving import Served, linked, serving
+from tests.cloud.serving import Served, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 
@@ -70,21 +70,8 @@ def call(served: Served) -> Iterator[Caller]:
 
 def a_clip(served: Served, case: Case, **changed: Any) -> tuple[dict[str, Any], bytes]:
     """A good clip as a plain dictionary, and its tensors."""
-    tensors, numbers = pack_tensors(case.cloud_prompt.audio)
-    assert case.cloud_prompt.waveform is not None
-    clip = Clip(
-        identity=served.service.info.identity,
-        prompt_ids=list(case.cloud_prompt.ids),
-        samples=len(case.cloud_prompt.waveform),
-        tensors=tensors,
-        capacity=30,
-        longest=30,
-        vocab_size=case.pair.vocab_size,
-        stop_ids=list(case.cloud.processor.eos_ids),
-        scoring=case.config.decoding.scoring(),
-        acceptance=case.config.acceptance,
-        question=Question(text=[1, 2], draft=[3, 4, 5]),
-    )
+    asked = Question(text=[1, 2], draft=[3, 4, 5])
+    clip, numbers = clip_message(served.service.info.identity, case, asked)
     return clip.model_dump() | changed, numbers
 
 

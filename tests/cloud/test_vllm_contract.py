@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -41,9 +42,11 @@ def _verifier(case: VllmCase, link: VllmCloud) -> VllmVerifier:
     return link.verifier(prompt, case.config, 266, link.processor.eos_ids)
 
 
-def _first_draft(case: VllmCase) -> Draft:
-    """The block that the recording has an answer about."""
-    return Draft(case.run()[0][0].draft_ids)
+@cache
+def _first() -> tuple[VllmCase, Draft, tuple[int, ...]]:
+    """A case, the block that the recording has an answer about, and what the edge writes alone."""
+    case = recorded_cases()[0]
+    return case, Draft(case.run()[0][0].draft_ids), case.but(mode="edge").run()[1].token_ids
 
 
 # --- what is right ---
@@ -208,7 +211,7 @@ def _generate(*tokens: Any) -> Change:
     ],
 )
 def test_nonsense_is_never_believed(change: Change, said: str) -> None:
-    replay, case = Replay(), recorded_cases()[0]
+    replay, (case, draft, alone) = Replay(), _first()
 
     def altered(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         status, answer = replay.respond(method, path, body, headers)
@@ -220,10 +223,10 @@ def test_nonsense_is_never_believed(change: Change, said: str) -> None:
 
     with _linked(altered, retry_s=0.0) as link:
         with pytest.raises(CloudError, match=said):
-            _verifier(case, link).verify((), _first_draft(case))
+            _verifier(case, link).verify((), draft)
         _, finished = case.run(link)
         assert finished.degraded is not None
-        assert finished.token_ids == case.but(mode="edge").run()[1].token_ids
+        assert finished.token_ids == alone
 
 
 def test_a_server_that_hangs_costs_its_time_limit_once() -> None:
@@ -235,7 +238,7 @@ def test_a_server_that_hangs_costs_its_time_limit_once() -> None:
         return replay.respond(method, path, body, headers)
 
     with _linked(hanging, timeout_s=0.5, retry_s=60.0) as link:
-        verifier, draft = _verifier(case, link), _first_draft(case)
+        verifier, draft = _verifier(case, link), _first()[1]
         started = time.monotonic()
         with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"):
             verifier.verify((), draft)
@@ -276,7 +279,7 @@ def test_a_refusal_is_not_repeated() -> None:
         before = len(replay.asked)
         for clips in (1, 2):  # what is wrong with one says nothing about the next
             with pytest.raises(CloudError, match=r"answers status 400: too long\[31m for me"):
-                _verifier(case, link).verify((), _first_draft(case))
+                _verifier(case, link).verify((), _first()[1])
             assert len(replay.asked) == before + clips
 
 
@@ -337,7 +340,7 @@ def test_a_clip_beyond_the_servers_context_is_degraded(most: str) -> None:
     case = recorded_cases()[0]
     with _linked(_instead(MODELS, models), retry_s=0.0) as link:
         with pytest.raises(CloudError, match=f"takes {most} positions, and the clip needs"):
-            _verifier(case, link).verify((), _first_draft(case))
+            _verifier(case, link).verify((), _first()[1])
         assert case.run(link)[1].degraded is not None
 
 

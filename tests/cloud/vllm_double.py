@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,12 @@ class Recorder:
         ANSWERS.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
+@cache
+def _recorded() -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = json.loads(gzip.decompress(ANSWERS.read_bytes()))
+    return found
+
+
 class Replay:
     """Says again what was kept. A recording that it has not been sent is missing, as at the real server.
 
@@ -129,7 +136,7 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self._answers = json.loads(gzip.decompress(ANSWERS.read_bytes()))
+        self._answers = _recorded()
         self._known: set[str] = set()
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []

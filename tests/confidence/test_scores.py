@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -15,6 +16,7 @@ from specdec_cli.confidence.scores import needs_review
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.schema import ClassScores, Transcript
+from specdec_cli.types import Round
 from tests.cloud.serving import serving
 from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
 
@@ -50,6 +52,38 @@ def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -
     assert Transcript.from_json(made.to_json()) == made
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decoding__mode": "lossless", "decoding__run_on": 3},
+        {"decoding__mode": "lossless", "decoding__k": "auto"},
+        {"decoding__mode": "lossless", "decoding__temperature": 1.0},
+        {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
+        {"decoding__mode": "cloud", "decoding__sentences": 1},
+        {"decoding__mode": "edge", "decoding__stop_strings": ["。"]},
+        {"decoding__mode": "edge", "decoding__max_new_tokens": 3},
+    ],
+)
+def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None:
+    use = captioner(**settings).labelled(LEXICON)
+    rounds = [update.event for update in use.run_samples(voice(1), RATE) if isinstance(update.event, Round)]
+    for each in rounds:
+        assert len(each.alternatives) == len(each.committed_ids)
+        for _, candidates in each.alternatives:
+            probabilities = [p for _, p in candidates]
+            assert 0 < len(candidates) <= KEPT
+            assert probabilities == sorted(probabilities, reverse=True)
+            assert sum(probabilities) <= 1.001
+    made = scored(captioner(**settings), seed=1)
+    assert made.caption == captioner(**settings).run_samples(voice(1), RATE).finish().caption
+    assert set(made.scores or {}) <= {name for name, class_ in (made.labels or {}).items() if class_}
+
+
+def test_without_labels_nothing_is_kept() -> None:
+    updates = captioner().run_samples(voice(0), RATE)
+    assert not any(update.event.alternatives for update in updates if isinstance(update.event, Round))
+
+
 def test_a_cloud_elsewhere_tells_the_same() -> None:
     cloud = mini_pair().loaded_cloud
     assert cloud is not None
@@ -63,6 +97,13 @@ def test_a_cloud_elsewhere_tells_the_same() -> None:
     for name, scores in away.scores.items():
         assert scores.by == "cloud"
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
+
+
+def test_what_all_clips_have_in_common_reaches_another_process() -> None:
+    setup = captioner(decoding__mode="edge").labelled(LEXICON).setup
+    again = pickle.loads(pickle.dumps(setup))
+    assert again.kept == setup.kept > 0
+    assert again.scorer.lexicon.attributes == setup.scorer.lexicon.attributes
 
 
 def test_what_is_kept_fits_into_an_answer() -> None:

@@ -79,8 +79,8 @@ def test_names_that_are_cut_end_in_a_digest() -> None:
 
 def test_of_a_clip_captioned_again_the_last_captions_count(tmp_path: Path) -> None:
     old, other = (piece(s, s + 1, "old") for s in (0, 1)), piece(None, None, file="/d/b.wav")
-    stored = Stored.read(write(tmp_path, *old, other, piece(0, 3, "new"), piece(3, 4, "new")))
-    assert (stored.replaced, captions(stored)) == (1, [(0, "new"), (3000, "new"), (0, "A calm voice.")])
+    stored = Stored.read(write(tmp_path, *old, other, piece(0, 1, "new"), piece(1, 2, "new")))
+    assert (stored.replaced, captions(stored)) == (1, [(0, "new"), (1000, "new"), (0, "A calm voice.")])
 
 
 def test_pieces_that_a_later_run_added_join_the_earlier_ones(tmp_path: Path) -> None:
@@ -115,3 +115,8 @@ def test_what_is_no_transcript_is_refused(tmp_path: Path) -> None:
         Stored.read(tmp_path / "x.jsonl")
     with pytest.raises(TranscriptError, match="cannot be read"):
         Stored.read(tmp_path)
+
+
+def test_two_who_begin_at_once_are_both_there(tmp_path: Path) -> None:
+    both = [piece(0, 1 + n, who, speaker=who, piece=n, pieces=2) for n, who in enumerate("ab")]
+    assert captions(Stored.read(write(tmp_path, *both))) == [(0, "a"), (0, "b")]

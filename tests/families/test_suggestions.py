@@ -39,13 +39,13 @@ def generated(of: AudioLM, clip: int, **settings: float) -> list[int]:
 
 
 def test_a_setting_of_null_follows_the_checkpoint_and_a_value_overrides_it(of: AudioLM) -> None:
-    clips = range(12)
+    clips = range(6)
     suggested = [edge_text(of, clip, None) for clip in clips]
     given = [edge_text(of, clip, 1.6) for clip in clips]
     off = [edge_text(of, clip, 1.0) for clip in clips]
-    assert _parted(suggested, [generated(of, clip) for clip in clips]) <= 2
-    assert _parted(given, [generated(of, clip, repetition_penalty=1.6) for clip in clips]) <= 2
-    assert _parted(off, [generated(of, clip, repetition_penalty=1.0) for clip in clips]) <= 2
+    assert _parted(suggested, [generated(of, clip) for clip in clips]) <= 1
+    assert _parted(given, [generated(of, clip, repetition_penalty=1.6) for clip in clips]) <= 1
+    assert _parted(off, [generated(of, clip, repetition_penalty=1.0) for clip in clips]) <= 1
     assert suggested != off
     assert suggested != given
 

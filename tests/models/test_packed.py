@@ -40,7 +40,9 @@ def of(linear: nn.Linear, bits: int) -> PackedLinear:
 @BITS
 @pytest.mark.parametrize("rows", [1, 4, 15, 16, 70])
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (128, 704), (192, 5184)])
-@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize(
+    ("dtype", "within"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)], ids=["float32", "bfloat16"]
+)
 def test_the_product_is_that_of_the_codes(
     bits: int, rows: int, inputs: int, outputs: int, dtype: torch.dtype, within: float
 ) -> None:

@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.report import sound
-from specdec_cli.report.sound import COLUMNS, SoundReader, SoundUnavailable, envelope, f0_contour, mp3, pitch_columns
+from specdec_cli.report.sound import (
+    COLUMNS,
+    SoundReader,
+    SoundUnavailable,
+    aligned_contour,
+    envelope,
+    mp3,
+    pitch_columns,
+)
 from tests.mini_pair import RATE, voice, write_voice
 
 
@@ -40,7 +47,7 @@ def test_few_samples_make_few_columns() -> None:
 
 def test_the_pitch_curve_is_where_the_tone_is() -> None:
     samples = np.concatenate([np.zeros(RATE, np.float32), tone(200, 1.0), np.zeros(RATE, np.float32), tone(300, 1.0)])
-    curve = pitch_columns(f0_contour(samples), len(samples))
+    curve = pitch_columns(aligned_contour(samples), len(samples))
     quarter = len(curve) // 4
     assert len(curve) == COLUMNS
     assert set(curve[5 : quarter - 5]) == {None}
@@ -52,7 +59,7 @@ def test_the_pitch_curve_is_where_the_tone_is() -> None:
 def test_a_contour_follows_a_glide_every_10_ms() -> None:
     hertz = np.geomspace(120, 240, 2 * RATE)
     glide = np.sin(2 * np.pi * np.cumsum(hertz) / RATE).astype(np.float32) * 0.2
-    contour = f0_contour(np.concatenate([glide, np.zeros(RATE, np.float32)]))
+    contour = aligned_contour(np.concatenate([glide, np.zeros(RATE, np.float32)]))
     assert len(contour) == 300
     inner = slice(10, 190)
     assert (~np.isnan(contour[inner])).mean() > 0.95
@@ -62,16 +69,9 @@ def test_a_contour_follows_a_glide_every_10_ms() -> None:
 
 @pytest.mark.parametrize("length", [1, 159, 160, 500, 1600])
 def test_a_contour_of_next_to_nothing(length: int) -> None:
-    contour = f0_contour(tone(200, 1.0)[:length])
+    contour = aligned_contour(tone(200, 1.0)[:length])
     assert len(contour) == length // 160
     assert len(pitch_columns(contour, length)) == max(1, length // 160)
-
-
-def test_a_contour_in_stretches_is_the_contour(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = tone(150, 3.0)
-    monkeypatch.setattr(sound, "_STRETCH", RATE)
-    assert np.nanmax(np.abs(f0_contour(samples) / 150 - 1)) < 0.02
-    assert len(f0_contour(samples)) == 300
 
 
 def test_the_mp3_sounds_like_the_samples() -> None:

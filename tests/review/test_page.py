@@ -99,6 +99,13 @@ def test_a_recording_that_has_changed_is_not_played(specdec: Specdec, transcript
     assert {piece["missing"] for piece in page.data()["pieces"]} == {"The file has changed since it was captioned."}
 
 
+def test_classes_of_another_lexicon_cannot_be_confirmed(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    strange = changed(transcripts, tmp_path, labels={"emotion": "bored", "accent": "northern", "voice": "male"})
+    page = made(specdec, strange, tmp_path / "review.html")
+    assert {json.dumps(piece["labels"]) for piece in page.data()["pieces"]} == {'{"emotion": null, "voice": "male"}'}
+    assert list(page.data()["attributes"]) == ["voice"]
+
+
 @pytest.mark.parametrize(
     "values", [{"scores": {"emotion": 1}}, {"scores": 3}, {"labels": {"emotion": [1]}}, {"end_s": "x"}]
 )

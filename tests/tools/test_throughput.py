@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.cli.harness import environment
 from tests.mini_pair import captioner, write_voice
 from tools.meter import PARTS, Meter
-from tools.throughput import Runner, Timing, Variant, ratios, take_turns, variants
+from tools.throughput import Runner, Timing, Variant, main, ratios, take_turns, variants
 
 
 @pytest.fixture
@@ -66,17 +63,9 @@ def test_threads_are_given_back(files: list[str]) -> None:
     assert torch.get_num_threads() == before
 
 
-def test_the_command_prints_a_table(files: list[str]) -> None:
-    command = [sys.executable, "-m", "tools.throughput", "--data", str(Path(files[0]).parent)]
-    done = subprocess.run(
-        [*command, "--clips", "4", "--group", "2", "--threads", "1", "--sizes", "1,5"],
-        env=environment(OMP_NUM_THREADS="1"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+def test_the_command_prints_a_table(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main(str(Path(files[0]).parent), clips=4, group=2, threads=1, sizes="1,5")
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[0] == "tokens/s"
     assert any(line.startswith("hybrid, batch / edge, one by one, 1 thread: ") for line in lines)
     assert [line.split()[0] for line in lines[-2:]] == ["1", "5"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specdec_cli.prosody.activity import speech_activity
+from specdec_cli.prosody.pitch import f0_median_and_range, f0_track
 from tests.training.conftest import tone
-from training.measure import speech_activity
-from training.pitch import f0_median_and_range, f0_track
 from training.tempo import change_tempo
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specdec_cli.prosody import pitch
 from tests.mini_pair import voice
-from training import pitch
 
 
 def test_a_contour_has_a_value_or_nan_for_every_10_ms() -> None:

@@ -1,0 +1,150 @@
+"""`specdec listen`: what a microphone records, cut at pauses, a caption per utterance while the person speaks."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from specdec_cli.cli.caption import Job, choose_language
+from specdec_cli.cli.command import Given, command
+from specdec_cli.cli.options import SETTING_OPTIONS
+from specdec_cli.cli.startup import labelling, load_captioner, require_shown
+from specdec_cli.errors import ConfigError, DeviceError
+from specdec_cli.report.figures import count
+from specdec_cli.targets import TRANSCRIPTS, refuse, writing
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.console import View
+    from specdec_cli.listen.microphone import Block, Device
+    from specdec_cli.listen.utterances import Utterance
+    from specdec_cli.run import Run
+
+_OF_FILES: Final = {"segment": None, "segment_s": None, "start_s": None, "end_s": None}
+"""Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
+_SETTINGS: Final = tuple(name for name in SETTING_OPTIONS if name not in ("segment", "start", "end"))
+_LOST: Final = "sound was lost in this utterance: the system did not take it in time"
+
+
+@command(*_SETTINGS, example="-o talk.jsonl --language en", defaults={"language": "auto"})
+def listen(
+    given: Given,
+    labels: bool = False,
+    lexicon: Path | None = None,
+    calibration: Path | None = None,
+    measure: bool = False,
+    device: str | None = None,
+    list_devices: bool = False,
+    output: Path | None = None,
+    save: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    no_live: bool = False,
+    debug: bool = False,
+) -> int:
+    """Caption what a microphone records, an utterance at a time.
+
+    An utterance ends with a pause of 0.3 s. Its caption follows in the live view, with the time that it took, and is
+    appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
+    """
+    from specdec_cli.cli.work import interruptible
+    from specdec_cli.console import choose_view
+    from specdec_cli.listen.microphone import Microphone, devices, find_device
+
+    if list_devices:
+        return _list(devices())
+    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
+    resolved, language = choose_language(given, os.environ)
+    labelled = labelling(labels, lexicon, calibration)
+    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
+    if save is not None and save.exists() and not save.is_dir():
+        raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
+    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
+    ending: list[bool] = []
+    try:
+        find_device(device)  # refused before models are loaded
+        audio = resolved.config.audio.model_copy(update=_OF_FILES)
+        config = resolved.config.model_copy(update={"audio": audio})
+        captioner = load_captioner(config, view, labelled, measures=measure)
+        if language and not quiet and not json:
+            typer.echo(language, err=True)
+        job = Job(view, output, json=json, labelled=False, keep_updates=False)
+        with (
+            interruptible(lambda: ending.append(True), view.stopping),
+            Microphone(device, captioner.sampling_rate) as microphone,
+        ):
+            view.opened(microphone.name)
+            try:
+                _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
+            finally:  # also when the microphone is gone
+                view.finished_all(job.done, job.failed)
+        return 1 if job.failed else 0
+    except KeyboardInterrupt:
+        view.interrupted(output)
+        raise
+    finally:
+        view.close()
+
+
+def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
+    """Captions each utterance as it ends."""
+    from specdec_cli.listen.utterances import utterances
+
+    view, name = job.view, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
+    for utterance in utterances(_shown(blocks, view), captioner.sampling_rate, captioner.window_s):
+        file = name if save is None else _saved(utterance, captioner.sampling_rate, save, name)
+        runs = _run(captioner, utterance, name) if save is None else captioner.runs(file)
+        transcripts, done = job.transcripts(captioner, file, runs), job.done
+        if utterance.lost:
+            hint = "Close other programs, or take a smaller model: --mode edge."
+            view.failed(name, DeviceError(f"{_LOST}.".capitalize(), hint=hint))
+            transcripts = (
+                (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
+            )
+        job.keep(file, transcripts)
+        if job.done > done:
+            view.delayed(time.monotonic() - utterance.ended)
+
+
+def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:
+    """The blocks, with the level of each shown; they are asked for while nothing is captioned."""
+    for block in blocks:
+        view.listening(10 * math.log10(float(block.samples.var()) + 1e-12) if len(block.samples) else -math.inf)
+        yield block
+
+
+def _run(captioner: Captioner, utterance: Utterance, name: str) -> Iterator[Run]:
+    """The run over an utterance, with its place in what was recorded."""
+    cut = utterance.segment
+    yield captioner.run_samples(cut.samples, captioner.sampling_rate, name=name, start_s=cut.start_s)
+
+
+def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) -> str:
+    """Writes an utterance as 16-bit FLAC; the file's name tells when it began, in seconds."""
+    import soundfile
+
+    path = folder / f"{name}-{utterance.segment.start_s:08.2f}.flac"
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            soundfile.write(file, utterance.segment.samples, sampling_rate, "PCM_16", format="FLAC")
+    return str(path)
+
+
+def _list(found: Iterable[Device]) -> int:
+    """Prints the microphones; returns the exit code."""
+    from specdec_cli.console import write_line
+    from specdec_cli.console.cells import clean
+
+    for device in found:
+        channels = count(device.channels, "channel")
+        facts = [device.host, channels, f"{device.sampling_rate} Hz", *(["default"] if device.default else [])]
+        write_line(f"{device.number:>3}  {clean(device.name)}  ({clean(', '.join(facts))})")
+    return 0

@@ -1,0 +1,203 @@
+"""A microphone as blocks of mono samples at the models' rate, through PortAudio (the package sounddevice)."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Self
+
+import numpy as np
+import soxr
+
+from specdec_cli.audio.samples import Floats
+from specdec_cli.errors import ConfigError, DeviceError
+
+_BLOCK_S: Final = 0.05
+_SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a stop
+_PATIENCE_S: Final = 5.0  # a device that delivers nothing for so long is gone
+_LIST: Final = "--list-devices lists what there is; --device names one."
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An input device.
+
+    Attributes:
+        number, name: either is what `--device` takes.
+        host: the sound system that it belongs to.
+        channels: it has.
+        sampling_rate: its own, Hz.
+        default: whether it is taken where none is named.
+    """
+
+    number: int
+    name: str
+    host: str
+    channels: int
+    sampling_rate: int
+    default: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What was recorded in some milliseconds.
+
+    Attributes:
+        samples: mono float32 [n].
+        at: when the last of them was recorded, `time.monotonic` seconds.
+        lost: whether sound is missing before it.
+    """
+
+    samples: Floats
+    at: float
+    lost: bool = False
+
+
+def devices() -> list[Device]:
+    """The input devices of this machine.
+
+    Raises:
+        ConfigError: sounddevice or PortAudio is not installed.
+        DeviceError: there is none.
+    """
+    sounds = _portaudio()
+    hosts, default = sounds.query_hostapis(), sounds.default.device[0]
+    found = [
+        Device(
+            number,
+            str(one["name"]),
+            str(hosts[one["hostapi"]]["name"]),
+            one["max_input_channels"],
+            round(one["default_samplerate"]),
+            number == default,
+        )
+        for number, one in enumerate(sounds.query_devices())
+        if one["max_input_channels"] > 0
+    ]
+    if not found:
+        raise DeviceError("There is no microphone on this machine.", hint="Connect one, and allow its use.")
+    return found
+
+
+def find_device(device: str | None) -> Mapping[str, Any]:
+    """What PortAudio says of an input device; the argument and errors are those of `Microphone`."""
+    sounds = _portaudio()
+    try:
+        found: Mapping[str, Any] = sounds.query_devices(_named(device), "input")
+    except (ValueError, sounds.PortAudioError) as error:
+        missing = "There is no microphone" if device is None else f"There is no microphone {device!r}"
+        raise DeviceError(f"{missing}: {_reason(error)}.", hint=_LIST) from error
+    return found
+
+
+class Microphone:
+    """An open device, which records from `with` on.
+
+    Args:
+        device: number, name or part of a name; None: the system's default.
+        sampling_rate: of the samples that it gives, Hz. A device that cannot record at it is resampled.
+
+    Raises:
+        ConfigError: sounddevice or PortAudio is not installed.
+        DeviceError: there is no such device, or it cannot be opened.
+    """
+
+    def __init__(self, device: str | None, sampling_rate: int) -> None:
+        self._sounds, found = _portaudio(), find_device(device)
+        self._queue: queue.SimpleQueue[Block] = queue.SimpleQueue()
+        self.name = str(found["name"])
+        self._stream, rate = self._open(_named(device), found, sampling_rate)
+        self._resampler = (
+            None if rate == sampling_rate else soxr.ResampleStream(rate, sampling_rate, 1, "float32", "HQ")
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self._stream.start()
+        except self._sounds.PortAudioError as error:
+            raise self._refused(error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+        self._resampler = None  # which the stream, whose callback is ours, would keep until the process ends
+
+    def blocks(self, stopped: Callable[[], bool]) -> Iterator[Block]:
+        """What is recorded, as it comes, until `stopped`; then what is left.
+
+        Raises:
+            DeviceError: the device is gone.
+        """
+        heard = time.monotonic()
+        while True:
+            if ending := stopped():
+                self._stream.stop()
+            try:
+                block = self._queue.get(block=not ending, timeout=_SIGNAL_S)
+            except queue.Empty:
+                if ending:
+                    return
+                if not self._stream.active or time.monotonic() - heard > _PATIENCE_S:
+                    hint = "Look at its cable and whether another program has taken it, then start again."
+                    raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint) from None
+                continue
+            heard = time.monotonic()
+            if self._resampler is not None:
+                block = Block(self._resampler.resample_chunk(block.samples), block.at, block.lost)
+            yield block
+
+    def _open(self, device: str | int | None, found: Any, sampling_rate: int) -> tuple[Any, int]:
+        """A stream, not started, and its rate: the wanted one and one channel if the device can do that."""
+        own_rate, own_channels = round(found["default_samplerate"]), found["max_input_channels"]
+        refused: Exception | None = None
+        for channels, rate in product(dict.fromkeys((1, own_channels)), dict.fromkeys((sampling_rate, own_rate))):
+            try:
+                stream = self._sounds.InputStream(
+                    samplerate=rate,
+                    blocksize=round(_BLOCK_S * rate),
+                    device=device,
+                    channels=channels,
+                    dtype="float32",
+                    callback=self._take,
+                )
+            except self._sounds.PortAudioError as error:
+                refused = error
+            else:
+                return stream, rate
+        assert refused is not None
+        raise self._refused(refused) from refused
+
+    def _take(self, data: Any, _frames: int, _times: Any, status: Any) -> None:
+        """Called in PortAudio's thread."""
+        self._queue.put(Block(data.mean(axis=1, dtype=np.float32), time.monotonic(), bool(status.input_overflow)))
+
+    def _refused(self, error: Exception) -> DeviceError:
+        hint = f"Close the program that uses it, or allow this one to use the microphone. {_LIST}"
+        return DeviceError(f"The microphone {self.name} cannot be opened: {_reason(error)}.", hint=hint)
+
+
+def _named(device: str | None) -> str | int | None:
+    return int(device) if device is not None and device.isdecimal() else device
+
+
+def _portaudio() -> Any:
+    try:
+        import sounddevice
+    except ImportError as error:
+        raise ConfigError(
+            "specdec listen needs the package sounddevice, which is not installed.",
+            hint="pip install 'specdec-cli[listen]'",
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            "specdec listen needs the PortAudio library, which is not installed.",
+            hint="On Debian and Ubuntu: apt install libportaudio2; on Fedora: dnf install portaudio.",
+        ) from error
+    return sounddevice
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")

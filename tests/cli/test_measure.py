@@ -1,0 +1,77 @@
+"""`--measure`: figures in transcripts, tables and totals, and which classes of the caption fit them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import soundfile
+
+from specdec_cli.transcript import json_schema, read_transcripts
+from tests.cli.conftest import Specdec
+from tests.mini_pair import RATE, voice
+
+FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
+
+
+def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", "--json", "--measure", "--labels", "-l", "en", recordings[0])
+    line = json.loads(outcome.out)
+    jsonschema.Draft202012Validator(json_schema()).validate(line)
+    assert line["measured"].keys() == FIGURES
+    assert 80 < line["measured"]["f0_median_hz"] < 420
+    assert line["measured"]["level_relative_db"] is None
+    assert line["agrees"].keys() == {"rate", "pitch", "range", "volume", "pauses"}
+    assert {line["labels"][name] is None for name, fits in line["agrees"].items() if fits is None} <= {True}
+    alone = json.loads(specdec("caption", "--json", "--measure", recordings[0]).out)
+    assert alone["measured"] == line["measured"]
+    assert "agrees" not in alone
+
+
+def test_the_log_has_the_figures_and_stdout_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:
+    plain, measured = specdec("caption", recordings[0]), specdec("caption", recordings[0], "--measure")
+    assert measured.out == plain.out
+    assert ": measured: F0 " in measured.err
+    assert "measured" not in plain.err
+
+
+def test_figures_have_no_effect_where_nothing_shows_them(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", recordings[0], "--measure", "--quiet")
+    assert outcome.code == 2
+    assert "--measure has no effect with --quiet" in outcome.err
+
+
+def test_a_piece_is_measured_beside_its_recording(specdec: Specdec, tmp_path: Path) -> None:
+    path = tmp_path / "soft then loud.wav"
+    samples = voice(1, 4.0)
+    samples[: 2 * RATE] *= 0.1
+    soundfile.write(path, samples, RATE)
+    lines = [
+        json.loads(line) for line in specdec("caption", "--json", "--measure", "--segment", "2", path).out.splitlines()
+    ]
+    soft, loud = (line["measured"]["level_relative_db"] for line in lines)
+    assert loud - soft == pytest.approx(20, abs=2)
+    assert 0 <= loud < 4
+
+
+def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+    output, table = tmp_path / "out.jsonl", tmp_path / "out.csv"
+    command = ("batch", *recordings, "-o", output, "--csv", table, "--labels")
+    assert specdec(*command, "--measure").code == 0
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    by_file = {line.file: line for line in read_transcripts(output)}
+    for row in rows:
+        line = by_file[row["file"]]
+        assert line.measured is not None
+        assert float(row["measured_f0_median_hz"]) == line.measured.f0_median_hz
+        assert row["measured_level_relative_db"] == ""
+        assert line.agrees is not None
+        assert {row[f"agrees_{name}"] for name in line.agrees} <= {"true", "false", ""}
+    mixed = specdec(*command)
+    assert mixed.code == 2
+    assert "measured was true and is false" in mixed.err
+    assert specdec(*command, "--measure").code == 0

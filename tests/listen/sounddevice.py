@@ -1,0 +1,110 @@
+"""Stands in for the package sounddevice: a machine whose microphone plays a file, then is interrupted as by Ctrl-C.
+
+The file is SPECDEC_TEST_SOUND, played at SPECDEC_TEST_SPEED times real time (0: at once). `FAULTS` may hold what goes
+wrong: a rate that the device refuses, blocks before which sound is lost, a block after which it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+import soundfile
+
+DEVICES = [
+    {"name": "Loudspeaker", "hostapi": 0, "max_input_channels": 0, "default_samplerate": 48000.0},
+    {"name": "Desk \x1b[31mmicrophone", "hostapi": 0, "max_input_channels": 2, "default_samplerate": 48000.0},
+    {"name": "Headset", "hostapi": 0, "max_input_channels": 1, "default_samplerate": 16000.0},
+]
+
+
+@dataclass
+class Faults:
+    """What goes wrong."""
+
+    refused_rates: set[int] = field(default_factory=set)
+    refused: str | None = None
+    lost_at: set[int] = field(default_factory=set)
+    gone_at: int | None = None
+
+
+FAULTS = Faults()
+default = SimpleNamespace(device=(1, 0))
+
+
+class PortAudioError(Exception):
+    """As PortAudio's."""
+
+
+def query_hostapis() -> list[dict[str, object]]:
+    return [{"name": "ALSA"}]
+
+
+def query_devices(device: int | str | None = None, kind: str | None = None) -> object:
+    if kind is None:
+        return DEVICES
+    number = default.device[0] if device is None else device
+    if isinstance(number, str):
+        found = [one for one in DEVICES if number.lower() in str(one["name"]).lower()]
+        if len(found) != 1:
+            raise ValueError(f"{'Multiple' if found else 'No'} input device{'s' * bool(found)} matching {number!r}")
+        return found[0]
+    if not 0 <= number < len(DEVICES):
+        raise PortAudioError(f"Error querying device {number}")
+    return DEVICES[number]
+
+
+class InputStream:
+    """Plays the file into the callback, from a thread."""
+
+    def __init__(
+        self,
+        *,
+        samplerate: int,
+        blocksize: int,
+        device: object,
+        channels: int,
+        dtype: str,
+        callback: Callable[..., None],
+    ) -> None:
+        if FAULTS.refused or samplerate in FAULTS.refused_rates:
+            raise PortAudioError(FAULTS.refused or "Error opening InputStream: Invalid sample rate [PaErrorCode -9997]")
+        samples, rate = soundfile.read(os.environ["SPECDEC_TEST_SOUND"], dtype="float32")
+        places = np.arange(0, len(samples) - 1, rate / samplerate)
+        played = np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
+        self._blocks = [
+            np.repeat(played[at : at + blocksize, None], channels, axis=1) for at in range(0, len(played), blocksize)
+        ]
+        self._wait_s = blocksize / samplerate / float(os.environ.get("SPECDEC_TEST_SPEED") or np.inf)
+        self._callback, self._stopped = callback, threading.Event()
+        self._thread = threading.Thread(target=self._play, daemon=True)
+        self.active = False
+
+    def start(self) -> None:
+        self.active = True
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.active = False
+
+    def close(self) -> None:
+        self.stop()
+        self._thread.join()
+
+    def _play(self) -> None:
+        began = time.monotonic()
+        for number, block in enumerate(self._blocks):
+            if number == FAULTS.gone_at:
+                self.active = False
+                return
+            if self._stopped.wait(max(0.0, began + (number + 1) * self._wait_s - time.monotonic())):
+                return
+            self._callback(block, len(block), None, SimpleNamespace(input_overflow=number in FAULTS.lost_at))
+        os.kill(os.getpid(), signal.SIGINT)
