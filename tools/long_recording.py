@@ -153,7 +153,8 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
         spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
     noise = np.fft.irfft(spectrum, len(samples))
     power = float(np.mean(spoken.astype(np.float64) ** 2)) / 10 ** (NOISE_DB / 10)
-    return (samples + noise * np.sqrt(power) / noise.std()).astype(np.float32)
+    mixed: Waveform = (samples + noise * np.sqrt(power) / noise.std()).astype(np.float32)
+    return mixed
 
 
 def score(places: Places, found: Places) -> Found:
@@ -173,12 +174,12 @@ def write(path: Path, samples: Waveform) -> None:
         return
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac" if path.suffix == ".m4a" else "libmp3lame", rate=SAMPLE_RATE)
-        stream.layout = "mono"  # type: ignore[attr-defined]
+        stream.layout = "mono"
         for start in range(0, len(samples), SAMPLE_RATE):
             frame = av.AudioFrame.from_ndarray(samples[None, start : start + SAMPLE_RATE], "fltp", "mono")
             frame.sample_rate, frame.pts = SAMPLE_RATE, start
-            container.mux(stream.encode(frame))  # type: ignore[attr-defined]
-        container.mux(stream.encode(None))  # type: ignore[attr-defined]
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
 
 
 def cuts_of(path: Path) -> Places:
