@@ -153,8 +153,8 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
         spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
     noise = np.fft.irfft(spectrum, len(samples))
     power = float(np.mean(spoken.astype(np.float64) ** 2)) / 10 ** (NOISE_DB / 10)
-    mixed: Waveform = (samples + noise * np.sqrt(power) / noise.std()).astype(np.float32)
-    return mixed
+    noisy: Waveform = (samples + noise * np.sqrt(power) / noise.std()).astype(np.float32)
+    return noisy
 
 
 def score(places: Places, found: Places) -> Found:

@@ -37,7 +37,7 @@ from specdec_cli.models.family import prune
 BITS: Final = {"int8": 8, "int4": 4}
 _METHOD: Final = "specdec_packed"
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
-_GROUP: Final = 64  # inputs that share a scale and a zero point, of four bits
+_GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
 _BLOCK: Final = 64  # outputs that the kernel keeps together
 _MANY_ROWS: Final = 16
 _AT_ONCE: Final = 1 << 19  # weights packed or turned back at a time: a megabyte in 16 bits
@@ -49,12 +49,12 @@ _SHIFTS: Final = (-3, 1, 5, 9)  # bring the nibbles of a 32-bit word to those bi
 class PackedLinear(nn.Module):
     """x W^T + b, with W in four or eight bits.
 
-    Eight bits: one scale per output, symmetric. Four bits: one scale and one zero point per output and group of 64
+    Eight bits: one scale per output, symmetric. Four bits: one scale and one zero point per output and group of 32
     inputs, so that a weight is (code - 8) scale + zero.
 
     Attributes:
         weight: uint8 [outputs, inputs / 2] in the kernel's own order, or int8 [outputs, inputs].
-        scales: [inputs / 64, outputs, 2] scale and zero point, or [outputs].
+        scales: [inputs / 32, outputs, 2] scale and zero point, or [outputs].
     """
 
     weight: torch.Tensor
@@ -253,7 +253,15 @@ class _Packing(ConversionOps):  # type: ignore[misc]
 
 def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path:
     """Where the packed form of a checkpoint is kept, by the fingerprint of its weights; the order is the CPU's."""
-    way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), torch.__version__, transformers.__version__)
+    way = (
+        weights,
+        bits,
+        _GROUP,
+        dtype,
+        torch.backends.cpu.get_cpu_capability(),
+        torch.__version__,
+        transformers.__version__,
+    )
     return cache_folder("packed") / hashlib.sha256(repr((_METHOD, way)).encode()).hexdigest()[:32]
 
 

@@ -11,8 +11,8 @@ from specdec_cli.cli import main
 from specdec_cli.config import shipped_configs
 
 WORDS = [
-    ("specdec ca", {"caption"}),
-    ("specdec help c", {"caption", "compare", "config"}),
+    ("specdec ca", {"calibrate", "caption"}),
+    ("specdec help c", {"calibrate", "caption", "compare", "config"}),
     ("specdec config ", {"show", "validate"}),
     ("specdec caption --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec caption --mode l", {"lossless"}),

@@ -24,7 +24,7 @@ def decoded(weight: torch.Tensor, bits: int) -> torch.Tensor:
     if bits == 8:
         scale = (weight.abs().amax(dim=1, keepdim=True) / 127).to(weight.dtype).float()
         return (weight.float() / scale).round().clamp(-127, 127) * scale
-    groups = weight.float().unflatten(1, (-1, 64))
+    groups = weight.float().unflatten(1, (-1, 32))
     least, most = groups.aminmax(dim=-1, keepdim=True)
     scale = ((most - least) / 15).to(weight.dtype).float()
     zero = (least + 8 * scale).to(weight.dtype).float()
