@@ -1,0 +1,25 @@
+"""The utterances of a recording made of labelled clips, in silence and in noise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tools import long_recording as tool
+
+
+@pytest.mark.data
+@pytest.mark.full
+@pytest.mark.skipif("SPECDEC_DATA" not in os.environ, reason="SPECDEC_DATA does not name the corpora")
+def test_utterances_of_many_speakers_are_found(tmp_path: Path) -> None:
+    clips = tool.choose(Path(os.environ["SPECDEC_DATA"]), 180, np.random.default_rng(0))
+    for title, suffix, samples, places in tool.variants(clips, 0):
+        path = tmp_path / f"long{suffix}"
+        tool.write(path, samples)
+        found = tool.score(places, tool.cuts_of(path))
+        least = 0.97 if title.startswith("silence") else 0.95 if title.startswith("whole") else 0.9
+        assert found.share >= least, title
+        assert found.cut <= 9, title
