@@ -267,10 +267,10 @@ def _takes(expected: str, value: Any) -> bool:
     if isinstance(value, bool):
         return expected.startswith("true")
     if isinstance(value, str):
-        return "text" in expected and not expected.startswith("a list")
+        return ("text" in expected and not expected.startswith("a list")) or "a file" in expected
     if isinstance(value, int):
-        return "number" in expected
-    return isinstance(value, float) and expected.startswith("a number")
+        return "number" in expected or "seconds" in expected
+    return isinstance(value, float) and (expected.startswith("a number") or "seconds" in expected)
 
 
 def _twice(name: str) -> _Draft:
