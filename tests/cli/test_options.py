@@ -53,14 +53,9 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--style", "concise"], "prompt.style", "concise"),
     (["--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
     (["--segment", "10"], "audio.segment", 10.0),
-<<<<<<< HEAD
-    (["--start", "1:30"], "audio.start_s", 90.0),
-    (["--end", "2.5"], "audio.end_s", 2.5),
-=======
     (["--segment", "pauses"], "audio.segment", "pauses"),
     (["--start", "1:30"], "audio.start_s", 90.0),
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
->>>>>>> cuts
     (["--refuse-no-speech"], "audio.refuse_no_speech", True),
     (["--set", "decoding.k=3"], "decoding.k", 3),
     (["--set=decoding.loop_period=0"], "decoding.loop_period", 0),
