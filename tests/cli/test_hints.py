@@ -97,7 +97,8 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert set(kinds) <= {*OPTIONS, "given"}
     spellings = Counter(flag for option in OPTIONS.values() for flag in (*option.flags, *option.former))
     twice = {flag for flag, count in spellings.items() if count > 1}
-    assert twice <= {"--output", "-o", "--to", "--mode"}  # always the file that a command is for, its kind, a mode
+    # always the file that a command is for, its kind, a mode, and how much of the input is taken
+    assert twice <= {"--output", "-o", "--to", "--mode", "--limit"}
 
 
 @pytest.mark.parametrize(
