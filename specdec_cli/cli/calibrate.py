@@ -18,7 +18,7 @@ def calibrate(
     lexicon: Path | None = None,
     eval_seed: int = 0,
     save_calibration: Path | None = None,
-    save_reliability: Path | None = None,
+    plot: Path | None = None,
     attribute: str = "emotion",
     json: bool = False,
 ) -> int:
@@ -38,7 +38,7 @@ def calibrate(
     words, table = read_references(references, file_column, None, label_column, lexicon)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
-    targets = {"--output": (save_calibration, CALIBRATION), "--plot": (save_reliability, PICTURE)}
+    targets = {"--output": (save_calibration, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
     from specdec_cli.calibrate import fit
@@ -49,10 +49,10 @@ def calibrate(
     found = fit.calibrate(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
     if save_calibration is not None:
         write(save_calibration, fit.calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
-    if save_reliability is not None:
+    if plot is not None:
         from specdec_cli.report.reliability import reliability_svg
 
-        write(save_reliability, reliability_svg(found, attribute), PICTURE)
+        write(plot, reliability_svg(found, attribute), PICTURE)
     from specdec_cli.console.calibrate import print_calibration
 
     emit(found, print_calibration, json=json)
