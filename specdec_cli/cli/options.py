@@ -285,7 +285,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "svg": Option(("--svg",), OUTPUT, "Draw the finished view into this file (.svg).", "FILE"),
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
-    "plot": Option(("--plot",), OUTPUT, "Draw the frontier, or the reliability diagram, into this file (.svg).", "FILE"),
+    "plot": Option(("--plot",), OUTPUT, "Draw the frontier or the reliability diagram into this file (.svg).", "FILE"),
     "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
     "most": Option(("--limit",), INPUT, "Take the N most doubtful pieces at most.", "N", least=1),
     "audio_mb": Option(("--audio-mb",), OUTPUT, "Most audio in the page, MB; 64 MB are about two hours.", "N", least=0),
