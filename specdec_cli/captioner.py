@@ -101,6 +101,11 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = _cuts_of(config)
+        self._has_speech = has_speech
+        if config.audio.speech_check == "silero":
+            from specdec_cli.models import silero
+
+            self._has_speech = silero.has_speech
         self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
@@ -266,7 +271,7 @@ class Captioner:
                 duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
-                no_speech=None if cut.silent else not has_speech(cut.samples, self.sampling_rate),
+                no_speech=None if cut.silent else not self._has_speech(cut.samples, self.sampling_rate),
                 piece=cut.index if several else None,
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
@@ -290,7 +295,7 @@ class Captioner:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
         cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
-        no_speech = not has_speech(cut.samples, self.sampling_rate)
+        no_speech = not self._has_speech(cut.samples, self.sampling_rate)
         clip = Clip(
             file_name(name),
             sha256,

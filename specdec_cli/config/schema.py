@@ -418,6 +418,10 @@ class AudioConfig(Section):
         default=False, description="true: a clip in which no speech is found is an error; false: its transcript says so"
     )
 
+    speech_check: Literal["built-in", "silero"] = Field(
+        default="built-in", description="what looks for speech; silero: a voice-activity model, of the extra vad"
+    )
+
     @property
     def length_s(self) -> float | None:
         """Longest of equal pieces, seconds; None where recordings are not cut into such."""
