@@ -29,7 +29,8 @@ def has_speech(samples: Floats, sampling_rate: int) -> bool:
         samples = soxr.resample(samples, sampling_rate, _RATE)
     with _LOCK, torch.inference_mode():
         found = detector(torch.from_numpy(samples.copy()), model, sampling_rate=_RATE)
-    return sum(stretch["end"] - stretch["start"] for stretch in found) >= MIN_ACTIVE_S * _RATE
+    heard: int = sum(stretch["end"] - stretch["start"] for stretch in found)
+    return heard >= MIN_ACTIVE_S * _RATE
 
 
 @cache
