@@ -25,6 +25,7 @@ MAX_DURATION_S = 6 * 3600.0
 SILENCE_DBFS = -70.0
 """A recording whose loudest 20 ms are below this is silent; 0 dBFS is an RMS of 1.0."""
 
+_AT_ONCE: Final = 1 << 18  # samples looked at together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
 _HIGHEST_RATE: Final = 1e6  # Hz
 _FULL_SCALE: Final = {
@@ -75,12 +76,14 @@ class SampleStatistics:
 
     def add(self, samples: Floats) -> None:
         """Count samples, float32 [n]."""
-        self.peak = float(np.maximum(self.peak, np.abs(samples).max(initial=0.0)))  # np.maximum: NaN stays NaN
-        joined = np.concatenate([self._rest, samples])
-        whole = len(joined) // self._frame * self._frame
-        self._rest = joined[whole:].copy()
-        with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
-            self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
+        for at in range(0, len(samples), _AT_ONCE):
+            part = samples[at : at + _AT_ONCE]
+            self.peak = float(np.maximum(self.peak, np.abs(part).max()))  # np.maximum: NaN stays NaN
+            joined = np.concatenate([self._rest, part])
+            whole = len(joined) // self._frame * self._frame
+            self._rest = joined[whole:].copy()
+            with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
+                self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
 
     def loudest_frame_dbfs(self) -> float:
         """RMS of the loudest 20 ms, in dB relative to an RMS of 1.0; -inf for digital silence.

@@ -62,8 +62,8 @@ def active_level_dbfs(power: npt.NDArray[np.floating]) -> float | None:
 
 
 def _loud(power: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    level = 10.0 * np.log10(power + 1e-12)
-    loud: npt.NDArray[np.bool_] = (level > np.percentile(level, 97) - ACTIVE_WITHIN_DB) & (level > FLOOR_DBFS)
+    least = max(float(np.percentile(power, 97)) * 10 ** (-ACTIVE_WITHIN_DB / 10), 10 ** (FLOOR_DBFS / 10))
+    loud: npt.NDArray[np.bool_] = power > least
     return loud
 
 
