@@ -30,6 +30,7 @@ QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k":
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
+    torch.get_num_threads()  # a thread's first call takes over what any thread has set last
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
