@@ -30,7 +30,6 @@ QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k":
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    torch.get_num_threads()  # a thread's first call takes over what any thread has set last
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
@@ -91,12 +90,21 @@ def test_a_clip_is_decoded_while_others_are_still_being_read(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
 @pytest.mark.usefixtures("two_threads")
-def test_clips_of_a_batch_get_the_text_that_each_gets_alone(tmp_path: Path, mode: str) -> None:
+def test_clips_of_a_batch_get_the_text_that_each_gets_alone(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = {"gate__threshold": 0.3} if mode == "hybrid" else {}
     ours = captioner(decoding__mode=mode, decoding__max_new_tokens=12, **gate)
     clips = prepared(ours, tmp_path, 5, 0.2)
+    setting, set_threads = list[threading.Thread](), torch.set_num_threads
+
+    def watched(count: int) -> None:
+        setting.append(threading.current_thread())
+        set_threads(count)
+
+    monkeypatch.setattr(torch, "set_num_threads", watched)
     together = {clip.clip.file: result for clip, result in BatchCaptioner(ours, 3).run(Given(clips))}
-    assert torch.get_num_threads() == 2
+    assert threading.current_thread() not in setting, "the caller's threads are left as they were"
     assert len(together) == 5
     for file, result in together.items():
         assert isinstance(result, Transcript)
