@@ -182,12 +182,13 @@ def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:
 def _forget(tensor: torch.Tensor) -> None:
     """Tells the system that the pages of a tensor, which is not read again, can go: a mapped file would stay in memory.
 
-    Without effect where there is no madvise, or no file behind the tensor.
+    Without effect where there is no madvise. A tensor that is not contiguous is left alone: between its numbers lie
+    those of others.
     """
     page = mmap.PAGESIZE
     start = -(-tensor.data_ptr() // page) * page
     length = (tensor.data_ptr() + tensor.nbytes) // page * page - start
-    if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+    if length > 0 and tensor.is_contiguous() and hasattr(mmap, "MADV_DONTNEED"):
         ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
 

@@ -134,3 +134,10 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
     prompt = whole.processor.prompt(tiny_clip(0), "say how")
     scores = [Session(model, prompt, 8).logits((1, 2, 3), 4)[:, :250] for model in (whole, small)]
     assert torch.cosine_similarity(*scores).min() > 0.99
+
+
+def test_what_lies_between_the_numbers_of_a_part_stays() -> None:
+    fused = torch.arange(256 * 8192.0).view(256, 8192)
+    expected = fused.clone()
+    packed._forget(fused[:, :4096])
+    assert torch.equal(fused, expected)
