@@ -259,7 +259,6 @@ class Captioner:
         """
         whole, several = recording.whole, recording.count > 1
         speaker, text = (item.speaker, item.text) if item else (None, None)
-        level_dbfs = recording.level_dbfs if several else None
         pieces = recording.pieces(skip)
         while True:
             started = time.perf_counter()
@@ -276,7 +275,7 @@ class Captioner:
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
-                measured=None if cut.silent else self._measured(cut.samples, level_dbfs),
+                measured=None if cut.silent else self._measured(cut.samples, recording.level_dbfs),
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 

@@ -50,7 +50,7 @@ class Recording:
     channels: int  # of the file
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
-    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`
+    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`; None where it is one piece
     decode_s: float  # from opening the file to the checked samples
     _span: tuple[float, float] = field(repr=False)  # the part, seconds
     _samples: Floats | None = field(repr=False)  # if they fit the window
@@ -197,7 +197,7 @@ def _open(path: str, sampling_rate: int, longest_s: float, cutting: _Cutting, sp
             channels=sound.channels,
             cuts=cuts,
             whole=cutting.cuts is None and span == (0.0, math.inf) and len(cuts) == 1 and not decoded.at_pauses,
-            level_dbfs=decoded.statistics.level_dbfs(),
+            level_dbfs=decoded.statistics.level_dbfs() if len(cuts) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=decoded.samples,
