@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,3 +20,18 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Folder with labels.tsv and the clips: SPECDEC_DATA, or `shared/data` beside the repository."""
+    folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data"))
+    if not (folder / "labels.tsv").is_file():
+        pytest.skip(f"no labels.tsv in {folder}; set SPECDEC_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """Folder of the sample clips."""
+    return ROOT / "samples"

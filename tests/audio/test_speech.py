@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -50,11 +49,8 @@ def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> Non
 
 @pytest.mark.data
 @pytest.mark.parametrize("corpus", ["casia", "cremad", "emodb", "nemo", "ravdess", "secap"])
-def test_speech_of_the_corpora_is_found(corpus: str) -> None:
-    folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data")) / corpus / "audio"
-    if not folder.is_dir():
-        pytest.skip(f"no {folder}; set SPECDEC_DATA")
-    paths = sorted(folder.iterdir())
+def test_speech_of_the_corpora_is_found(corpus: str, data: Path) -> None:
+    paths = sorted((data / corpus / "audio").iterdir())
     chosen = random.Random(7).sample(paths, min(200, len(paths)))
     marked = [path.name for path in chosen if not has_speech(load_audio(path)[0], RATE)]
     assert len(marked) <= 2, marked

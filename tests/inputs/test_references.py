@@ -176,17 +176,14 @@ def test_finding_a_clip(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_corpora_table() -> None:
-    folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data"))
-    if not (folder / "labels.tsv").is_file():
-        pytest.skip(f"no labels.tsv in {folder}; set SPECDEC_DATA")
-    references = References.read(folder / "labels.tsv", lexicon=LEXICON)
+def test_the_corpora_table(data: Path) -> None:
+    references = References.read(data / "labels.tsv", lexicon=LEXICON)
     assert references.columns.texts == ("caption",)
     assert references.columns.speaker == "speaker"
     assert set(references.columns.labels) == {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
     assert len(references) > 10_000
     for entry in references.entries[::500]:
-        assert references.find(str(folder / entry.key)) == entry
+        assert references.find(str(data / entry.key)) == entry
 
 
 def of_pieces(tmp_path: Path, *rows: dict[str, object]) -> References:

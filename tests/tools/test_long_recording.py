@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,8 @@ from tools import long_recording as tool
 
 @pytest.mark.data
 @pytest.mark.full
-@pytest.mark.skipif("SPECDEC_DATA" not in os.environ, reason="SPECDEC_DATA does not name the corpora")
-def test_utterances_of_many_speakers_are_found(tmp_path: Path) -> None:
-    clips = tool.choose(Path(os.environ["SPECDEC_DATA"]), 180, np.random.default_rng(0))
+def test_utterances_of_many_speakers_are_found(tmp_path: Path, data: Path) -> None:
+    clips = tool.choose(data, 180, np.random.default_rng(0))
     for title, suffix, samples, places in tool.variants(clips, 0):
         path = tmp_path / f"long{suffix}"
         tool.write(path, samples)

@@ -1,9 +1,6 @@
-"""Fixtures of the mini pair's tests: the data folder (skipped without), and small synthetic tones to train on."""
+"""Small synthetic tones to train on."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,23 +8,6 @@ import pytest
 from training.augment import Source
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """Folder with labels.tsv and the clips: SPECDEC_DATA, or `shared/data` beside the repository."""
-    folder = Path(os.environ.get("SPECDEC_DATA", ROOT.parent / "shared" / "data"))
-    if not (folder / "labels.tsv").is_file():
-        pytest.skip(f"no labels.tsv in {folder}; set SPECDEC_DATA")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def samples() -> Path:
-    """Folder of the sample clips."""
-    return ROOT / "samples"
 
 
 def tone(frequency: float, seconds: float, level_dbfs: float = -20.0) -> Waveform:
