@@ -80,9 +80,11 @@ class Loop:
                 ttft_ms = ttft_ms or clock.ms
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
-            yield Finished(self.text, finish, *self._work, ttft_ms, clock.ms, self._degraded)
+            total_ms = clock.ms
         finally:
             self._close()
+        # After the end of what was under way: a cloud that still read the clip has worked as well.
+        yield Finished(self.text, finish, *self._work, ttft_ms, total_ms, self._degraded)
 
     def _draft(self) -> Draft:
         """A block, and why it should be verified: what the gate finds, or a loop that the edge runs into."""

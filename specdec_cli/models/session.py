@@ -134,11 +134,8 @@ class Session:
 
     def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:
         """One forward of this clip alone, prompt and audio included where they are not cached."""
-        reading = self.cache is None
-        if reading:
-            self.cache = self.model.new_cache()
-        cache, start = self.cache, 0 if reading else self.length
-        assert cache is not None
+        reading, start = self.cache is None, self.length
+        cache = self.model.new_cache() if self.cache is None else self.cache
         ids = (*self.prompt.ids, *lacking) if reading else lacking
         started = time.perf_counter()
         logits, encoder_ms, passes = self.model.forward(
@@ -159,6 +156,7 @@ class Session:
         scores = self.scored(logits, positions, text_length)
         if reading and positions > text_length:
             self._after_prompt = scores[:1].clone()
+        self.cache = cache  # last: while another thread reads the clip, it counts as not read
         return scores
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:

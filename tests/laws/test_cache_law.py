@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from transformers.cache_utils import DynamicLayer
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from specdec_cli.types import Round
+from specdec_cli.types import Finished, Round
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import Check
 from tests.laws.conftest import Run
@@ -135,6 +136,35 @@ def test_an_abandoned_stream_leaves_clean_caches(stop_after: int) -> None:
         events.close()  # type: ignore[attr-defined]
         for session in sessions_of(loop):
             _assert_clean(session, loop.text)
+
+
+def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
+    """Until the reading is done, its session counts as empty; afterwards its forward is in the account."""
+    case = make_case(74_000, mode="hybrid", gate="never", cloud_prefill="overlap", max_new_tokens=4, loop_period=0)
+    loop, reading, ended = case.loop(), threading.Event(), threading.Event()
+    forward = case.cloud.forward
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        scored = forward(*args, **kwargs)
+        reading.set()
+        assert ended.wait(30)
+        return scored
+
+    case.cloud.forward = slow  # type: ignore[method-assign]
+    try:
+        for event in loop.run():
+            if isinstance(event, Round):
+                assert reading.wait(30)
+                for session in sessions_of(loop):
+                    _assert_clean(session, loop.text)
+                if loop.stop.first_stop(loop.text, 0):
+                    ended.set()
+    finally:
+        ended.set()
+        case.cloud.forward = forward  # type: ignore[method-assign]
+    assert isinstance(event, Finished)
+    assert event.cloud is not None
+    assert (event.cloud.forwards, event.cloud.encoder_passes) == (1, 1)
 
 
 def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
