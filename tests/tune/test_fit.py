@@ -14,7 +14,7 @@ from specdec_cli.errors import ConfigError
 from tests.tune.recorded import trace_of
 
 pytest.importorskip("sklearn", reason="needs the extra [tune]")
-from specdec_cli.tune.fit import Example, examples, fit
+from specdec_cli.tune.fit import Consequences, Example, examples, fit, teaches
 
 
 def _example(rng: random.Random, group: int) -> Example:
@@ -60,6 +60,24 @@ def test_every_position_of_both_texts_is_one_example() -> None:
     assert len(found) == len(trace.edge.ids) + len(trace.cloud.ids) - same - 1
     assert all(1 <= len(example.block) <= 4 for example in found)
     assert found[same].changed
+
+
+def test_a_token_counts_by_the_class_that_it_changes() -> None:
+    """Synonyms are no changes, and an attribute may count more than others."""
+    trace = trace_of(3)
+
+    def classes(ids: tuple[int, ...]) -> dict[str, str | None]:
+        return {"odd": str(sum(id_ % 2 for id_ in ids))}
+
+    everything = examples([trace], [0], k=4)
+    counted = examples([trace], [0], k=4, consequences=Consequences(classes, {"odd": 3.0}))
+    other = [example.changed for example in everything]
+    track = [(trace.edge, at) for at in range(len(trace.edge.ids))]
+    expected = [bool((t.chosen[at] + t.target[at]) % 2) for t, at in track]
+    assert [example.changed for example in counted[: len(track)]] == expected
+    assert 0 < sum(example.changed for example in counted) < sum(other)
+    assert {example.weight for example in counted if example.changed} == {3.0}
+    assert not teaches(counted)  # a single clip
 
 
 def test_too_little_to_learn_from_is_refused() -> None:
