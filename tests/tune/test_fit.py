@@ -64,20 +64,20 @@ def test_every_position_of_both_texts_is_one_example() -> None:
 
 def test_a_token_counts_by_the_class_that_it_changes() -> None:
     """Synonyms are no changes, and an attribute may count more than others."""
-    trace = trace_of(3)
+    traces = [trace_of(seed) for seed in range(3, 9)]
 
     def classes(ids: tuple[int, ...]) -> dict[str, str | None]:
-        return {"odd": str(sum(id_ % 2 for id_ in ids))}
+        return {"high": str(sum(id_ >= 7 for id_ in ids))}
 
-    everything = examples([trace], [0], k=4)
-    counted = examples([trace], [0], k=4, consequences=Consequences(classes, {"odd": 3.0}))
-    other = [example.changed for example in everything]
-    track = [(trace.edge, at) for at in range(len(trace.edge.ids))]
-    expected = [bool((t.chosen[at] + t.target[at]) % 2) for t, at in track]
-    assert [example.changed for example in counted[: len(track)]] == expected
-    assert 0 < sum(example.changed for example in counted) < sum(other)
+    groups = range(len(traces))
+    everything = examples(traces, groups, k=4)
+    counted = examples(traces, groups, k=4, consequences=Consequences(classes, {"high": 3.0}))
+    tokens = zip(traces[0].edge.chosen, traces[0].edge.target, strict=True)
+    expected = [(one >= 7) != (other >= 7) for one, other in tokens]
+    assert [example.changed for example in counted[: len(expected)]] == expected
+    assert 0 < sum(example.changed for example in counted) < sum(example.changed for example in everything)
     assert {example.weight for example in counted if example.changed} == {3.0}
-    assert not teaches(counted)  # a single clip
+    assert not teaches(counted[: len(expected)])  # a single clip
 
 
 def test_too_little_to_learn_from_is_refused() -> None:
