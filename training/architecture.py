@@ -29,8 +29,8 @@ class Side:
 
 EDGE: Final = Side("edge", tower_layers=1, hidden=128, layers=2, ffn=256, vocabulary_multiple=64)
 CLOUD: Final = Side("cloud", tower_layers=6, hidden=192, layers=10, ffn=512, vocabulary_multiple=192)
-SEED: Final = Side("seed", tower_layers=1, hidden=192, layers=2, ffn=512, vocabulary_multiple=64)
-"""Not shipped: the shallow decoder from which the cloud's deep one is grown."""
+SEED: Final = Side("seed", tower_layers=6, hidden=192, layers=2, ffn=512, vocabulary_multiple=64)
+"""Not shipped: the shallow decoder, on the cloud's tower, from which the cloud's deep one is grown."""
 SIDES: Final = {side.name: side for side in (EDGE, CLOUD)}
 
 
