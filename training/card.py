@@ -94,9 +94,9 @@ def _recipe() -> str:
    is certain and others), augmented (gain, resampling, another tempo, trimming, joining up to 30 s, crops of 1 s,
    noise; labels measured again). For the decoders {EXAMPLES} are encoded once by each tower, the same ones.
 3. `ln_post`, `proj` and the decoder are trained on them, several instructions a clip, on the caption's tokens only, the
-   emotion word against a soft target. The cloud's decoder starts as that of a `seed` (two layers on the cloud's tower)
-   with layers in between that add nothing at first. Half of the edge's loss is the cross-entropy to the cloud's
-   distributions over the caption's tokens (DistillSpec, Zhou et al. 2024).
+   emotion word against a soft target. Both decoders start as that of a `seed` (the edge's decoder on the cloud's
+   tower), the cloud's with layers in between that add nothing at first. Half of the edge's loss is the cross-entropy to
+   the cloud's distributions over the caption's tokens (DistillSpec, Zhou et al. 2024).
 
 {_recipes()}
 

@@ -56,8 +56,7 @@ RECIPES: Final = {
     CLOUD: DecoderRecipe(epochs=2, rate=8e-4),
     EDGE: DecoderRecipe(epochs=3, distilled=0.5),
 }
-"""The cloud starts from the seed's decoder, which is not shipped; the edge starts from random weights and is taught by
-the cloud."""
+"""Edge and cloud start from the seed's decoder, which is not shipped, and the edge is taught by the cloud."""
 
 
 class Teacher:

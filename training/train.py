@@ -2,7 +2,7 @@
 
 Stages, each resumable after a kill at any moment because everything finished is kept in the work folder: decode and
 synthesise clips, fine-tune the cloud's tower, cache its features, train the decoder of the seed and grow the cloud's
-from it; then the same for the edge, whose decoder the cloud teaches.
+from it; then the same for the edge, whose decoder grows from the seed's too and is taught by the cloud.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def examples_of(side: Side, material: Material, work: Path, seed: int) -> list[E
 def train_side(side: Side, material: Material, work: Path, output: Path, seed: int) -> None:
     """Cache the side's features, train its decoder and write its checkpoint under `output`.
 
-    The cloud's decoder is grown from the seed's and the edge's is taught by the cloud, so those must have been trained.
+    Decoders are grown from the seed's and the edge's is taught by the cloud, so those must have been trained.
     """
     tokenizer = train_tokenizer()
     with torch.random.fork_rng():
@@ -148,10 +148,10 @@ def train_side(side: Side, material: Material, work: Path, output: Path, seed: i
         model = build_thinker(side, tokenizer.get_vocab())
     model.model.audio_tower.load_state_dict(_kept(tower_of(side, work)), strict=False)
     examples = examples_of(side, material, work, seed)
-    teacher = None
-    if side is CLOUD:
+    if side is not SEED:
         grow_decoder(load_checkpoint(work / SEED.name), model)
-    elif side is EDGE:
+    teacher = None
+    if side is EDGE:
         teacher = Teacher(load_checkpoint(output / CLOUD.name), examples_of(CLOUD, material, work, seed))
     recipe = replace(RECIPES[side], seed=seed)
     _log(work, {"stage": side.name, **asdict(recipe)})
