@@ -79,7 +79,6 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     """All figures of one model in one language, per cent."""
     by_corpus = emotion_by_corpus(scored)
     prosody = {name: attribute_accuracy(scored, name) for name in PROSODY}
-    corpora = sorted({item.row.corpus for item in scored})
     return {
         "clips": len(scored),
         "well_formed": _rate(is_well_formed(item.text, item.language, item.style) for item in scored),
@@ -88,10 +87,6 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         "prosody": prosody,
         "mean_of_seven": mean_of_seven(prosody, emotion_mean(by_corpus)),
         "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
-        "prosody_by_corpus": {
-            corpus: {name: attribute_accuracy([i for i in scored if i.row.corpus == corpus], name) for name in PROSODY}
-            for corpus in corpora
-        },
     }
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -37,21 +36,9 @@ from training.tower import build_tower
 SYNTHETIC_CLIPS: Final = 2400
 
 
-class Stage(StrEnum):
-    """What to train; `all` runs everything in order."""
-
-    ALL = "all"
-    PREPARE = "prepare"
-    CLOUD_TOWER = "cloud-tower"
-    SEED = "seed"
-    CLOUD = "cloud"
-    EDGE_TOWER = "edge-tower"
-    EDGE = "edge"
-
-
 @contextmanager
-def _progress(title: str, total: int | None) -> Iterator[Callable[[int, str], None]]:
-    """A progress bar; the function yielded takes how much is done and a short note."""
+def _progress(title: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """A progress bar; the function yielded takes how much is done (else one more) and a short note."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -63,8 +50,8 @@ def _progress(title: str, total: int | None) -> Iterator[Callable[[int, str], No
     with Progress(*columns) as display:
         task = display.add_task(title, total=total, note="")
 
-        def show(done: int, note: str = "") -> None:
-            display.update(task, completed=done, note=note)
+        def show(done: int | None = None, note: str = "") -> None:
+            display.update(task, completed=done, advance=1 if done is None else None, note=note)
 
         yield show
 
@@ -79,14 +66,7 @@ def prepare(data: Path, work: Path, seed: int) -> Material:
     """Decode the data folder and make the synthetic clips, or find both done."""
     rows = read_rows(data)
     with _progress("clips", len(rows) + SYNTHETIC_CLIPS) as show:
-        done = 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            show(done, "")
-
-        return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, advance)
+        return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, show)
 
 
 def train_tower(side: Side, material: Material, source: str, work: Path, seed: int) -> None:
@@ -126,15 +106,8 @@ def _kept(tower: Qwen2_5OmniAudioEncoder) -> dict[str, torch.Tensor]:
 def examples_of(side: Side, material: Material, work: Path, seed: int) -> list[Encoded]:
     """The training examples, the same for all sides, as the side's tower encodes them."""
     with _progress(f"{side.name} features", EXAMPLES // CHUNK) as show:
-        done = 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            show(done, "")
-
         folder = work / f"features-{_heard(side).name}"
-        return build_cache(folder, tower_of(side, work), Pool(material.sources), material.read, EXAMPLES, seed, advance)
+        return build_cache(folder, tower_of(side, work), Pool(material.sources), material.read, EXAMPLES, seed, show)
 
 
 def train_side(side: Side, material: Material, work: Path, output: Path, seed: int) -> None:
@@ -174,25 +147,19 @@ def main(
     ] = "openai/whisper-base",
     work: Annotated[Path, typer.Option(help="Folder for caches and training states.")] = Path("mini-training"),
     output: Annotated[Path, typer.Option(help="Folder that gets `edge` and `cloud`.")] = WEIGHTS,
-    stage: Annotated[Stage, typer.Option(help="Run only this stage.")] = Stage.ALL,
     seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 7,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 keeps torch's default.")] = 0,
 ) -> None:
-    """Train the mini pair; run the same command again after an interruption and it goes on."""
+    """Train the mini pair; the same command goes on after an interruption. Another recipe wants another folder."""
     if threads:
         torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
     material = prepare(data, work, seed)
-    stages: dict[Stage, Callable[[], None]] = {
-        Stage.CLOUD_TOWER: lambda: train_tower(CLOUD, material, whisper_source, work, seed),
-        Stage.SEED: lambda: train_side(SEED, material, work, work, seed),
-        Stage.CLOUD: lambda: train_side(CLOUD, material, work, output, seed),
-        Stage.EDGE_TOWER: lambda: train_tower(EDGE, material, whisper_source, work, seed),
-        Stage.EDGE: lambda: train_side(EDGE, material, work, output, seed),
-    }
-    for name, train in stages.items():
-        if stage in (Stage.ALL, name):
-            train()
+    train_tower(CLOUD, material, whisper_source, work, seed)
+    train_side(SEED, material, work, work, seed)
+    train_side(CLOUD, material, work, output, seed)
+    train_tower(EDGE, material, whisper_source, work, seed)
+    train_side(EDGE, material, work, output, seed)
 
 
 if __name__ == "__main__":
