@@ -20,7 +20,7 @@ SPEEDS: Final = (0.87, 1.15)
 TEMPOS: Final = (0.7, 1.5)
 LEVELS_DBFS: Final = (-42.0, -12.0)
 SHARES: Final = {"cremad": 0.4, "ravdess": 0.2, "nemo": 0.2, "emodb": 0.09, "synthetic": 0.11}
-"""Of draws by corpus. CREMA-D has three quarters of the speakers, EmoDB the fewest clips, and synthetic voices say
+"""Of draws by corpus. CREMA-D has most of the speakers, EmoDB the fewest clips, and synthetic voices say
 nothing about emotion."""
 
 
