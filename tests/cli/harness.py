@@ -14,6 +14,8 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -61,6 +63,18 @@ def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@cache
+def ready() -> None:
+    """Loads the mini pair and imports what commands import when they are used: forks have both from the start."""
+    mini_pair()
+    for name in (
+        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.work", "console.compare", "console.live"),
+        *("console.progress", "console.view", "batch.decode", "batch.local", "batch.runner", "compare.build"),
+        *("compare.journal", "compare.runner", "metrics.text", "report.tables"),
+    ):
+        import_module(f"specdec_cli.{name}")
+
+
 class Fork:
     """The command line in a fork of this process, with the mini pair loaded.
 
@@ -80,7 +94,7 @@ class Fork:
         variables: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> None:
-        mini_pair()
+        ready()
         self._readers: dict[int, _Reader] = {}
         ends = {1: stdout, 2: stderr}
         pipes = {number: os.pipe() for number, given in ends.items() if given is None}

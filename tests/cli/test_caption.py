@@ -36,10 +36,10 @@ def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: lis
 def test_json_is_one_valid_transcript_a_line_and_nothing_else(
     specdec: Specdec, recordings: list[str], mode: str, language: str
 ) -> None:
-    outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings)
+    outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings[:2])
     assert outcome.code == 0
     values = [json.loads(line) for line in outcome.lines]
-    assert [value["file"] for value in values] == recordings
+    assert [value["file"] for value in values] == recordings[:2]
     for value in values:
         jsonschema.Draft202012Validator(json_schema()).validate(value)
         assert (value["mode"], value["language"]) == (mode, language)
