@@ -22,7 +22,6 @@ from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigErro
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
 
-
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("clips")
