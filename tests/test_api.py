@@ -21,6 +21,8 @@ from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
+MODES_BY_TIER = ["hybrid", "lossless", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("edge", "cloud"))]
+
 
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -87,7 +89,7 @@ def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
     assert events[0].duration_s == pytest.approx(1.4)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_BY_TIER)
 def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode: str) -> None:
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
     used = captioner(decoding__mode=mode, decoding__k=4, prompt__language="en")
@@ -97,7 +99,7 @@ def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode
     assert again[own] == Captioner.load("mini", settings).caption(clips[own]).caption
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_BY_TIER)
 def test_an_abandoned_stream_leaves_nothing_behind(clips: list[Path], mode: str) -> None:
     runner = (
         captioner(decoding__mode=mode, gate__threshold=0.05) if mode == "hybrid" else captioner(decoding__mode=mode)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,13 @@ class Fork:
         for number, (reading, writing) in pipes.items():
             os.close(writing)
             self._readers[number] = _Reader(reading)
+
+    def says(self, text: str, timeout_s: float = 120.0) -> None:
+        """Waits until its stderr, a pipe, holds a text."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self._readers[2].so_far.decode(errors="replace"):
+            assert time.monotonic() < deadline, f"it did not say {text!r}"
+            time.sleep(0.01)
 
     def send(self, signal_number: int) -> None:
         """Sends a signal."""

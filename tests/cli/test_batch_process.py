@@ -144,9 +144,10 @@ def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     output = tmp_path / "out.jsonl"
     slow = ["batch", str(folder), "-o", str(output), "--min-new-tokens", "300", "--max-new-tokens", "400"]
     fork = Fork([*slow, "--mode", "edge", "--set", "decoding.loop_period=0", "--batch-size", "32"])
-    time.sleep(1.0)
+    fork.says("loading edge")
+    time.sleep(0.5)
     fork.send(signal.SIGINT)
-    time.sleep(0.2)
+    fork.says("finishing what has begun")
     fork.send(signal.SIGINT)
     outcome = fork.wait()
     assert outcome.code == 130
