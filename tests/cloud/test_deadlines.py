@@ -31,7 +31,7 @@ from tests.laws.test_wire_law import far_loop
 TIMEOUT_S = 0.6
 SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take half a minute and more
 CALL_S = 40.0
-NAME_SERVER_S = 60.0  # what it takes in `PROGRAM`
+LONG_S = 60.0  # half of what the name server of `PROGRAM` takes
 ROOT = Path(__file__).parents[2]
 
 Behaviour = Callable[[socket.socket], None]
@@ -212,7 +212,7 @@ from specdec_cli.cloud.http import Caller, Http, Request
 from specdec_cli.config import CloudConfig
 from specdec_cli.errors import CloudError
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background inherits as ignored
-socket.getaddrinfo = lambda *_, **__: time.sleep(60)
+socket.getaddrinfo = lambda *_, **__: time.sleep(120)
 config = CloudConfig(url=sys.argv[1], timeout_s=float(sys.argv[2]))
 http = Http(config, "text/plain", 1 << 16, lambda *given: given[-1].body)
 caller = Caller(http)
@@ -241,9 +241,9 @@ def test_the_end_of_a_process_does_not_wait_for_a_name_server() -> None:
     process = running("http://127.0.0.1:1", TIMEOUT_S)
     with process:
         started = time.monotonic()
-        said, _ = process.communicate(timeout=NAME_SERVER_S)
+        said, _ = process.communicate(timeout=LONG_S)
         assert "did not answer within 0.6 s" in said
-        assert (process.returncode, time.monotonic() - started < NAME_SERVER_S) == (0, True)
+        assert (process.returncode, time.monotonic() - started < LONG_S) == (0, True)
 
 
 def test_an_interrupt_ends_a_call_at_once() -> None:
@@ -252,9 +252,9 @@ def test_an_interrupt_ends_a_call_at_once() -> None:
         time.sleep(0.3)
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=NAME_SERVER_S)
+        said, _ = process.communicate(timeout=LONG_S)
         assert (said, process.returncode) == ("interrupted\n", 0)
-        assert time.monotonic() - started < NAME_SERVER_S
+        assert time.monotonic() - started < LONG_S
 
 
 def test_closing_ends_a_call_under_way(case: Case) -> None:
