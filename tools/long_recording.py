@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from json import dumps
 from pathlib import Path
@@ -40,8 +40,12 @@ from training.labels import PROSODY, Row, read_rows
 from training.scoring import Scored, attribute_accuracy
 
 TOLERANCE_S: Final = 0.3
+SHARED_S: Final = 0.1
+"""More of an utterance than this belongs to a piece, seconds."""
 NOISE_DB: Final = 15.0
 WINDOW_S: Final = 30.0
+LOWEST_HZ: Final = 60.0
+"""Of speech: below the lowest F0 that the labels know (65 Hz), there are steps and breath on the microphone."""
 
 _HOP: Final = SAMPLE_RATE // 100
 _PAUSE_S: Final = (0.4, 2.0)
@@ -67,18 +71,23 @@ class Found:
 
     Attributes:
         share: of the utterances, those found with both ends within 0.3 s.
-        cut: utterances with an end of a piece inside, more than 0.3 s from both of theirs.
+        cut: utterances of which two pieces have more than 0.1 s each.
+        short: others whose beginning or end is missing, more than 0.3 s.
         pieces: found.
     """
 
     share: float
     cut: int
+    short: int
     pieces: int
 
 
-def active(samples: Waveform) -> list[tuple[int, int]]:
-    """First and last sample of each run of active speech."""
-    frames = samples[: len(samples) // _HOP * _HOP].reshape(-1, _HOP).astype(np.float64)
+def active(samples: Waveform, lowest_hz: float = LOWEST_HZ) -> list[tuple[int, int]]:
+    """First and last sample of each run of active speech, in what lies above a frequency."""
+    spectrum = np.fft.rfft(samples.astype(np.float64))
+    spectrum[: int(np.ceil(lowest_hz * len(samples) / SAMPLE_RATE))] = 0
+    heard = np.fft.irfft(spectrum, len(samples))
+    frames = heard[: len(heard) // _HOP * _HOP].reshape(-1, _HOP)
     level = 10 * np.log10((frames**2).mean(axis=1) + 1e-20)
     on = (level > np.percentile(level, 97) - 30) & (level > -75)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8))).reshape(-1, 2)
@@ -160,11 +169,14 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
 def score(places: Places, found: Places) -> Found:
     """How well utterances at `places` were found."""
     ends = np.array(found).reshape(-1, 2)
-    hits, cut = 0, 0
+    hits, cut, short = 0, 0, 0
     for start, end in places:
         hits += bool((np.abs(ends - (start, end)) <= TOLERANCE_S).all(axis=1).any())
-        cut += bool(((ends > start + TOLERANCE_S) & (ends < end - TOLERANCE_S)).any())
-    return Found(hits / len(places), cut, len(ends))
+        shared = ends[np.minimum(ends[:, 1], end) - np.maximum(ends[:, 0], start) > SHARED_S]
+        cut += len(shared) > 1
+        missing = len(shared) == 1 and (shared[0, 0] > start + TOLERANCE_S or shared[0, 1] < end - TOLERANCE_S)
+        short += missing or not len(shared)
+    return Found(hits / len(places), cut, short, len(ends))
 
 
 def write(path: Path, samples: Waveform) -> None:
@@ -287,7 +299,7 @@ def main(
             for way, find in ways.items():
                 if way == "pauses" or suffix == ".flac":
                     found = score(places, find(path))
-                    result[f"{title}: {way}"] = {"share": found.share, "cut": found.cut, "pieces": found.pieces}
+                    result[f"{title}: {way}"] = asdict(found)
         if captions:
             samples, places = assemble(chosen, np.random.default_rng(seed), whole=True)
             path = folder / "captioned.flac"
@@ -298,11 +310,11 @@ def main(
         print(dumps(result))
         return
     rows = [
-        [title, f"{100 * v['share']:.1f}%", str(v["cut"]), str(v["pieces"])]
+        [title, f"{100 * v['share']:.1f}%", str(v["cut"]), str(v["short"]), str(v["pieces"])]
         for title, v in result.items()
         if "share" in v
     ]
-    print_table(f"{len(chosen)} utterances", ["", "found", "cut inside", "pieces"], rows)
+    print_table(f"{len(chosen)} utterances", ["", "found", "cut in two", "end missing", "pieces"], rows)
     if captions:
         print(dumps(result["captions"], indent=1))
 

@@ -66,6 +66,9 @@ class PauseCutter:
         frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
         highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
         self._edges = np.unique(np.searchsorted(frequencies, np.geomspace(_BANDS_HZ[0], highest, _BANDS + 1)))
+        gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of the difference between neighbours
+        window_power = float(self._window @ self._window)
+        self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
         self._waiting: list[Floats] = []  # less than a step
         self._count = 0  # samples in it
         self._samples = np.zeros(0, np.float32)
@@ -107,12 +110,12 @@ class PauseCutter:
     def _analyse(self) -> None:
         """Levels of the frames that are whole, smoothed over their neighbours."""
         rest = self._samples[max(0, self._framed * self._hop - self._first) :]
-        if len(rest) < self._size:
+        if len(rest) <= self._size:
             return
-        frames = np.lib.stride_tricks.sliding_window_view(rest, self._size)[:: self._hop]
-        spectra = np.abs(np.fft.rfft(frames * self._window, axis=1)) ** 2
-        scale = 2 / (self._size * float(self._window @ self._window))  # of the mean square of the samples
-        powers = scale * np.add.reduceat(spectra, self._edges, axis=1)[:, :-1]
+        frames = np.lib.stride_tricks.sliding_window_view(rest, self._size + 1)[:: self._hop]
+        # differences, so that strong rumble below the bands does not leak into them
+        spectra = np.abs(np.fft.rfft(np.diff(frames) * self._window, axis=1)) ** 2
+        powers = np.add.reduceat(self._scale * spectra, self._edges, axis=1)[:, :-1]
         self._framed += len(frames)
         self._powers = np.concatenate([self._powers, powers])
         if len(self._powers) < _SMOOTH:
