@@ -59,7 +59,7 @@ class Piece:
         if end is None or not (0 <= start < end and math.isfinite(end)):
             raise TranscriptError(
                 f"{transcripts}:{line.number}: {values['file']} does not say where its piece begins and ends.",
-                hint="Delete that line, or caption the recording again. `start_s` and `end_s`, or `duration_s`, say so.",
+                hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
         begin = round(1000 * start)
         speaker = one_line(values.get("speaker") or "") or None

@@ -1,6 +1,7 @@
 """TextGrids of Praat in its two text formats, long and short, read as Praat reads them: values in a fixed order.
 
-Values are numbers, quoted texts and flags that stand free; all else (`xmin =`, `item [1]:`, `! a comment`) is decoration.
+Values are numbers, quoted texts and flags between white space; all else (`xmin =`, `item [1]:`, `! a comment`) is
+decoration.
 Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
 """
 
