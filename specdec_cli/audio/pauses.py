@@ -2,7 +2,7 @@
 
 Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
 the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
-after a loud one. Stretches of sound less than 0.3 s apart are one utterance, whose ends are where its own level is
+after a loud one. Stretches of sound less than 0.33 s apart are one utterance, whose ends are where its own level is
 within 28 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
 level for the whole recording, which it needs in memory, and finds nothing in noise.
 """
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats, Segment
 
-PAUSE_S: Final = 0.3
-"""A shorter pause does not end an utterance, seconds."""
+PAUSE_S: Final = 0.33
+"""A shorter pause does not end an utterance, seconds; noise lengthens what is measured of those of 0.3 s."""
 
 LEAST_S: Final = 0.2
 """Less sound than this is no utterance, seconds."""

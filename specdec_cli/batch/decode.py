@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ AUTO_BATCH_SIZE: Final = 16
 _FIRST: Final = 4  # of them until one is done: a full batch would keep whoever watches waiting for its first caption
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal
+_TRIM_AFTER: Final = 32  # clips
 _SMALL: Final = 100_000_000
 """Weights up to which one core does a decoding step sooner than several that are busy."""
 
@@ -90,6 +93,7 @@ class BatchCaptioner:
         """
         encoders, threads = _cores(self._captioner.pair)
         results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        done = 0
         at_work: dict[int, threading.Thread] = {}  # by the identity of its clip, until its result is read
         room = min(self.batch_size, _FIRST)
         try:
@@ -104,6 +108,9 @@ class BatchCaptioner:
                         continue
                     at_work.pop(id(result[0])).join()
                     room = self.batch_size
+                    done += 1
+                    if done % _TRIM_AFTER == 0:
+                        trim_memory()
                     yield result
         finally:  # the clips under way have been ended with `shared`
             for thread in at_work.values():
@@ -144,6 +151,18 @@ class BatchCaptioner:
             results.put((prepared, typed(error if isinstance(error, Exception) else RuntimeError(error), _log)))
         else:
             results.put((prepared, result))
+
+
+def trim_memory() -> None:
+    """Returns freed memory to the system, where the C library can (glibc).
+
+    It keeps what threads free for later ones. Over hours of clips in threads of their own, whose tensors differ in
+    size, this adds up to 100 MB and more.
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _cores(pair: Pair) -> tuple[int, int]:
