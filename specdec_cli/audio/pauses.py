@@ -35,6 +35,7 @@ _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
 _BANDS_HZ: Final = (100.0, 7200.0)
 _HISTORY: Final = 2000  # frames that the noise floor is estimated from
+_REFRESH: Final = 100  # frames after which it is estimated again
 _FIRST: Final = 100  # frames to wait for at the start
 _FLOOR_PERCENTILE: Final = 7
 _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
@@ -78,6 +79,8 @@ class PauseCutter:
         self._totals = np.zeros(0, np.float32)  # dBFS, by frame
         self._dropped = 0  # frames before those
         self._framed = 0  # frames whose power was taken
+        self._floor = np.zeros(0, np.float32)  # dB, by band
+        self._floor_of = 0  # frames that it was estimated after
         self._given = 0  # the sample behind the last utterance
         self._done = 0  # frames before which nothing is looked for any more
 
@@ -167,9 +170,11 @@ class PauseCutter:
     def _sound(self) -> NDArray[np.bool_]:
         """Which of the frames behind the last utterance stand out from the noise floor."""
         history, pending = self._levels[-_HISTORY:], self._done - self._dropped
-        rank = len(history) * _FLOOR_PERCENTILE // 100
-        floor = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB
-        excess = np.clip(self._levels[pending:] - floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
+        known = self._dropped + len(self._levels)
+        if len(history) < _HISTORY or known >= self._floor_of + _REFRESH:
+            rank = len(history) * _FLOOR_PERCENTILE // 100
+            self._floor, self._floor_of = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB, known
+        excess = np.clip(self._levels[pending:] - self._floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
         sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (self._totals[pending:] > _SILENT_DBFS)
         return sound
 

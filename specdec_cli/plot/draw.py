@@ -212,6 +212,9 @@ def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[st
     panel.plot(middles, [span.measured[name] for span in wrong], "x", color=_ALERT, markersize=7, markeredgewidth=1.8)
     panel.set_ylabel(heading, fontsize=9)
     panel.margins(y=0.2)
+    if name == "pause_share":
+        top = max(0.1, 1.2 * max(values))
+        panel.set_ylim(-0.05 * top, top)  # no marks below 0 where nobody pauses
 
 
 def _entropy(panel: Axes, spans: Sequence[Span]) -> None:
