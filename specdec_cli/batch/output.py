@@ -172,7 +172,7 @@ class Output:
                 check(line)
             last = [*last, line] if last and _follows(last[-1], line) else [line]
             follows = line.key == next(reversed(found), None)
-            own = found[line.key] = found.pop(line.key, None) or _Found()
+            own = found[line.key] = found.pop(line.key) if line.key in found else _Found()
             own.apart = own.apart or bool(own.marks and not follows)
             own.marks.append(Mark.of(line))
             own.again = _again(line)

@@ -412,9 +412,9 @@ class AudioConfig(Section):
 
     segment: Segmenting | None = Field(
         default=None,
-        description="pauses: caption utterances between pauses; silero: the same, by a voice-activity model (extra vad); "
-        "seconds: pieces of this length; or a file or folder of cuts; null: what fits the models as a whole, what is "
-        "longer at pauses",
+        description="pauses: caption utterances between pauses; silero: the same, by a voice-activity model (extra "
+        "vad); seconds: pieces of this length; or a file or folder of cuts; null: what fits the models as a whole, "
+        "what is longer at pauses",
     )
     segment_s: float | None = Field(default=None, ge=0.1, description="the same as segment with seconds")
     start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")

@@ -154,14 +154,15 @@ def _rttm(path: Path) -> Iterator[_Named]:
 def _textgrid(path: Path) -> Iterator[_Named]:
     """Intervals of all tiers but those of words and sounds; a tier is called like its speaker, or `speaker` itself."""
     found: dict[tuple[float, float], Cut] = {}
-    for name, intervals in ((name.strip(), intervals) for name, intervals in interval_tiers(path)):
+    for tier, intervals in interval_tiers(path):
+        name = tier.strip()
         if _PARTS_OF_UTTERANCES.search(name):
             continue
         for line, start, end, label in intervals:
             if label.strip().lower() in _SILENT:
                 continue
-            speaker, text = (label, None) if name.lower() == "speaker" else (name, label)
-            speaker = None if name.lower() in _NO_SPEAKER else speaker
+            who, text = (label, None) if name.lower() == "speaker" else (name, label)
+            speaker = None if name.lower() in _NO_SPEAKER else who
             cut = _cut(f"{path}, line {line}", start, end, speaker, text)
             known = found.setdefault((cut.start_s, cut.end_s), cut)
             if name.lower() == "speaker":

@@ -66,7 +66,7 @@ class SpeechCutter(PauseCutter):
         whole = len(samples) // _WINDOW * _WINDOW
         self._rest = samples[whole:]
         with torch.inference_mode():
-            for window in torch.from_numpy(samples[:whole]).split(_WINDOW) if whole else ():
+            for window in torch.from_numpy(samples[:whole].reshape(-1, _WINDOW)):
                 odds = self._model(window, _RATE).item()
                 self._speech.append(odds >= (_OFF if self._speech[-1] else _ON))
 

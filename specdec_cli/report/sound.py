@@ -86,7 +86,8 @@ class SoundReader:
     def _whole(self, file: str, sha256: str) -> Samples:
         """The whole recording, float32 mono [n] at 16 kHz."""
         if self._last is None or self._last[:2] != (file, sha256):
-            self._last = (file, sha256, *pieces_of(file, sha256, None))
+            (samples,) = pieces_of(file, sha256, None)
+            self._last = (file, sha256, samples)
         return self._last[2]
 
 
