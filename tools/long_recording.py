@@ -35,6 +35,7 @@ from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs import InputFile
 from specdec_cli.prompts import Language
+from specdec_cli.prosody.activity import FRAME, runs_of, speech_activity
 from specdec_cli.run import peak_rss_mb
 from specdec_cli.transcript.schema import Transcript
 from tools.table import print_table
@@ -50,7 +51,6 @@ WINDOW_S: Final = 30.0
 LOWEST_HZ: Final = 60.0
 """Of speech: below the lowest F0 that the labels know (65 Hz), there are steps and breath on the microphone."""
 
-_HOP: Final = SAMPLE_RATE // 100
 _PAUSE_S: Final = (0.4, 2.0)
 _LONGEST_GAP_S: Final = 0.3
 
@@ -90,11 +90,7 @@ def active(samples: Waveform, lowest_hz: float = LOWEST_HZ) -> list[tuple[int, i
     spectrum = np.fft.rfft(samples.astype(np.float64))
     spectrum[: int(np.ceil(lowest_hz * len(samples) / SAMPLE_RATE))] = 0
     heard = np.fft.irfft(spectrum, len(samples))
-    frames = heard[: len(heard) // _HOP * _HOP].reshape(-1, _HOP)
-    level = 10 * np.log10((frames**2).mean(axis=1) + 1e-20)
-    on = (level > np.percentile(level, 97) - 30) & (level > -75)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8))).reshape(-1, 2)
-    return [(int(start) * _HOP, int(end) * _HOP) for start, end in edges if end - start >= 4]
+    return [(int(start), int(end)) for start, end in FRAME * runs_of(speech_activity(heard.astype(np.float32)).active)]
 
 
 def choose(data: Path, count: int, rng: np.random.Generator, lowest_hz: float = LOWEST_HZ) -> list[Clip]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats, Segment
+from specdec_cli.prosody.activity import runs_of
 
 PAUSE_S: Final = 0.33
 """A shorter pause does not end an utterance, seconds; noise lengthens what is measured of those of 0.3 s."""
@@ -199,9 +200,8 @@ class PauseCutter:
 
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Begin and end of each run of true items, those less than a pause apart joined."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8)))
     joined: list[tuple[int, int]] = []
-    for begin, end in edges.reshape(-1, 2).tolist():
+    for begin, end in runs_of(on).tolist():
         if joined and begin - joined[-1][1] < _PAUSE:
             joined[-1] = joined[-1][0], end
         else:

@@ -207,8 +207,8 @@ def details(values: Mapping[str, Any]) -> dict[str, Any]:
     found |= {f"label_{name}": value for name, value in (values.get("labels") or {}).items()}
     found |= {f"agrees_{name}": value for name, value in (values.get("agrees") or {}).items()}
     for name, score in (values.get("scores") or {}).items():
-        known = {**score["classes"], **{word: score[word] for word in ("other",) if word in score}}
-        found |= {f"score_{name}_{word}": value for word, value in known.items()}
+        known = score["classes"] | ({"other": score["other"]} if "other" in score else {})
+        found |= {f"score_{name}_{class_}": value for class_, value in known.items()}
     return found | {f"measured_{name}": value for name, value in (values.get("measured") or {}).items()}
 
 

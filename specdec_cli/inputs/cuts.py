@@ -5,6 +5,7 @@ Subtitles are read here, because libraries for them leave out what they cannot r
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -197,8 +198,6 @@ def _subtitles(path: Path) -> Iterator[_Named]:
 
 def _json(path: Path) -> Iterator[_Named]:
     """The segments of Whisper and WhisperX, or a list of such."""
-    import json
-
     try:
         tree = json.loads(read_text(path))
     except json.JSONDecodeError as error:
