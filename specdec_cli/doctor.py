@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
-    "torch transformers tokenizers safetensors accelerate numpy librosa scipy soundfile soxr av httpx psutil pydantic "
+    "torch transformers tokenizers safetensors accelerate numpy scipy soundfile soxr av httpx psutil pydantic "
     "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
