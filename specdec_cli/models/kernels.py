@@ -142,7 +142,7 @@ def _in_int8(layer: nn.Linear) -> Product:
 @cache
 def _onednn_is_faster() -> bool:
     """Whether the processor is an x86 one of another maker than Intel, for which MKL takes slower kernels."""
-    if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
+    if platform.machine().lower() not in ("x86_64", "amd64") or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     try:
         described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
