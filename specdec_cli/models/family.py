@@ -17,6 +17,7 @@ import transformers
 from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.imports import deferring
 
 if TYPE_CHECKING:
     from specdec_cli.models.processor import Processor
@@ -52,7 +53,8 @@ class Family:
 
     def module_class(self) -> Any:
         """transformers' class, or auto class."""
-        return getattr(transformers, self.class_name)
+        with deferring():  # it is imported when it is first looked up
+            return getattr(transformers, self.class_name)
 
     def processor(self, source: str, **common: Any) -> Any:
         """The processor of a checkpoint."""

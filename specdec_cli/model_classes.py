@@ -1,0 +1,76 @@
+"""Which class of transformers is in which of its files, remembered.
+
+transformers reads three thousand files to find out whenever it is imported, and twice; that is a tenth of the CPU time
+of a start. What it finds is kept in the cache folder, beside the state of the folders that it was found in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from specdec_cli.cache import cache_folder, remember
+
+SCANNING: Final = "transformers.utils.import_utils"
+"""The module that does it, in `create_import_structure_from_path`: {folder: {needed packages: {file: names}}}."""
+_SCAN: Final = "create_import_structure_from_path"
+_FOLDER: Final = "models"
+
+
+def remembering(module: ModuleType) -> None:
+    """Gives a memory to the module called `SCANNING`, which was just executed."""
+    scan = getattr(module, _SCAN, None)
+    if scan is None:  # another version
+        return
+
+    @cache
+    def of_folder(folder: str) -> Any:
+        with suppress(OSError):
+            state = _state(folder)
+            memory = cache_folder("transformers") / f"{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json"
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                known = json.loads(memory.read_text(encoding="utf-8"))
+                if known["state"] == state:
+                    return _decoded(known["classes"])
+            found = scan(folder)
+            with suppress(TypeError):
+                encoded = _encoded(found)
+                if _decoded(encoded) == found:
+                    remember(memory, json.dumps({"state": state, "classes": encoded}))
+            return found
+        return scan(folder)
+
+    def create_import_structure_from_path(module_path: str | Path) -> Any:
+        path = Path(module_path)
+        folder = path.parent if path.suffix == ".py" else path
+        return of_folder(str(folder)) if folder.name == _FOLDER else scan(module_path)
+
+    setattr(module, _SCAN, create_import_structure_from_path)
+
+
+def _state(folder: str) -> str:
+    """A hash that changes when a file is added to a folder or to one in it, removed or replaced."""
+    with os.scandir(folder) as entries:
+        seen = [(entry.name, entry.stat().st_mtime_ns) for entry in entries if entry.name != "__pycache__"]
+    return hashlib.sha256(repr((os.stat(folder).st_mtime_ns, sorted(seen))).encode()).hexdigest()
+
+
+def _encoded(structure: Any) -> Any:
+    """Dicts as lists of pairs, sets of names as one string: what JSON can hold."""
+    if isinstance(structure, dict):
+        return [[sorted(key) if isinstance(key, frozenset) else key, _encoded(of)] for key, of in structure.items()]
+    if isinstance(structure, set):
+        return " ".join(sorted(structure))
+    raise TypeError(f"{type(structure).__name__} is not part of an import structure")
+
+
+def _decoded(encoded: Any) -> Any:
+    if isinstance(encoded, list):
+        return {frozenset(key) if isinstance(key, list) else key: _decoded(of) for key, of in encoded}
+    return set(encoded.split())
