@@ -23,7 +23,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from specdec_cli import model_classes
+from specdec_cli.amendments import AMENDED
 
 _STOOD_IN: Final = (
     "scipy",
@@ -68,9 +68,9 @@ _lock = threading.RLock()  # of what follows, and held while a deferred module i
 _blocks = 0  # of `deferring` that are under way
 _pending: dict[str, _Deferred] = {}  # modules that were not executed yet
 _executing: set[str] = set()
-_stand_ins: dict[tuple[str, str], _StandIn] = {}  # by module and name
+_stand_ins: dict[tuple[ModuleType, str], _StandIn] = {}  # by module and name
 _given_to: list[tuple[dict[str, Any], _StandIn]] = []  # namespaces of modules that import a stand-in
-_decorated: list[tuple[str, Callable[[], object]]] = []  # module of a decorator, and what to do once it was executed
+_decorated: list[tuple[ModuleType, Callable[[], object]]] = []  # module, and what to do once it was executed
 
 
 def import_libraries() -> None:
@@ -90,15 +90,14 @@ def import_torch() -> None:
 def deferring() -> Iterator[None]:
     """Within the block, imports of the modules in `_DEFERRED` are deferred."""
     global _blocks
-    finder = _Finder()
     with _lock:
-        sys.meta_path.insert(0, finder)
+        if _FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, _FINDER)
         _blocks += 1
     try:
         yield
     finally:
         with _lock:
-            sys.meta_path.remove(finder)
             _blocks -= 1
 
 
@@ -113,16 +112,38 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """A spec that defers the module; None for modules that other finders find."""
-        scanning = fullname == model_classes.SCANNING
-        if not scanning and (_executing or not _is_in(fullname, _DEFERRED)):
+        if target is None and (known := sys.modules.get(fullname)) is not None:
+            # The search for a submodule made its package execute, which imports it.
+            return ModuleSpec(fullname, _Known(known), is_package=hasattr(known, "__path__"))
+        if not _blocks:
+            return None
+        if fullname not in AMENDED and (_executing or not _is_in(fullname, _DEFERRED)):
             return None  # what a deferred module imports, it uses
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _Scanning(spec.loader) if scanning else _Deferring(spec.loader)
+            spec.loader = _Amending(spec.loader) if fullname in AMENDED else _Deferring(spec.loader)
             return spec
         if parent := _pending.get(fullname.rpartition(".")[0]):
             _execute(parent)  # as it would have been before
         return None
+
+
+_FINDER: Final = _Finder()
+
+
+class _Known(Loader):
+    """Finds a module that is imported already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, _: ModuleSpec) -> ModuleType:
+        """That module."""
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leaves it as it was."""
+        module.__spec__ = self._spec
 
 
 class _Wrapping(Loader):
@@ -137,14 +158,14 @@ class _Wrapping(Loader):
         module.__loader__ = module.__spec__.loader = self.real
 
 
-class _Scanning(_Wrapping):
-    """Loads the module of transformers that reads its files for the names of classes."""
+class _Amending(_Wrapping):
+    """Loads a module and amends it."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Executes it, with a memory."""
+        """Executes it first."""
         super().exec_module(module)
         self.real.exec_module(module)
-        model_classes.remembering(module)
+        AMENDED[module.__name__](module)
 
 
 class _Deferring(_Wrapping):
@@ -172,7 +193,7 @@ class _Deferred(ModuleType):
             if own in _executing and "__getattr__" in known:
                 return known["__getattr__"](name)
             submodules = spec.submodule_search_locations if spec is not None else None
-            if own not in _pending or own in _executing or (name == "__path__" and submodules is None):
+            if _pending.get(own) is not self or own in _executing or (name == "__path__" and submodules is None):
                 raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=self)
             if _blocks and not _executing:
                 if name == "__path__":
@@ -186,7 +207,7 @@ class _Deferred(ModuleType):
         # Submodules, and what the import system says of a module, are set on one that was not executed.
         if not name.startswith("__") and not isinstance(value, ModuleType):
             _execute(self)
-        super().__setattr__(name, value)
+        ModuleType.__setattr__(self, name, value)  # its class may be another one now
 
 
 def _execute(module: ModuleType) -> None:
@@ -195,7 +216,7 @@ def _execute(module: ModuleType) -> None:
     with _lock:
         if (parent := _pending.get(name.rpartition(".")[0])) is not None:
             _execute(parent)
-        if name not in _pending or name in _executing:  # its parent imports it, or is being imported by it
+        if _pending.get(name) is not module or name in _executing:  # its parent imports it, or is being imported by it
             return
         spec = module.__spec__
         assert spec is not None
@@ -211,22 +232,22 @@ def _execute(module: ModuleType) -> None:
         vars(module).update(submodules)  # they would have been imported afterwards
         del _pending[name]
         module.__class__ = ModuleType
-        _replace_stand_ins(name)
+        _replace_stand_ins(module)
 
 
 def _stand_in(module: ModuleType, name: str, namespace: dict[str, Any]) -> _StandIn:
-    found = _stand_ins.setdefault((module.__name__, name), _StandIn(module, name))
+    found = _stand_ins.setdefault((module, name), _StandIn(module, name))
     _given_to.append((namespace, found))
     return found
 
 
-def _replace_stand_ins(module: str) -> None:
+def _replace_stand_ins(module: ModuleType) -> None:
     """Puts the names of a module that was executed into the modules that import them."""
-    for namespace, stand_in in [each for each in _given_to if each[1].module.__name__ == module]:
+    for namespace, stand_in in [each for each in _given_to if each[1].module is module]:
         _given_to.remove((namespace, stand_in))
         for key in [key for key, value in namespace.items() if value is stand_in]:
             namespace[key] = stand_in.real
-    for due in [each for each in _decorated if each[0] == module]:
+    for due in [each for each in _decorated if each[0] is module]:
         _decorated.remove(due)
         due[1]()
 
@@ -238,6 +259,11 @@ class _StandIn:
         self.module, self.name = module, name
 
     @property
+    def waits(self) -> bool:
+        """Whether its module was not executed yet."""
+        return self.module.__name__ in _pending
+
+    @property
     def real(self) -> Any:
         """The function or class."""
         _execute(self.module)
@@ -246,21 +272,21 @@ class _StandIn:
         return getattr(self.module, self.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if args and self.name in _MARKS | _WRAPPERS and self.module.__name__ in _pending:
+        if args and self.name in _MARKS | _WRAPPERS and self.waits:
             function, *others = args
             if function is None:
                 return lambda function: self(function, *others, **kwargs)
             if isinstance(function, FunctionType):
                 return self._decorate_later(function, lambda: self.real(*args, **kwargs))
         kind, plain = _PLAIN.get(self.name, (None, None))
-        if plain is not None and self.module.__name__ in _pending and all(_is_plain(value, kind) for value in args):
+        if plain is not None and self.waits and all(_is_plain(value, kind) for value in args):
             return plain(*args)
         return self.real(*args, **kwargs)
 
     def _decorate_later(self, function: Any, decorate: Callable[[], Any]) -> Any:
         """`function`, which is decorated when the module of the decorator is executed."""
         if self.name in _MARKS:
-            _decorated.append((self.module.__name__, decorate))
+            _decorated.append((self.module, decorate))
             return function
         called = function
 
@@ -273,7 +299,7 @@ class _StandIn:
             called = decorate()
             vars(decorated).update(vars(called))
 
-        _decorated.append((self.module.__name__, settle))
+        _decorated.append((self.module, settle))
         return decorated
 
     def __getattr__(self, name: str) -> Any:
@@ -287,7 +313,7 @@ class _StandIn:
         return whole_package not in _pending and isinstance(instance, self.real)
 
     def __subclasscheck__(self, subclass: type) -> bool:
-        return issubclass(subclass, self.real)
+        return issubclass(subclass.real if type(subclass) is _StandIn else subclass, self.real)
 
     def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[Any]:
         return (self.real,)

@@ -1,7 +1,8 @@
-"""Which class of transformers is in which of its files, remembered.
+"""What transformers does whenever it starts, done once or not at all: a tenth of the CPU time of a start.
 
-transformers reads three thousand files to find out whenever it is imported, and twice; that is a tenth of the CPU time
-of a start. What it finds is kept in the cache folder, beside the state of the folders that it was found in.
+It reads three thousand of its files, twice, to find out which class is in which. What it finds is kept in the cache
+folder, beside the state of the folders that it was found in. And it compiles the patterns that rename the weights of
+every model there is; they are compiled when they are first used.
 """
 
 from __future__ import annotations
@@ -9,22 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from specdec_cli.cache import cache_folder, remember
 
-SCANNING: Final = "transformers.utils.import_utils"
-"""The module that does it, in `create_import_structure_from_path`: {folder: {needed packages: {file: names}}}."""
-_SCAN: Final = "create_import_structure_from_path"
+_SCAN: Final = "create_import_structure_from_path"  # {folder: {needed packages: {file: names}}}
 _FOLDER: Final = "models"
 
 
-def remembering(module: ModuleType) -> None:
-    """Gives a memory to the module called `SCANNING`, which was just executed."""
+def _remember_classes(module: ModuleType) -> None:
     scan = getattr(module, _SCAN, None)
     if scan is None:  # another version
         return
@@ -52,6 +52,46 @@ def remembering(module: ModuleType) -> None:
         return of_folder(str(folder)) if folder.name == _FOLDER else scan(module_path)
 
     setattr(module, _SCAN, create_import_structure_from_path)
+
+
+class _Pattern:
+    """A regular expression that is compiled when it is first used."""
+
+    def __init__(self, pattern: str, flags: int | re.RegexFlag = 0) -> None:
+        self._given = pattern, flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(*self._given)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copying asks for, before there is a pattern
+            raise AttributeError(name)
+        return getattr(self._compiled, name)
+
+    def __deepcopy__(self, _: object) -> _Pattern:
+        return self
+
+
+class _LatePatterns(ModuleType):
+    """The module `re`, but for `compile`."""
+
+    compile = _Pattern
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(re, name)
+
+
+def _compile_late(module: ModuleType) -> None:
+    if getattr(module, "re", None) is re:
+        module.re = _LatePatterns("re")  # type: ignore[attr-defined]
+
+
+AMENDED: Final[dict[str, Callable[[ModuleType], None]]] = {
+    "transformers.core_model_loading": _compile_late,
+    "transformers.utils.import_utils": _remember_classes,
+}
+"""Modules, and what is to be done once they were executed; nothing where another version has other names."""
 
 
 def _state(folder: str) -> str:
