@@ -46,6 +46,7 @@ class Family:
     needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
     longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
     takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt
+    takes_masks: ClassVar[bool] = False  # whether forward takes masks by kinds of layers, as generate() may make them
     payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
