@@ -231,7 +231,7 @@ def _execute(module: ModuleType) -> None:
             _executing.remove(name)
         vars(module).update(submodules)  # they would have been imported afterwards
         del _pending[name]
-        module.__class__ = ModuleType
+        module.__class__ = ModuleType  # type: ignore[assignment]
         _replace_stand_ins(module)
 
 
@@ -312,7 +312,7 @@ class _StandIn:
         whole_package = self.module.__name__.partition(".")[0]
         return whole_package not in _pending and isinstance(instance, self.real)
 
-    def __subclasscheck__(self, subclass: type) -> bool:
+    def __subclasscheck__(self, subclass: Any) -> bool:
         return issubclass(subclass.real if type(subclass) is _StandIn else subclass, self.real)
 
     def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[Any]:
