@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.kernels import Kernels
 from specdec_cli.models.processor import Processor
 
 
@@ -38,6 +40,7 @@ class AudioLM:
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
         self.weights, self.compiled, self.quantization = weights, compiled, quantization
+        self._kernels = Kernels(module, compiled=compiled is not None)
         self.encoder_dtype = encoder_dtype
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
@@ -58,6 +61,35 @@ class AudioLM:
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
+
+    @property
+    def encoder_dtype(self) -> str | None:
+        """Number format in which the audio encoder multiplies; None: that of its weights.
+
+        Raises:
+            CheckpointError: on setting, it is one that the encoder's device does not have.
+        """
+        return self._encoder_dtype
+
+    @encoder_dtype.setter
+    def encoder_dtype(self, name: str | None) -> None:
+        self._kernels.choose(name)
+        self._encoder_dtype = name
+
+    @property
+    def faster(self) -> bool:
+        """Whether any layer multiplies otherwise than transformers has it; see `models.kernels`."""
+        return self._kernels.chosen
+
+    @contextmanager
+    def as_published(self) -> Iterator[None]:
+        """Runs the module as transformers has it, in the number format of its weights."""
+        chosen, self._encoder_dtype = self._encoder_dtype, None
+        try:
+            with self._kernels.off():
+                yield
+        finally:
+            self._encoder_dtype = chosen
 
     def new_cache(self) -> Cache:
         """An empty cache that can be cropped, sliding layers included."""
@@ -150,10 +182,10 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            if self.encoder_dtype is None:
+            if self.encoder_dtype != "bfloat16":
                 encoded = encode(*args, **kwargs)
             else:
-                with torch.autocast(self.device.type, getattr(torch, self.encoder_dtype)):
+                with torch.autocast(self.device.type, torch.bfloat16):
                     encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
             self.synchronize()
             calls = self._calls
