@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
-    "torch transformers tokenizers safetensors accelerate numpy librosa scipy soundfile soxr av httpx psutil pydantic "
+    "torch transformers tokenizers safetensors accelerate numpy scipy soundfile soxr av httpx psutil pydantic "
     "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
@@ -94,6 +95,7 @@ def _package(name: str) -> Check:
 def _families(resolved: ResolvedConfig) -> Iterator[Check]:
     """The families that are supported, and packages that are missing or broken for the configured ones."""
     try:
+        import_libraries()
         from specdec_cli.models.families import FAMILIES
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("families", "fail", f"transformers cannot be loaded: {_first_line(error)}")

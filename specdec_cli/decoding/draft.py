@@ -115,8 +115,8 @@ class Drafter:
         if not tail or self._drafted[: end - 1] != tuple(text[:-1]) or self.ahead.use(text) is not None:
             return
         written = [*text, *tail]
-        for at, scores in enumerate(self._scored(written, len(tail) + 1).split(1), start=end):
-            token = self.ahead.add(written[:at], scores, 0.0, guess=True)
+        for at, scores in enumerate(self._scored(written, len(tail) + 1), start=end):
+            token = self.ahead.add(written[:at], scores[None], 0.0, guess=True)
             if at == len(written) or token != written[at]:
                 return
 

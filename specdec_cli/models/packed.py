@@ -30,8 +30,8 @@ from transformers.quantizers import register_quantization_config, register_quant
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.checkpoint import cache_folder
 from specdec_cli.models.family import prune
 
 BITS: Final = {"int8": 8, "int4": 4}
