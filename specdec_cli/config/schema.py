@@ -116,6 +116,8 @@ def _as_tuple(value: object) -> object:
 ModelName = Annotated[str, AfterValidator(_model_name), expected("a folder, a hub id or a packaged model, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
+EncoderDtype = Literal["bfloat16", "int8"]
+"""Formats in which an audio encoder multiplies, beside that of its weights."""
 FamilyName = Literal[
     "auto",
     "qwen2.5-omni",
@@ -189,10 +191,10 @@ class ModelConfig(Section):
         description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
         "bitsandbytes; null: as stored",
     )
-    encoder_dtype: Literal["bfloat16"] | None = Field(
+    encoder_dtype: EncoderDtype | None = Field(
         default=None,
         description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
-        "(AMX, AVX512-BF16), and much slower on others; null: as dtype",
+        "(AMX, AVX512-BF16) and much slower on others, int8 is for those; null: as dtype",
     )
     compile: Literal["default"] | None = Field(
         default=None,
