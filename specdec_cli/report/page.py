@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
+from specdec_cli.metrics.frontier import COSTS, Cost
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
@@ -69,7 +70,7 @@ def render(
         policy=policy(script, style, frontier.STYLE),
         style=Markup(style),
         script=Markup(script),
-        frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
+        frontier=_pictures(*picture) if picture else None,
         comparison=comparison,
         settings=[*settings, *suggestions_in_words(comparison.settings.get(SUGGESTED))],
         tables=tables,
@@ -83,6 +84,20 @@ def render(
             if sound and sound.mp3 is not None
         ],
     )
+
+
+def _pictures(
+    title: str, points: Sequence[frontier.FrontierPoint], oracle: Mapping[Cost, Sequence[frontier.Place]]
+) -> tuple[str, list[Markup]]:
+    """What is drawn, and a picture for each cost that was measured."""
+    known = [cost for cost in COSTS if all(point.spent.get(cost) is not None for point in points)]
+    drawn = [
+        frontier.frontier_svg(
+            points, title=frontier.COST_NAMES[cost].capitalize(), cost=cost, oracle=oracle.get(cost, ())
+        )
+        for cost in known
+    ]
+    return title, [Markup(picture) for picture in drawn]
 
 
 def _clips(
