@@ -108,9 +108,7 @@ def _price(costs: ModeFigures) -> str:
         (costs.cloud_time, "of the time that cloud-only takes in the cloud"),
     )
     told = [f"{percent(share.value)} {what}" for share, what in shares if share is not None]
-    return (
-        f", with {', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else "".join(f", with {one}" for one in told)
-    )
+    return f", with {' and '.join(filter(None, (', '.join(told[:-1]), told[-1])))}" if told else ""
 
 
 def _otherwise(gap: Gap) -> Iterator[str]:

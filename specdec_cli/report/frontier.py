@@ -212,7 +212,8 @@ def _gate(scale: _Scale, marks: Sequence[_Mark], gate: str, index: int, cost: Co
         if mark.confirmed and abs(low - high) > 1:  # of estimates the tooltip tells it: dozens of bars hide the signs
             bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
             yield f'<path d="{bar}" {stroke} stroke-width="1.5"/>'
-        yield f"<g><title>{escape(_sentence(mark, cost))}</title>{_sign(x, scale.y(mark.value), index, mark.confirmed)}</g>"
+        sign = _sign(x, scale.y(mark.value), index, mark.confirmed)
+        yield f"<g><title>{escape(_sentence(mark, cost))}</title>{sign}</g>"
 
 
 def _sign(x: float, y: float, index: int, confirmed: bool) -> str:

@@ -91,12 +91,12 @@ def _pictures(
 ) -> tuple[str, list[Markup]]:
     """What is drawn, and a picture for each cost that was measured."""
     known = [cost for cost in COSTS if all(point.spent.get(cost) is not None for point in points)]
-    drawn = [
+    drawn = (
         frontier.frontier_svg(
             points, title=frontier.COST_NAMES[cost].capitalize(), cost=cost, oracle=oracle.get(cost, ())
         )
         for cost in known
-    ]
+    )
     return title, [Markup(picture) for picture in drawn]
 
 

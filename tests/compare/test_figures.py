@@ -74,7 +74,7 @@ def test_rates_are_of_all_rounds_and_tokens(lexicon: Lexicon) -> None:
 
 
 def four_clips() -> list[Transcript]:
-    """The cloud is right in three of four, the edge in one; hybrid wakes it for two of the four and for nothing once."""
+    """The cloud is right in three of four, the edge in one; hybrid wakes it for two, once in vain."""
     runs = []
     for name, edge, hybrid, cloud in (("a", 1, 1, 1), ("b", 0, 1, 1), ("c", 0, 0, 1), ("d", 0, 0, 0)):
         woken = name in "bd"

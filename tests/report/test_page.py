@@ -75,7 +75,7 @@ def test_the_summary_stands_without_a_script(read: Page) -> None:
         "612 MiB",
     ):
         assert words in read.text
-    assert sum(tag == "svg" for tag, _ in read.elements) == 1
+    assert sum(tag == "svg" for tag, _ in read.elements) == 3  # a picture for each cost
 
 
 def test_what_a_checkpoint_suggests_stands_among_the_settings(runs: Runs) -> None:
