@@ -123,17 +123,6 @@ def _flight_ms(run: Transcript) -> float | None:
     return None if network_ms is None else network_ms + (run.timing.forwards_cloud_ms or 0.0)
 
 
-def _woken(run: Transcript) -> float:
-    """1 if the cloud worked on the clip, else 0."""
-    totals = run.totals
-    return float(totals is not None and (totals.forwards_cloud or totals.escalations or 0) > 0)
-
-
-def _cloud_ms(run: Transcript) -> float | None:
-    """Time of the cloud's forwards, audio encoder included, ms; 0 where it did nothing."""
-    return run.timing.forwards_cloud_ms if _woken(run) else 0.0
-
-
 def _known_sum(parts: Sequence[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
@@ -154,8 +143,8 @@ _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
     "ttft_ms": lambda run: run.timing.ttft_ms,
     "prompt_tokens": lambda run: _product(run.timing.input_tokens_per_s, _prefill_ms(run), 1e-3),
     "prefill_ms": _prefill_ms,
-    "woken": _woken,
-    "cloud_ms": _cloud_ms,
+    "woken": lambda run: float(run.woken),
+    "cloud_ms": lambda run: run.timing.forwards_cloud_ms if run.woken else 0.0,
     "prefill_cloud_ms": lambda run: run.timing.prefill_cloud_ms,
     "cpu_ms": lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2),
     "uplink": lambda run: run.uplink.bytes,

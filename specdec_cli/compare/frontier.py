@@ -9,8 +9,8 @@ import numpy as np
 
 from specdec_cli.compare.costs import Columns
 from specdec_cli.metrics import Values
-from specdec_cli.metrics.frontier import Cost, Oracle, Spending, oracle
-from specdec_cli.types import Mode
+from specdec_cli.metrics.frontier import Oracle, Spending, oracle
+from specdec_cli.types import Cost, Mode
 
 _VERIFYING: Final[tuple[Mode, ...]] = ("hybrid", "lossless")
 

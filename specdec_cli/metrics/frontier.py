@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +31,8 @@ from specdec_cli.metrics.bootstrap import (
     ratio,
 )
 from specdec_cli.metrics.gap import known_alike, share_of_gap
+from specdec_cli.types import Cost
 
-Cost = Literal["blocks", "clips", "time"]
-"""blocks: escalated / drafted; clips: those that wake the cloud / all; time: the cloud's audio encoder, prefill and
-forwards / the same of cloud-only. A clip wakes the cloud with its first escalated block, or when its prefill starts
-before any."""
-
-COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 _STEPS: Final = 12  # of an oracle's curve
 
 

@@ -14,9 +14,9 @@ from itertools import groupby
 from typing import Final
 
 from specdec_cli.metrics import Interval
-from specdec_cli.metrics.frontier import COSTS, Cost
 from specdec_cli.report.drawing import line as _line
 from specdec_cli.report.drawing import text as _text
+from specdec_cli.types import COSTS, Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
-from specdec_cli.metrics.frontier import COSTS, Cost
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
@@ -21,7 +20,7 @@ from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Cost, Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),

@@ -9,7 +9,6 @@ from typing import Final
 from specdec_cli.compare.headline import SUBJECTS
 from specdec_cli.compare.result import Comparison, Figure, Gap, ModeFigures
 from specdec_cli.metrics import Interval
-from specdec_cli.metrics.frontier import COSTS, Cost
 from specdec_cli.report.figures import (
     NONE,
     count,
@@ -24,6 +23,7 @@ from specdec_cli.report.figures import (
     whole,
 )
 from specdec_cli.report.frontier import COST_NAMES, FrontierPoint, Place
+from specdec_cli.types import COSTS, Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Yardstick:
         self._references = references
         self._language = language
         self._decode = decode
+        self._classes: dict[tuple[int, ...], dict[str, str | None]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Values] = {}
         self.measure: Measure = "agreement"
         if any(reference.labels for reference in references.values()):
@@ -56,14 +57,22 @@ class Yardstick:
         """The figures of one text of each clip [clips, attributes]."""
         return np.stack([self.figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
+    def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
+        """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
+        pairs = zip(traces, texts, strict=True)
+        return np.array([float(self._said(ids) != self._said(trace.cloud.ids)) for trace, ids in pairs])
+
+    def _said(self, ids: tuple[int, ...]) -> dict[str, str | None]:
+        if ids not in self._classes:
+            self._classes[ids] = self._lexicon.labels(self._decode(ids), self._language)
+        return self._classes[ids]
+
     def _figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
-        caption = self._decode(ids)
         reference = self._references.get(trace.sha256)
         if self.measure == "labels":
             truth = reference.labels if reference else {}
-            said = self._lexicon.labels(caption, self._language)
-            return attribute_table(label_hits([said], [truth], self._lexicon)).ravel()
+            return attribute_table(label_hits([self._said(ids)], [truth], self._lexicon)).ravel()
         texts = reference.texts if reference else ()
         if self.measure == "agreement":
             texts = (trace.cloud_caption,)
-        return clip_chrf([caption], [texts]) / 100
+        return clip_chrf([self._decode(ids)], [texts]) / 100

@@ -20,9 +20,9 @@ from specdec_cli.compare.result import (
     TextQuality,
 )
 from specdec_cli.metrics import Interval
-from specdec_cli.metrics.frontier import COSTS, AtCost, Cost, OracleCurve
+from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.transcript import Transcript
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Cost, Mode
 from tests.mini_pair import captioner, write_voice
 
 MODES: tuple[Mode, ...] = ("edge", "hybrid", "lossless", "cloud")
