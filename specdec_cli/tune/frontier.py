@@ -162,7 +162,9 @@ def recommended(outcomes: Sequence[Outcome], budget: float, cost: Cost = "blocks
 
 
 def least_within_noise(outcomes: Sequence[Outcome], budget: float, cost: Cost = "blocks") -> Outcome | None:
-    """The setting that spends least within one standard error of the best quality within the budget; None if none is within it.
+    """The setting that spends least within one standard error of the best quality within the budget.
+
+    None if no setting is within it.
 
     The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
     "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let

@@ -122,7 +122,7 @@ def tune(
         estimated=_points(swept, *_baselines(halves.fitting, yardstick), None, estimating),
         confirmed=_points(runs, edge, cloud, best_possible, confirming),
         recommended=best.point(edge, cloud, best_possible(k), confirming) if best else None,
-        reason=None if best else _reason(ends, plan, runs),
+        reason=None if best else _reason(ends, plan),
         oracles=oracle_curves(found) if (found := best_possible(k)) else [],
         notes=left_out(plan.gates),
         learned=tuner.fitted.figures if tuner.fitted else None,
@@ -169,16 +169,13 @@ def _certified(runs: Sequence[Outcome], plan: Plan) -> tuple[Outcome | None, Cer
     return runs[found[0] - 1], found[1]
 
 
-def _reason(ends: GapClosed, plan: Plan, runs: Sequence[Outcome]) -> str:
+def _reason(ends: GapClosed, plan: Plan) -> str:
     """Why nothing is recommended."""
     budget = f"{100 * plan.budget:.1f}% {BUDGETS[plan.cost]}"
     if plan.risk is not None:
-        safest = next((f" ({runs[0].share('blocks'):.0%} of the blocks)" for _ in runs[:1]), "")
-        within = "" if plan.budget >= 1 else f" within {budget}"
         return (
-            f"A risk of {100 * plan.risk:g}% cannot be certified{within} on {len(runs[0].rounds) if runs else 0} clips: "
-            f"the setting that escalates most{safest} differs from the cloud too often. Try more clips or a larger "
-            "--risk."
+            f"No setting below escalating everything is certified to keep to a risk of {100 * plan.risk:g}%"
+            f"{f' within {budget}' if plan.budget < 1 else ''}. Try more clips or a larger --risk."
         )
     if ends.closed is None:
         return (
