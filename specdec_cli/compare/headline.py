@@ -41,7 +41,8 @@ def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]
         stated = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
         stated = [gap for gap in stated if gap.mode not in echoes]
         spent = {figures.mode: figures for figures in costs}
-        sentences += [_quality(gap, spent[gap.mode]) for gap in stated]
+        first = {gap.mode: gap for gap in reversed(stated)}
+        sentences += [_quality(gap, spent[gap.mode] if first[gap.mode] is gap else None) for gap in stated]
         if leading := next((gap for gap in sorted(stated, key=_place) if gap.closed is not None), None):
             sentences += _otherwise(leading)
     judged = gaps if clips >= FEWEST_CLIPS else []
@@ -84,13 +85,14 @@ def _place(gap: Gap) -> int:
     return _WEIGHT.index((gap.basis, gap.measure))
 
 
-def _quality(gap: Gap, costs: ModeFigures) -> str:
+def _quality(gap: Gap, costs: ModeFigures | None) -> str:
     subject = SUBJECTS[gap.basis, gap.measure]
     ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
         return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
     if gap.closed is not None and is_above(gap.closed, 0):
-        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){_price(costs)}."
+        price = _price(costs) if costs else ""
+        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){price}."
     own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
     verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
     if gap.closed is not None:
@@ -118,12 +120,12 @@ def _otherwise(gap: Gap) -> Iterator[str]:
     if found is None or found.above_random is None or gap.closed is None or not is_above(gap.closed, 0):
         return
     above = found.above_random
-    place = "above" if is_above(above, 0) else "below" if is_below(above, 0) else "not measurably above"
+    place = "above that" if is_above(above, 0) else "below that" if is_below(above, 0) else "not measurably above that"
     cost = "of the cloud's time" if found.cost == "time" else "of the clips"
     best = f"; the oracle closes {percent_spread(found.oracle)}" if found.oracle else ""
     yield (
-        f"At {percent(found.spent.value)} {cost}, escalation at random closes as much of the gap: {gap.mode} is "
-        f"{place} it ({points(above)}){best}."
+        f"{SUBJECTS[gap.basis, gap.measure]}: for as much {cost}, escalation at random closes "
+        f"{percent(found.spent.value)} of the gap; {gap.mode} is {place}, {points(above)}{best}."
     )
 
 

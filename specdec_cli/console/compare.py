@@ -62,14 +62,14 @@ def _tables(found: Comparison, width: int) -> Iterator[Text]:
             cells = _compared(costs.rows[0], "cloud-only").cells
             rows.insert(1, tables.Row("  of cloud's", tuple(tables.Cell("", cell.notes) for cell in cells)))
         yield from grid(costs.columns, rows, width)
-    for table in tables.at_costs(found):
-        yield from titled(table.title, "", width)
-        yield from grid(table.columns, table.rows, width)
     process = found.process
     facts = [] if process.peak_rss_mb is None else [f"peak memory {process.peak_rss_mb:,.0f} MiB"]
     facts.append(f"GPU {process.gpu_mb:,.0f} MiB" if process.gpu_mb is not None else "no GPU")
     note = " (of the process, which holds the models of all modes at once)"
     yield from hanging(Text(" process"), Text.assemble(", ".join(facts), (note, DIM)), 18, width)
+    for spent in tables.at_costs(found):
+        yield from titled(spent.title, "points above random escalation, which closes the share that is spent", width)
+        yield from grid(spent.columns, spent.rows, width)
     for table in (tables.classes(found), tables.texts(found), tables.agreement(found)):
         if table:
             yield from titled(table.title, "", width)

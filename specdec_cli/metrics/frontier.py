@@ -11,7 +11,7 @@ clips with the largest gain per cost first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -193,24 +193,3 @@ def oracle_curves(best: Oracle) -> list[OracleCurve]:
 def constant(value: float) -> Statistic:
     """The same figure for every resample."""
     return lambda counts: np.full(counts.shape[:-1], value)
-
-
-def between(settings: Sequence[tuple[Statistic, Statistic]], share: float) -> Statistic:
-    """What a gate gains at a share of a cost, linearly between its settings and from nothing at 0.
-
-    A mixture that draws one of two settings for each clip reaches every point between them.
-
-    Args:
-        settings: (share of the cost, gain) of each.
-        share: NaN is the answer where no setting spends as much.
-    """
-
-    def statistic(counts: Values) -> Values:
-        rows = counts.reshape(-1, counts.shape[-1])
-        xs, ys = (np.stack([np.zeros(len(rows)), *(each[axis](rows) for each in settings)], axis=1) for axis in (0, 1))
-        order = np.argsort(xs, axis=1, kind="stable")
-        xs, ys = np.take_along_axis(xs, order, axis=1), np.take_along_axis(ys, order, axis=1)
-        found = [np.interp(share, x, y, right=np.nan) for x, y in zip(xs, ys, strict=True)]
-        return np.array(found).reshape(counts.shape[:-1])
-
-    return statistic

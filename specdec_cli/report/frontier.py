@@ -188,7 +188,7 @@ def _axes(scale: _Scale, label: str) -> Iterator[str]:
     yield _line(_LEFT, _TOP, _LEFT, _BOTTOM, "f-axis")
     yield _line(scale.x(0), scale.y(0), scale.x(scale.x_end), scale.y(scale.x_end), "f-axis", dash="5 5")
     yield _text((_LEFT + _RIGHT) / 2, _BOTTOM + 42, label, anchor="middle")
-    yield _text(18, (_TOP + _BOTTOM) / 2, "gap between edge and cloud closed, %", anchor="middle", turn=-90)
+    yield _text(18, (_TOP + _BOTTOM) / 2, "gap closed, %", anchor="middle", turn=-90)
 
 
 def _oracle(scale: _Scale, places: Sequence[Place]) -> Iterator[str]:

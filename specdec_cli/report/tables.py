@@ -21,6 +21,7 @@ from specdec_cli.report.figures import (
     short,
     volume,
     whole,
+    whole_points,
 )
 from specdec_cli.report.frontier import COST_NAMES, FrontierPoint, Place
 from specdec_cli.types import COSTS, Cost
@@ -185,7 +186,7 @@ def gaps(comparison: Comparison) -> Table | None:
 
 
 def at_costs(comparison: Comparison) -> Iterable[Table]:
-    """What hybrid spends of each cost, beside what random escalation and the oracle close for as much."""
+    """What hybrid spends of each cost, and how far what it closes is above random escalation and below the oracle."""
     for gap in comparison.stated_gaps():
         if gap.mode != "hybrid" or gap.closed is None:
             continue
@@ -195,16 +196,15 @@ def at_costs(comparison: Comparison) -> Iterable[Table]:
                 (
                     measured(at.spent, share),
                     measured(gap.closed, percent),
-                    Cell(percent(at.spent.value)),
-                    measured(at.above_random, points),
+                    measured(at.above_random, whole_points),
                     measured(at.oracle, percent),
                 ),
             )
             for at in gap.at_costs
         ]
-        subject = SUBJECTS[gap.basis, gap.measure]
-        columns = ("spent", "gap closed", "by chance", "over chance", "by oracle")
-        if table := _table(f"{gap.mode}, gap closed by cost: {subject.lower()}", columns, rows):
+        subject = SUBJECTS[gap.basis, gap.measure].lower()
+        columns = ("spent", "gap closed", "above random", "oracle closes")
+        if table := _table(f"What {gap.mode} spends and closes: {subject}", columns, rows):
             yield table
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from specdec_cli.metrics import Resampler, Values, measure_gap
 from specdec_cli.metrics.bootstrap import difference, mean
-from specdec_cli.metrics.frontier import Spending, between, constant, measure_costs, oracle, oracle_curves
+from specdec_cli.metrics.frontier import Spending, constant, measure_costs, oracle, oracle_curves
 from specdec_cli.metrics.gap import share_of_gap
 
 CLIPS = 200
@@ -82,11 +82,3 @@ def test_curves_rise_to_all_that_the_oracle_can_do() -> None:
         assert (np.diff(np.diff(closed)) < 1e-9).all()  # the best first
         assert (shares[0], closed[0]) == (0.0, 0.0)
         assert closed[-1] > 1
-
-
-def test_between_two_settings_gains_are_linear() -> None:
-    settings = [(constant(0.4), constant(0.8)), (constant(0.2), constant(0.5))]
-    for share, gained in ((0.0, 0.0), (0.1, 0.25), (0.2, 0.5), (0.3, 0.65), (0.4, 0.8)):
-        assert float(between(settings, share)(ONCE)) == pytest.approx(gained)
-    assert np.isnan(between(settings, 0.5)(ONCE))
-    assert between(settings, 0.3)(np.ones((7, CLIPS))).shape == (7,)
