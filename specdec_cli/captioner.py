@@ -24,6 +24,7 @@ from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
@@ -42,6 +43,8 @@ from specdec_cli.types import Measured, Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
+    from specdec_cli.decoding.loop import Loop
+    from specdec_cli.models.shared import Shared
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
@@ -82,6 +85,7 @@ class Captioner:
     ) -> None:
         self.config = config
         self.pair = pair
+        self._synonyms = _synonyms(config, pair)
         self.classifier = _classifier(config)
         if self.classifier is not None:
             _require_tokenizer(self.classifier, config, pair)
@@ -342,6 +346,18 @@ class Captioner:
             return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
 
+    def loop(self, prompts: Prompts, shared: Shared | None = None) -> Loop:
+        """The loop of one clip, whose forwards `shared` makes together with those of other clips."""
+        return build_loop(
+            self.pair,
+            self.config,
+            *prompts,
+            classifier=self.classifier,
+            shared=shared,
+            kept=self.setup.kept,
+            synonyms=self._synonyms,
+        )
+
     def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
         """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
         return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
@@ -353,8 +369,7 @@ class Captioner:
         started = time.perf_counter()
         prompts = self.prompts(cut.samples, self.setup.prompt)
         audio_s = decode_s + time.perf_counter() - started
-        loop = build_loop(self.pair, self.config, *prompts, classifier=self.classifier, kept=self.setup.kept)
-        return Run(self.setup, clip, loop, writer, audio_s)
+        return Run(self.setup, clip, self.loop(prompts), writer, audio_s)
 
 
 def _cuts_of(config: Config) -> Cuts | None:
@@ -373,6 +388,17 @@ def _classifier(config: Config) -> Classifier | None:
         return None
     file, weights = read_learned(path, config.gate.file)
     return Classifier(weights, file.threshold, file.tokenizer)
+
+
+def _synonyms(config: Config, pair: Pair) -> Synonyms:
+    """Of the acceptance rule `class`, by the shipped lexicon; none for any other."""
+    if config.acceptance.rule != "class":
+        return NO_SYNONYMS
+    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.lexicon.synonyms import synonyms
+
+    ids = range(pair.vocab_size)
+    return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
 
 
 def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:

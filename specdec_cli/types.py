@@ -19,7 +19,7 @@ prefill; of the time that cloud-only takes in the cloud: audio encoder, prefill 
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always", "never"]
-AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical"]
+AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]
 
 DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "random": 0.1}
 """Threshold of each gate that has one by itself: nats; a difference of probabilities; nats; a share of the blocks.
@@ -30,10 +30,10 @@ The learned gate's comes with its weights.
 TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "margin", "logprob", "learned"})
 """Gates that judge token by token, so that drafting can stop at the first one they are unsure of."""
 
-LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical"})
+LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "cascade", "class"})
 """Acceptance rules under which the text may differ from the cloud's own."""
 
-VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank"})
+VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank", "class"})
 """Acceptance rules for which the likeliest few tokens of each position suffice, which is what vLLM gives."""
 
 VLLM_HIGHEST_RANK: Final = 16

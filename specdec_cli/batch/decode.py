@@ -13,7 +13,7 @@ import torch
 
 from specdec_cli.batch.tasks import Outcome
 from specdec_cli.captioner import Captioner, Prompts
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.models.shared import Shared
 from specdec_cli.run import Clip, Run, Setup
@@ -135,10 +135,8 @@ class BatchCaptioner:
         captioner, result = self._captioner, None
         try:
             with shared.clip():
-                pair, config, classifier = captioner.pair, captioner.config, captioner.classifier
-                kept = prepared.setup.kept
-                loop = build_loop(pair, config, *prepared.prompts, classifier=classifier, shared=shared, kept=kept)
-                run = Run(prepared.setup, prepared.clip, loop, pair.writer, prepared.audio_s, alone=False)
+                loop = captioner.loop(prepared.prompts, shared)
+                run = Run(prepared.setup, prepared.clip, loop, captioner.pair.writer, prepared.audio_s, alone=False)
                 result = run.finish()
         except BaseException as error:
             results.put((prepared, typed(error if isinstance(error, Exception) else RuntimeError(error), _log)))

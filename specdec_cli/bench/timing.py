@@ -16,7 +16,6 @@ from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import StepName
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.build import build_loop
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.scores import effective
 from specdec_cli.models.audio_lm import AudioLM
@@ -59,7 +58,7 @@ def caption(captioner: Captioner, clip: Clip) -> Timing:
     """Captions `clip` in the captioner's mode, with fresh sessions."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
-    return drive(build_loop(pair, captioner.config, edge, cloud, classifier=captioner.classifier))
+    return drive(captioner.loop((edge, cloud)))
 
 
 def drive(loop: Loop) -> Timing:

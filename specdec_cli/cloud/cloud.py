@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError
 from specdec_cli.config import Config
-from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, DecodingError
@@ -81,10 +81,16 @@ class RemoteCloud(ABC):
             self.reached = True
 
     def verifier(
-        self, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int], kept: int = 0
+        self,
+        prompt: Prompt,
+        config: Config,
+        vocab_size: int,
+        stop_ids: Collection[int],
+        kept: int = 0,
+        synonyms: Synonyms = NO_SYNONYMS,
     ) -> RemoteVerifier[Any]:
         """Judges the blocks of one clip; see `RemoteVerifier`. Nothing is sent before the first block, or `prefill`."""
-        return self.verifies(self, prompt, config, vocab_size, stop_ids, kept)
+        return self.verifies(self, prompt, config, vocab_size, stop_ids, kept, synonyms)
 
     def probe(self) -> str:
         """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
@@ -115,6 +121,7 @@ class RemoteVerifier(ABC, Generic[C]):
         vocab_size: ids from here on are never scored.
         stop_ids: nothing is generated after any of these.
         kept: likeliest tokens that verdicts name at each position; 0: none.
+        synonyms: of the acceptance rule `class`.
 
     Raises:
         DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
@@ -123,13 +130,20 @@ class RemoteVerifier(ABC, Generic[C]):
     elsewhere = True
 
     def __init__(
-        self, cloud: C, prompt: Prompt, config: Config, vocab_size: int, stop_ids: Collection[int], kept: int = 0
+        self,
+        cloud: C,
+        prompt: Prompt,
+        config: Config,
+        vocab_size: int,
+        stop_ids: Collection[int],
+        kept: int = 0,
+        synonyms: Synonyms = NO_SYNONYMS,
     ) -> None:
         if prompt.waveform is None:
             raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
         self.cloud, self.prompt, self.waveform, self.config = cloud, prompt, prompt.waveform, config
         self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
-        self.stop_ids, self.kept = tuple(sorted(stop_ids)), kept
+        self.stop_ids, self.kept, self.synonyms = tuple(sorted(stop_ids)), kept, synonyms
         self.done = ModelWork()
         self.caller = Caller(cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it

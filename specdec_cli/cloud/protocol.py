@@ -8,7 +8,7 @@
 | DELETE /v1/sessions/{id}       |                                             | 204      |
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the numbers: the clip's tensors
-one after the other; under the rule `sampling` also the draft's distributions.
+one after the other; under the rules `sampling` and `cascade` also the draft's distributions.
 Every request may be repeated: the client names the session, and a question carries the whole text, so the server needs
 no memory of earlier questions to answer it. An answer names the digest of the body that it answers, and the header
 Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too. Everything that
@@ -120,7 +120,8 @@ class Question(Message):
     draft: list[TokenId] = Field(description="drafted ids, possibly none")
     more: Count = Field(default=0, description="tokens to generate after the cloud's own token")
     rows: list[Count] | None = Field(
-        default=None, description="rule sampling: possible tokens at each drafted one, whose distributions follow"
+        default=None,
+        description="rules sampling, cascade: possible tokens at each drafted one, whose distributions follow",
     )
 
 
@@ -138,12 +139,15 @@ class Clip(Message):
     scoring: ScoringConfig = Field(description="of the run; null: as the server's checkpoint suggests")
     acceptance: AcceptanceConfig
     kept: int | None = Field(default=None, ge=1, le=MOST_KEPT, description="likeliest tokens to name; null: none")
+    synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
+        default=None, max_length=20_000, description="rule class: token id -> group; null: none"
+    )
     question: Question | None = Field(default=None, description="null: only read the clip")
 
     @property
     def sends_rows(self) -> bool:
         """Whether questions come with the draft's distributions."""
-        return self.acceptance.in_force(sampling=self.scoring.sampling) == "sampling"
+        return self.acceptance.compares(sampling=self.scoring.sampling)
 
 
 class Judgement(Message):

@@ -51,7 +51,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, b""
         sampling = self.config.decoding.scoring().sampling
-        if draft.ids and self.config.acceptance.in_force(sampling=sampling) == "sampling":
+        if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = pack_rows(draft.probabilities())
         more = min(run_on, self._info.limits.more_tokens)
         answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows)
@@ -105,6 +105,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
             kept=min(self.kept, MOST_KEPT) or None,
+            synonyms=dict(self.synonyms) or None,
             question=question,
         )
         body = pack(clip, numbers, rows)

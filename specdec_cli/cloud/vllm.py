@@ -29,7 +29,7 @@ from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 from specdec_cli.config import AcceptanceConfig, CloudConfig, Config
-from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, same
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
@@ -66,19 +66,20 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         vocab_size: int,
         stop_ids: Collection[int],
         kept: int = 0,
+        synonyms: Synonyms = NO_SYNONYMS,
     ) -> None:
         if (why := unserved(config, cloud.processor)) is not None:
             raise DecodingError(
                 f"a vLLM cloud gives the likeliest tokens only, and {why}",
-                hint="Use greedy acceptance at temperature 0 without penalties, or a cloud of specdec serve.",
+                hint="Accept by greedy, rank or class, at temperature 0 without penalties, or use specdec serve.",
             )
         # verdicts name no likeliest tokens: vLLM would list them for every position of the prompt, in each answer
-        super().__init__(cloud, prompt, config, vocab_size, stop_ids, kept)
+        super().__init__(cloud, prompt, config, vocab_size, stop_ids, kept, synonyms)
         self.done = ModelWork(prompt_tokens=len(prompt.ids))
         ids, placeholder = prompt.ids, cloud.processor.placeholder_id
         # as the server takes it: one placeholder in place of each run of them
         self._prompt = tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
-        self._rules = VllmRules(config.acceptance, frozenset(cloud.processor.banned_ids), vocab_size)
+        self._rules = VllmRules(config.acceptance, frozenset(cloud.processor.banned_ids), vocab_size, synonyms)
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         before_ms = self.done.step_ms
@@ -253,9 +254,10 @@ class Scored(NamedTuple):
 class VllmRules(NamedTuple):
     """The acceptance rules that can be applied to the likeliest few tokens of each position, for one clip."""
 
-    acceptance: AcceptanceConfig  # greedy or rank
+    acceptance: AcceptanceConfig  # greedy, rank or class
     banned: frozenset[int]  # ids that are never generated
     vocab_size: int  # nor these and those above
+    synonyms: Synonyms = NO_SYNONYMS
 
     @property
     def candidates(self) -> int:
@@ -296,7 +298,8 @@ class VllmRules(NamedTuple):
     def _keeps(self, token: int, position: Position, usable: list[tuple[int, float]]) -> bool | None:
         """Whether a drafted token passes on its own; None if the answer does not show it."""
         if self.acceptance.rule != "rank":
-            return usable[0][0] == token if usable else None
+            synonyms = self.synonyms if self.acceptance.rule == "class" else NO_SYNONYMS
+            return same(token, usable[0][0], synonyms) if usable else None
         if sum(logprob > position.own for _, logprob in usable) >= self.acceptance.rank:
             return False
         return True if position.complete else None

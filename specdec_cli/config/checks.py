@@ -13,7 +13,13 @@ from specdec_cli.config.schema import CloudConfig, Config
 from specdec_cli.config.settings import settings_of
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
 
-_RULE_OPTIONS: Final = {"rank": "rank", "prob": "prob", "typical_epsilon": "typical", "typical_delta": "typical"}
+_RULE_OPTIONS: Final = {
+    "rank": "rank",
+    "prob": "prob",
+    "typical_epsilon": "typical",
+    "typical_delta": "typical",
+    "cascade_alpha": "cascade",
+}
 _LINK_OPTIONS: Final = ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
 _LOADING_OPTIONS: Final = (
     "revision",
@@ -106,7 +112,7 @@ def _vllm(config: Config) -> Iterator[Clash]:
             hint = f"It takes whole distributions: set it to {off}, or use specdec serve."
             yield Clash("cloud.engine", f"decoding.{name}", hint, why)
     if acceptance.rule not in (None, *VLLM_RULES) and not decoding.sampling:
-        yield Clash("cloud.engine", "acceptance.rule", "Use greedy or rank, or specdec serve.", why)
+        yield Clash("cloud.engine", "acceptance.rule", "Use greedy, rank or class, or specdec serve.", why)
     if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
         yield Clash("cloud.engine", "acceptance.rank", f"Use a rank up to {VLLM_HIGHEST_RANK}.", why)
 

@@ -375,18 +375,30 @@ class AcceptanceConfig(Section):
 
     rule: AcceptanceName | None = Field(
         default=None,
-        description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical (lossy); "
-        "null: as the temperature says",
+        description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, cascade, class "
+        "(lossy); null: as the temperature says",
     )
     rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
     prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")
     # Medusa (Cai et al. 2024), "typical acceptance": p >= min(epsilon, delta * exp(-entropy)).
     typical_epsilon: float = Field(default=0.09, gt=0, le=1, description="rule typical: hard threshold, a probability")
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
+    # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
+    cascade_alpha: float = Field(
+        default=0.5,
+        ge=0,
+        le=10,
+        description="rule cascade: how much surer than the edge the cloud must be to replace a token, as a share of "
+        "the distance between their distributions",
+    )
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one."""
         return self.rule or ("sampling" if sampling else "greedy")
+
+    def compares(self, *, sampling: bool) -> bool:
+        """Whether the rule in force needs the edge's distributions beside the cloud's."""
+        return self.in_force(sampling=sampling) in ("sampling", "cascade")
 
 
 class PromptConfig(Section):

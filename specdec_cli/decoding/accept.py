@@ -7,16 +7,20 @@
 | rank     | it is among the cloud's `rank` likeliest                          | no              |
 | prob     | the cloud gives it a probability of at least `prob`               | no              |
 | typical  | p > min(epsilon, delta * exp(-H)), H the cloud's entropy in nats   | no              |
+| cascade  | max q >= max p - alpha * TV(p, q), or as under greedy or sampling  | no              |
+| class    | the cloud's choice says the same class of the lexicon              | no              |
 
 Sources: sampling: Leviathan et al. 2023 and Chen et al. 2023 (speculative sampling); typical: Cai et al. 2024
-(Medusa). The first rejected token is replaced by the cloud's choice there (the correction); a block kept whole is
-followed by the cloud's choice after it (the bonus).
+(Medusa); cascade: Narasimhan et al. 2025 (speculative cascades, rule OPT; TV is the total variation distance, p and q
+the distributions of cloud and edge). The first rejected token is replaced by the cloud's choice there (the correction);
+a block kept whole is followed by the cloud's choice after it (the bonus).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -24,7 +28,12 @@ from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.gate import entropies
 from specdec_cli.decoding.scores import draw
-from specdec_cli.types import Candidates
+from specdec_cli.types import AcceptanceName, Candidates
+
+Synonyms = Mapping[int, int]
+"""Token id -> number of a group whose tokens say the same; most tokens are in none."""
+
+NO_SYNONYMS: Final[Synonyms] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,13 @@ class Verdict:
 
 
 def judge(
-    draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, generator: torch.Generator, *, sampling: bool
+    draft: Draft,
+    scores: torch.Tensor,
+    rules: AcceptanceConfig,
+    generator: torch.Generator,
+    *,
+    sampling: bool,
+    synonyms: Synonyms = NO_SYNONYMS,
 ) -> tuple[int, int]:
     """Applies the rule in force to a block of m tokens: (accepted, the cloud's own token).
 
@@ -54,10 +69,12 @@ def judge(
         rules: the rule and its bounds.
         generator: of this verdict's draws.
         sampling: whether the cloud's own token is drawn.
+        synonyms: for the rule `class`: token id -> group; tokens of one group say the same.
     """
-    if rules.in_force(sampling=sampling) == "sampling":
-        return _speculative_sampling(draft, scores, generator)
-    kept = _kept(draft.ids, scores[:-1], rules, sampling=sampling).tolist()
+    rule = rules.in_force(sampling=sampling)
+    if sampling and rule in ("sampling", "cascade"):
+        return _speculative_sampling(draft, scores, generator, rules.cascade_alpha if rule == "cascade" else None)
+    kept = _kept(draft, scores[:-1], rules, rule, synonyms) if draft.ids else []
     accepted = kept.index(False) if False in kept else len(kept)
     return accepted, chosen(scores[accepted], generator, sampling=sampling)
 
@@ -75,30 +92,51 @@ def near_ties(scores: torch.Tensor, tolerance: float) -> int:
     return int((best[:, 0] - best[:, 1] <= tolerance * spread).sum())
 
 
-def _kept(ids: Sequence[int], scores: torch.Tensor, rules: AcceptanceConfig, *, sampling: bool) -> torch.Tensor:
-    """Which of the m drafted tokens pass on their own: bool [m]."""
-    drafted = torch.tensor(ids, device=scores.device, dtype=torch.long)
-    rule = rules.in_force(sampling=sampling)
-    if rule == "greedy":
-        return scores.argmax(dim=-1) == drafted
+def _kept(
+    draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: AcceptanceName, synonyms: Synonyms
+) -> list[bool]:
+    """Which of the m drafted tokens pass on their own, m >= 1, by the cloud's scores [m, vocab]."""
+    likeliest = scores.argmax(dim=-1).tolist()
+    if rule in ("greedy", "class"):
+        alike = synonyms if rule == "class" else NO_SYNONYMS
+        return [same(token, own, alike) for token, own in zip(draft.ids, likeliest, strict=True)]
+    if rule == "cascade":
+        sure = _sure(scores.softmax(dim=-1), draft.probabilities().to(scores.device), rules.cascade_alpha).tolist()
+        return [keeps or token == own for keeps, token, own in zip(sure, draft.ids, likeliest, strict=True)]
+    drafted = torch.tensor(draft.ids, device=scores.device)
     own = scores.gather(1, drafted[:, None])
     if rule == "rank":
-        return ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
-    probabilities = scores.softmax(dim=-1)
-    own = probabilities.gather(1, drafted[:, None])[:, 0]
-    if rule == "prob":
-        return own >= rules.prob
-    ceiling = rules.typical_delta * torch.exp(-entropies(probabilities))
-    return own > ceiling.clamp(max=rules.typical_epsilon)
+        kept = ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
+    else:
+        probabilities = scores.softmax(dim=-1)
+        own = probabilities.gather(1, drafted[:, None])[:, 0]
+        ceiling = rules.typical_delta * torch.exp(-entropies(probabilities))
+        kept = own >= rules.prob if rule == "prob" else own > ceiling.clamp(max=rules.typical_epsilon)
+    found: list[bool] = kept.tolist()
+    return found
 
 
-def _speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
+def same(drafted: int, own: int, synonyms: Synonyms) -> bool:
+    """Whether a drafted token is the cloud's own, or a synonym of it."""
+    return drafted == own or (drafted in synonyms and synonyms[drafted] == synonyms.get(own))
+
+
+def _sure(p: torch.Tensor, q: torch.Tensor, alpha: float) -> torch.Tensor:
+    """Where the edge is sure enough to keep its word: bool [m], from the distributions [m, vocab] of cloud and edge."""
+    distance = (p - q).abs().sum(dim=-1) / 2
+    return q.amax(dim=-1) >= p.amax(dim=-1) - alpha * distance
+
+
+def _speculative_sampling(
+    draft: Draft, scores: torch.Tensor, generator: torch.Generator, alpha: float | None
+) -> tuple[int, int]:
     target = scores.softmax(dim=-1).cpu()
     proposal = draft.probabilities().cpu() if draft.ids else target
     for position, token in enumerate(draft.ids):
         p, q = target[position], proposal[position]
         # Equal in distribution to always drawing from p: keep with min(1, p/q), else draw from what q left of p.
-        if float(torch.rand((), generator=generator)) * float(q[token]) < float(p[token]):
+        kept = float(torch.rand((), generator=generator)) * float(q[token]) < float(p[token])
+        if kept or (alpha is not None and bool(_sure(p, q, alpha))):
             continue
         residual = (p - q).clamp(min=0)
         # A rejection means p < q somewhere, hence p > q elsewhere; only rounding can leave nothing.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
@@ -83,6 +84,7 @@ def build_loop(
     classifier: Classifier | None = None,
     shared: Shared | None = None,
     kept: int = 0,
+    synonyms: Synonyms = NO_SYNONYMS,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
@@ -93,6 +95,7 @@ def build_loop(
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
         kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
+        synonyms: of the acceptance rule `class`.
 
     Raises:
         DecodingError: the mode needs a model that is not there.
@@ -115,10 +118,11 @@ def build_loop(
     elif remote is None:
         drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids, kept)
+        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
-        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, settings.max_new_tokens, kept)
+        most = settings.max_new_tokens
+        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, kept, synonyms)
     gate = Gate(
         config.gate_in_force,
         config.gate.threshold,

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
-from specdec_cli.decoding.accept import Verdict, chosen, judge, near_ties
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, chosen, judge, near_ties
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import Scores, generator_for, likeliest
 from specdec_cli.models.selftest import tie_tolerance
@@ -51,7 +51,8 @@ class LocalVerifier(Verifier):
     """Judges blocks with a session of this process, by an acceptance rule.
 
     Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text. Verdicts name the
-    `kept` likeliest tokens of each position that they decide.
+    `kept` likeliest tokens of each position that they decide. The rule `class` takes tokens of one group in `synonyms`
+    for the same.
     """
 
     elsewhere = False
@@ -64,8 +65,10 @@ class LocalVerifier(Verifier):
         stop_ids: Collection[int],
         most: int | None = None,
         kept: int = 0,
+        synonyms: Synonyms = NO_SYNONYMS,
     ) -> None:
         self.session, self._rules, self._most, self._kept = session, rules, most, kept
+        self._synonyms = synonyms
         self.scores = Scores(settings, session, stop_ids)
         self._stop_ids = frozenset(stop_ids)
         self._tolerance = tie_tolerance(session.model.dtype)
@@ -83,7 +86,7 @@ class LocalVerifier(Verifier):
         started = time.perf_counter()
         draws = draws_at(settings.seed, len(text))
         scores = self.scores(proposed, logits)
-        accepted, token = judge(draft, scores, self._rules, draws, sampling=settings.sampling)
+        accepted, token = judge(draft, scores, self._rules, draws, sampling=settings.sampling, synonyms=self._synonyms)
         ties = near_ties(scores[: accepted + 1], self._tolerance)
         rows = likeliest(scores[: accepted + 1], self._kept)
         own_s = time.perf_counter() - started

@@ -81,6 +81,10 @@ class Lexicon:
         """Classes of an attribute whose phrases begin with `text`, the first part of a word: how many of each do."""
         return self._readers[language].vocabulary.begun(attribute, text)
 
+    def beginnings(self, language: Language) -> Mapping[str, frozenset[tuple[str, str]]]:
+        """Every phrase and beginning of one, without spaces -> the (attribute, class) pairs that it comes to."""
+        return self._readers[language].vocabulary.beginnings()
+
     def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
         """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.
 

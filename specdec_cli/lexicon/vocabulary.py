@@ -37,10 +37,15 @@ class Meaning:
         """Whether it says a class or is something that classes are said of."""
         return bool(self.topics or self.near or self.alone or self.weak)
 
+    @property
+    def said(self) -> frozenset[tuple[str, str]]:
+        """All that it can say: (attribute, class)."""
+        beside = {(name, class_) for (name, _), class_ in self.near.items()}
+        return frozenset(beside.union(self.alone.items(), self.weak.items()))
+
     def classes_of(self, attribute: str) -> set[str]:
         """Classes of an attribute that it can say."""
-        beside = {class_ for (name, _), class_ in self.near.items() if name == attribute}
-        return beside.union(said[attribute] for said in (self.alone, self.weak) if attribute in said)
+        return {class_ for name, class_ in self.said if name == attribute}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class Vocabulary:
     def begun(self, attribute: str, text: str) -> Counter[str]:
         """Classes of an attribute whose phrases begin with `text`, and how many of their phrases do."""
         begin = "".join(units(text))
-        if len(begin) < (_LEAST_BEGINNING if begin.isascii() else 1):
+        if len(begin) < _least(begin):
             return Counter()
         return Counter(
             class_
@@ -99,6 +104,23 @@ class Vocabulary:
             for class_ in meaning.classes_of(attribute)
             if phrase.replace(" ", "").startswith(begin)
         )
+
+    def beginnings(self) -> dict[str, frozenset[tuple[str, str]]]:
+        """Every phrase and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
+
+        A whole phrase says its own. A beginning says none where phrases that begin so differ, or one says no class.
+        """
+        whole: dict[str, frozenset[tuple[str, str]]] = {}
+        found: dict[str, frozenset[tuple[str, str]]] = {}
+        for phrase, meaning in self._meanings.items():
+            spelled, _, wild = phrase.replace(" ", "").partition(GAP)
+            spelled = spelled.removesuffix("*")
+            said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
+            whole[spelled] = said
+            for end in range(_least(spelled), len(spelled)):
+                if found.setdefault(spelled[:end], said) != said:
+                    found[spelled[:end]] = frozenset()
+        return found | whole
 
     def _meaning(self, phrase: str) -> Meaning:
         # phrases that differ in case, width or hyphens only are one phrase
@@ -124,6 +146,10 @@ class Vocabulary:
 
     def _said(self, words: Words) -> Iterator[tuple[Meaning, str]]:
         return ((self._meaning(phrase), class_) for class_, phrases in words.items() for phrase in phrases)
+
+
+def _least(text: str) -> int:
+    return _LEAST_BEGINNING if text.isascii() else 1
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from specdec_cli.cloud.protocol import (
     unpack_rows,
     unpack_tensors,
 )
+from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError, SpecdecError
@@ -229,9 +230,8 @@ class Service:
             session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
-        verifier = LocalVerifier(
-            session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, kept=clip.kept or 0
-        )
+        kept, synonyms = clip.kept or 0, clip.synonyms or NO_SYNONYMS
+        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, kept, synonyms)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, name, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)
@@ -271,7 +271,10 @@ class Service:
             raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
         if max(clip.stop_ids, default=0) >= clip.vocab_size:
             raise MalformedError("an id that ends the text is out of range")
-        if clip.acceptance.rule in ("greedy", "sampling") and clip.sends_rows != clip.scoring.sampling:
+        if (
+            clip.acceptance.rule in ("greedy", "sampling")
+            and (clip.acceptance.rule == "sampling") != clip.scoring.sampling
+        ):
             raise MalformedError(f"the rule {clip.acceptance.rule} contradicts the temperature")
 
     def _require_prompt(self, prompt: Prompt, samples: int) -> None:

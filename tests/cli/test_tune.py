@@ -223,7 +223,7 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
         (["--label-column", "emotion=mood"], "there are no references"),
         (["--budget", "2"], "--budget: '2' is no share from 0 to 1"),
         (["--budget", "clips=x"], "--budget: 'x' is no share"),
-        (["--budget", "calls=0.5"], "there is no cost 'calls'. Costs: blocks, clips, time"),
+        (["--budget", "calls=0.5"], "there is no cost 'calls'. hint: Costs: blocks, clips, time"),
         (["--risk", "0.05"], "certifying a risk of 5% takes 19 clips in the half that confirms settings"),
         (["--risk", "0.2", "--accept", "rank"], "--risk needs a rule under which escalating every block gives"),
         (["--set", "cloud.url=http://127.0.0.1:9", "--set", "cloud.model="], "returns verdicts only"),
@@ -246,7 +246,9 @@ def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices
         if found.recommended is None:
             assert f"No setting keeps to {100 * share:.1f}% of" in (found.reason or "")
         else:
-            assert (found.recommended.spent[cost] or 1) <= share
+            spent = found.recommended.spent[cost]  # type: ignore[index]
+            assert spent is not None
+            assert spent <= share
 
 
 def test_a_risk_is_certified_and_written_into_the_gate_file(

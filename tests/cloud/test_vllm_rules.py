@@ -18,6 +18,7 @@ from tests.tiny import settings as configured
 
 VOCAB, PADDED = 60, 70  # ids that may be said, and rows that the server scores
 PROMPT = 7
+SYNONYMS = {id_: id_ // 3 for id_ in range(VOCAB)}
 GREEDY = AcceptanceConfig()
 
 
@@ -52,7 +53,7 @@ def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Ver
     return None
 
 
-@pytest.mark.parametrize("rule", ["greedy", "rank"])
+@pytest.mark.parametrize("rule", ["greedy", "rank", "class"])
 @pytest.mark.parametrize("pull", [0.0, 3.0])
 def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -> None:
     """`pull` makes tokens likely that may not be said."""
@@ -68,8 +69,8 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -
         masked = logits.index_fill(1, torch.tensor(forbidden), -torch.inf)[:, :VOCAB]
         likely = masked.topk(1 + rng.choice((0, 0, 3, 20)), dim=-1).indices
         draft = tuple(rng.choice(row) for row in likely[:-1].tolist())
-        wanted = judge(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False)
-        found = _mine(VllmRules(rules, frozenset(banned), VOCAB), logits, draft)
+        wanted = judge(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False, synonyms=SYNONYMS)
+        found = _mine(VllmRules(rules, frozenset(banned), VOCAB, SYNONYMS), logits, draft)
         assert found is not None, number
         assert (found.accepted, found.token, *found.more) == wanted, number
         best = masked[: found.accepted + 1].topk(2).values

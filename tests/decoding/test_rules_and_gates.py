@@ -44,11 +44,20 @@ def _draft(*ids: int) -> Draft:
         ("typical", {"typical_epsilon": 0.09, "typical_delta": 0.3}, (2, 2), 2, 3),
         ("typical", {"typical_epsilon": 0.9, "typical_delta": 0.3}, (3, 1), 0, 0),
         ("typical", {"typical_epsilon": 0.9, "typical_delta": 0.5}, (2, 1), 0, 0),
+        # cascade: the edge is even (0.25), the cloud at most 0.5 and 0.6, their distances are 0.3 and 0.4
+        ("cascade", {"cascade_alpha": 0.0}, (0, 2), 1, 1),
+        ("cascade", {"cascade_alpha": 0.84}, (2, 2), 1, 1),
+        ("cascade", {"cascade_alpha": 0.82}, (2, 2), 0, 0),
+        ("cascade", {"cascade_alpha": 0.88}, (2, 2), 2, 3),
+        ("class", {}, (2, 1), 2, 3),  # 0 and 2 say the same
+        ("class", {}, (1, 1), 0, 0),
+        ("class", {}, (0, 3), 1, 1),
     ],
 )
 def test_rules(rule: str, extra: dict[str, float], ids: tuple[int, ...], accepted: int, token: int) -> None:
     rules = AcceptanceConfig(rule=rule, **extra)
-    assert judge(_draft(*ids), CLOUD, rules, torch.Generator(), sampling=False) == (accepted, token)
+    found = judge(_draft(*ids), CLOUD, rules, torch.Generator(), sampling=False, synonyms={0: 7, 2: 7, 3: 8})
+    assert found == (accepted, token)
 
 
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass() -> None:

@@ -28,6 +28,9 @@ Ran = tuple[list[Round], Finished]
 INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
 GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
 
+SYNONYMS = {id_: id_ // 4 for id_ in range(256)}
+"""Of the rule `class`: every four neighbours say the same."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -71,7 +74,13 @@ class Case:
         """A fresh loop over the clip."""
         classifier = Classifier(self.weights, 0.6, "")
         return build_loop(
-            self.pair, self.config, self.edge_prompt, self.cloud_prompt, classifier=classifier, shared=shared
+            self.pair,
+            self.config,
+            self.edge_prompt,
+            self.cloud_prompt,
+            classifier=classifier,
+            shared=shared,
+            synonyms=SYNONYMS,
         )
 
     def run(self, shared: Shared | None = None) -> Ran:
@@ -171,7 +180,7 @@ def mixed(rng: random.Random) -> dict[str, Any]:
     temperature = rng.choice((0.0, 0.0, 0.7, 1.2))
     rule = None
     if mode == "hybrid":
-        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical"))
+        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical", "cascade", "class"))
     drawn: dict[str, Any] = {
         "mode": mode,
         "acceptance": rule,

@@ -31,7 +31,7 @@ from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
-from tests.laws.cases import Case
+from tests.laws.cases import SYNONYMS, Case
 from tests.laws.lengths import ALONE, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
@@ -317,24 +317,34 @@ class Reference:
             before = [*self.text, *draft[:at]]
             row = self._cloud(before)
             self._call("top-k or top-p of a verification", self._cloud.fuzzy(before))
-            if rule == "sampling":
+            sure = rule == "cascade" and self._surer(row, self._now.rows[at])
+            if rule == "sampling" or (rule == "cascade" and self._decoding.temperature > 0):
                 p, q = row.softmax(-1), self._now.rows[at].softmax(-1)
                 u, own = float(torch.rand((), generator=draws)), float(p[token])
                 off = 2 * (allowed(row) + allowed(self._now.rows[at]))
                 self._call("acceptance", abs(u * float(q[token]) - own) <= off * max(own, u * float(q[token])))
-                if u < own / float(q[token]):
+                if sure or u < own / float(q[token]):
                     continue
                 return at, self._drawn((p - q).clamp(min=0), p + q, off, "correction", draws)
-            if not self._passes(token, row):
+            if not (sure or self._passes(token, row)):
                 return at, self._own(before, draws)
         return len(draft), self._own([*self.text, *draft], draws)
 
+    def _surer(self, cloud: torch.Tensor, edge: torch.Tensor) -> bool:
+        """Whether the edge keeps its word under the rule `cascade`, whatever it is."""
+        p, q = cloud.softmax(-1), edge.softmax(-1)
+        alpha, distance = self._config.acceptance.cascade_alpha, float((p - q).clamp(min=0).sum())
+        gained = float(q.max()) - float(p.max()) + alpha * distance
+        self._call("acceptance", abs(gained) <= (1 + alpha) * 2 * (allowed(cloud) + allowed(edge)))
+        return gained >= 0
+
     def _passes(self, token: int, row: torch.Tensor) -> bool:
         rules, rule, off = self._config.acceptance, self._config.acceptance_rule, allowed(row)
-        if rule == "greedy":
+        if rule in ("greedy", "cascade", "class"):
             best = row.topk(2).values
             self._call("acceptance", float(best[0] - best[1]) <= off)
-            return token == int(row.argmax())
+            likeliest = int(row.argmax())
+            return token == likeliest or (rule == "class" and SYNONYMS.get(token, -1) == SYNONYMS.get(likeliest, -2))
         if rule == "rank":
             others = torch.cat((row[:token], row[token + 1 :]))
             surely, perhaps = int((others > row[token] + off).sum()), int((others >= row[token] - off).sum())

@@ -25,7 +25,7 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished, Round
 from tests.cloud.serving import Served, linked, serving
-from tests.laws.cases import Case, cloud, collect, make_case
+from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
@@ -79,7 +79,8 @@ def far_loop(case: Case, link: HttpCloud, shared: Shared | None = None) -> Loop:
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
     classifier = Classifier(case.weights, 0.6, "")
-    return build_loop(pair, case.config, case.edge_prompt, case.cloud_prompt, classifier=classifier, shared=shared)
+    prompts = case.edge_prompt, case.cloud_prompt
+    return build_loop(pair, case.config, *prompts, classifier=classifier, shared=shared, synonyms=SYNONYMS)
 
 
 def assert_wire(case: Case, ran: tuple[list[Round], Finished]) -> str | None:
@@ -114,7 +115,7 @@ def over_the_wire(servers: Servers, law: Run) -> Any:
 def ways(number: int, **fixed: Any) -> Case:
     """A case with a rule, prefill, run-on and drafting ahead that depend on its number."""
     rng = random.Random(number)
-    rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical"))
+    rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical", "cascade", "class"))
     drawn: dict[str, Any] = {
         "mode": "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid",
         "acceptance": rule,
