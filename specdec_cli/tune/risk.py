@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from specdec_cli.tune.candidates import Candidate
     from specdec_cli.tune.frontier import Outcome
 
-RATES: Final = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
 """Shares of the blocks that thresholds are chosen for: a small risk takes many escalations."""
 
 BELOW: Final = ("margin", "logprob")  # gates that escalate at or below their threshold
