@@ -130,11 +130,14 @@ def _runs(path: Path, mode: str) -> list[Transcript]:
 
 def _oracle(traces: Sequence[Trace], edge: Values, cloud: Values, k: int, parts: Parts | None) -> Oracle:
     blocks = np.array([-(-len(trace.edge.ids) // k) for trace in traces], float)
-    nothing = np.full(len(traces), np.nan)
     if parts is None:
+        nothing = np.full(len(traces), np.nan)
         return oracle(edge, cloud, blocks, nothing, None, nothing)
-    alone_ms = parts.alone_ms([len(trace.cloud.ids) for trace in traces])
-    return oracle(edge, cloud, blocks, nothing * 0 + parts.prefill_ms, parts.verification_ms, alone_ms)
+    alone_ms, prefill_ms = (
+        parts.alone_ms([len(trace.cloud.ids) for trace in traces]),
+        np.full(len(traces), parts.prefill_ms),
+    )
+    return oracle(edge, cloud, blocks, prefill_ms, parts.verification_ms, alone_ms)
 
 
 def curve_table(

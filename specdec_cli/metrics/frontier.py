@@ -88,12 +88,17 @@ class Oracle:
         return np.asarray(self.cloud > self.edge)
 
     def gain(self, cost: Cost, budget: Statistic) -> Statistic:
-        """Quality gained over the edge within a share of `cost`; the last clip counts by the part that it fits in."""
+        """Quality gained over the edge within a share of `cost`; the last clip counts by the part that it fits in.
+
+        NaN where the cost was not measured.
+        """
         spending = self.costs[cost]
+        if not np.isfinite(spending.share(np.ones(len(self.edge)))):
+            return constant(np.nan)
         known = np.isfinite(self.edge) & np.isfinite(self.cloud)
         gains = np.where(known & self.corrected, self.cloud - self.edge, 0.0)
         worth = (gains / np.maximum(known.sum(axis=0), 1)).sum(axis=1)
-        clips = np.flatnonzero((worth > 0) & np.isfinite(spending.spent))
+        clips = np.flatnonzero(worth > 0)
         order = clips[np.argsort(-worth[clips] / np.maximum(spending.spent[clips], 1e-12), kind="stable")]
 
         def statistic(counts: Values) -> Values:

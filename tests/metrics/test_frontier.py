@@ -73,6 +73,14 @@ def test_a_hybrid_is_measured_against_chance_in_pairs() -> None:
     assert at.oracle.value > closed.closed.value
 
 
+def test_a_cost_that_was_not_measured_has_no_oracle() -> None:
+    edge, cloud = drawn(4)
+    unknown = ONCE * np.nan
+    best = oracle(edge, cloud, ONCE, unknown, None, unknown)
+    assert np.isnan(best.gain("time", constant(0.5))(ONCE))
+    assert [curve.cost for curve in oracle_curves(best)] == ["blocks", "clips"]
+
+
 def test_curves_rise_to_all_that_the_oracle_can_do() -> None:
     edge, cloud = drawn(3)
     best = best_of(edge, cloud)
