@@ -108,7 +108,10 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
         "gate_weights": weights.fingerprint if weights else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        # of a rule that 0.1 did not have: its transcripts go on under every other
+        **config.acceptance.model_dump(
+            mode="json", exclude={"rule"} if config.acceptance_rule == "cascade" else {"rule", "cascade_alpha"}
+        ),
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.length_s,
