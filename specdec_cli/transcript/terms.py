@@ -24,8 +24,6 @@ SUGGESTED: Final = "suggested"
 _OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
 checkpoint suggests, which `suggested` records where it is more than nothing."""
-_LATER: Final = {"cascade_alpha": 0.5}
-"""Settings that came after 0.1, and the value that stands for what was done before."""
 
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
 """The prompt says the style, and what checkpoints suggest is known once they are loaded."""
@@ -135,8 +133,7 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 def _acting(name: str, value: object) -> object:
     """A value; None for one that does nothing, as if it were left open."""
-    known = _OFF | _LATER
-    return None if name in known and value == known[name] else value
+    return None if name in _OFF and value == _OFF[name] else value
 
 
 def loaded_changes(

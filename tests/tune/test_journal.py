@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.transcript.terms import differing
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.trace import Trace
 from tests.tune.recorded import trace_of
@@ -52,11 +51,6 @@ def test_settings_that_do_nothing_count_as_left_open(tmp_path: Path) -> None:
     for changed in ({"repetition_penalty": 1.1}, {"suggested": {"edge": {"repetition_penalty": 1.1}}}):
         with pytest.raises(ConfigError, match="repetition_penalty"):
             Journal(now | changed, path)
-
-
-def test_what_was_made_before_a_setting_was_there_counts_as_made_with_its_default() -> None:
-    assert not list(differing({}, {"cascade_alpha": 0.5}))
-    assert [name for name, *_ in differing({}, {"cascade_alpha": 0.2})] == ["cascade_alpha"]
 
 
 def test_a_torn_last_line_is_passed_over_and_the_next_one_is_whole(tmp_path: Path) -> None:
