@@ -113,6 +113,7 @@ class Round:
     bytes_up: int | None = None  # bodies of requests as sent, repeats included; None where nothing was sent
     bytes_down: int | None = None  # and of answers
     alternatives: tuple[Alternatives, ...] = ()  # of each committed token; empty where the loop does not keep them
+    waking: bool = False  # whether the gate decided on the clip's first call of the cloud, by the wake threshold
 
     @property
     def max_entropy(self) -> float | None:

@@ -131,6 +131,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
     "threshold": _of("gate.threshold", "--threshold", panel=DECODING, metavar="X"),
+    "defer": _of("decoding.defer", "--defer/--no-defer", panel=DECODING),
+    "wake": _of("gate.wake", "--wake", panel=DECODING, metavar="X"),
     "stop_drafting": _of("gate.stop_drafting", "--stop-drafting/--no-stop-drafting", panel=DECODING),
     "accept": _of("acceptance.rule", "--accept", panel=DECODING, metavar="RULE"),
     "max_new_tokens": _of("decoding.max_new_tokens", "--max-new-tokens", panel=DECODING),

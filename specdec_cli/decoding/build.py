@@ -126,6 +126,7 @@ def build_loop(
     gate = Gate(
         config.gate_in_force,
         config.gate.threshold,
+        wake=config.gate.effective_wake(config.gate.threshold, classifier.wake if classifier else None),
         stop_drafting=config.gate.stop_drafting,
         classifier=classifier,
         generator=gate_generator(config, edge_prompt),

@@ -43,6 +43,8 @@ from specdec_cli.types import ModelWork
 
 MOST_DRAFTED: Final = 16
 """Tokens drafted per round at most, where the number is not given."""
+MOST_DEFERRED: Final = 64
+"""Tokens of a deferred draft at most: what the schema allows a block, and a server a draft."""
 ALONE: Final = 4
 """Tokens of a block where nothing is verified, and of the cloud's where nothing is drafted."""
 
@@ -57,6 +59,8 @@ _WINDOW: Final = 32  # measurements that a median is taken of
 
 def most_drafted(settings: DecodingConfig) -> int:
     """Tokens drafted per round at most."""
+    if settings.defer and settings.mode == "hybrid":
+        return MOST_DEFERRED
     return MOST_DRAFTED if settings.k == "auto" else settings.k
 
 

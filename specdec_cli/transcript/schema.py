@@ -129,6 +129,10 @@ class RoundRecord(_Part):
         default=None,
         description="verified positions whose two best scores the cloud's number format cannot tell apart",
     )
+    waking: bool = Field(
+        default=False,
+        description="whether the gate decided on the clip's first call of the cloud, by the wake threshold",
+    )
 
 
 class EncoderPasses(_Part):

@@ -88,18 +88,17 @@ class Tuner:
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`.
-
-        With references that name classes it learns which changes are for the better, else which there are.
-        """
+        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`."""
         if "learned" not in self._plan.gates:
             return None
-        from specdec_cli.tune.fit import examples, fit  # needs scikit-learn
+        from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn
 
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
-        judge = yardstick if yardstick.measure == "labels" else None
-        self.fitted = fit(examples(halves.fitting, groups, k, judge), seed=self._plan.seed)
+        found = examples(halves.fitting, groups, k, Consequences(yardstick.classes))
+        if not teaches(found):  # the captions name hardly any class
+            found = examples(halves.fitting, groups, k)
+        self.fitted = fit(found, seed=self._plan.seed)
         return Classifier(self.fitted.weights, 0.5, self.tokenizer)
 
     @property
@@ -216,10 +215,11 @@ def configured(config: Config, candidate: Candidate, weights: Path | None) -> Co
     gate = {
         "name": candidate.gate,
         "threshold": candidate.threshold,
+        "wake": None,
         "stop_drafting": candidate.stop_drafting,
         "file": str(weights) if candidate.gate == "learned" else None,
     }
-    decoding = config.decoding.model_copy(update={"k": candidate.k})
+    decoding = config.decoding.model_copy(update={"k": candidate.k, "defer": False})
     return config.model_copy(update={"gate": config.gate.model_copy(update=gate), "decoding": decoding})
 
 
