@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LEAST: Final[dict[Cost, str]] = {"blocks": "of the blocks", "clips": "of the clips", "time": "of the cloud's time"}
 _BAR: Final = 24  # cells of a gap that is closed
+_WITH_QUALITY: Final = 90  # cells from which there is room for quality itself
 _WITH_BAR: Final = 108  # cells from which there is room for it
 _MEASURES: Final = {
     "labels": "the classes of the references",
@@ -80,8 +81,9 @@ def _sentences(found: Tuning) -> Iterator[Text]:
 def _guarantee(risk: Certified) -> str:
     """What is certified, on what condition."""
     return (
-        f"Certified: on average at most {100 * risk.alpha:g}% of {risk.loss} ({risk.differing} of {risk.clips} clips "
-        f"here, bound {share(risk.bound)}), for clips that are exchangeable with these."
+        f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
+        f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
+        "exchangeable with these."
     )
 
 
@@ -97,8 +99,9 @@ def _otherwise(best: FrontierPoint, cost: Cost) -> Iterator[Text]:
 
 def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
     """The settings that were run, gate by gate."""
-    table = columns(False, True, True, True, True, True, False)
-    head = (" setting", "blocks", "clips", "time", "quality", "gap closed", "")
+    wide = width >= _WITH_QUALITY
+    table = columns(False, *[True] * (5 if wide else 4), False)
+    head = (" setting", "blocks", "clips", "time", *(["quality"] if wide else []), "gap closed", "")
     table.add_row(*(Text(name, DIM) for name in head))
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
@@ -107,7 +110,8 @@ def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
         closed = point.gap_closed
         bar = _bar(closed.value, signs) if closed is not None and width >= _WITH_BAR else Text()
         spent = (share(point.spent[cost]) for cost in COSTS)
-        figures = (*spent, share(point.quality), _gap(closed) if closed else NONE)
+        quality = [share(point.quality)] if wide else []
+        figures = (*spent, *quality, _gap(closed) if closed else NONE)
         table.add_row(label, *figures, bar)
     yield from lines_of(table, width)
 

@@ -258,7 +258,7 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
     quick = ("--ks", "2", "--gates", "entropy", "-l", "en", "--recordings", recorded)
     outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)
     assert outcome.code == 0, outcome.err
-    assert "Certified: on average at most 50% of captions" in " ".join(outcome.out.split())
+    assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
     guarantee = read_gate_file(gate).fitted_on["guarantee"]
     assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
     assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)
