@@ -63,6 +63,10 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
+        if name == "Captioner":
+            from specdec_cli.imports import import_libraries
+
+            import_libraries()
         return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":
         return _version()

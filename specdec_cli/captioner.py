@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
+from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
@@ -110,6 +111,11 @@ class Captioner:
             from specdec_cli.models import silero
 
             self._has_speech = silero.has_speech
+        self._cutter: type[PauseCutter] = PauseCutter
+        if config.audio.segment == "silero":
+            from specdec_cli.models.silero import SpeechCutter
+
+            self._cutter = SpeechCutter
         self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
@@ -245,7 +251,8 @@ class Captioner:
             self.sampling_rate,
             window_s=self.window_s,
             segment_s=audio.length_s,
-            pauses="always" if audio.segment == "pauses" else "long",
+            pauses="always" if audio.at_pauses else "long",
+            cutter=self._cutter,
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
-    "torch transformers tokenizers safetensors accelerate numpy librosa scipy soundfile soxr av httpx psutil pydantic "
+    "torch transformers tokenizers safetensors accelerate numpy scipy soundfile soxr av httpx psutil pydantic "
     "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
+_ENCODED_S = 3  # of test sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def _package(name: str) -> Check:
 def _families(resolved: ResolvedConfig) -> Iterator[Check]:
     """The families that are supported, and packages that are missing or broken for the configured ones."""
     try:
+        import_libraries()
         from specdec_cli.models.families import FAMILIES
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("families", "fail", f"transformers cannot be loaded: {_first_line(error)}")
@@ -193,6 +196,7 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
         except SpecdecError as error:
             yield Check("link", "fail", _sentence(error))
     yield _one_caption(captioner)
+    yield from _encoders(captioner)
 
 
 def _self_test(pair: Pair, role: str) -> str:
@@ -214,6 +218,24 @@ def _one_caption(captioner: Captioner) -> Check:
     assert transcript.totals is not None
     elapsed = time.perf_counter() - started
     return Check("caption", "ok", f"{transcript.totals.tokens} tokens for 1 s of test sound in {elapsed:.2f} s")
+
+
+def _encoders(captioner: Captioner) -> Iterator[Check]:
+    """What `encoder_dtype` gains on this machine, where a model has an encoder that can be told; takes a second."""
+    import numpy as np
+
+    from specdec_cli.bench.advice import suggestions, try_encoders
+
+    sound = np.tile(test_sound(captioner.sampling_rate).astype(np.float32), _ENCODED_S)
+    prompts = captioner.prompts(sound, captioner.setup.prompt)
+    loaded = zip(("edge", "cloud"), (captioner.pair.edge, captioner.pair.loaded_cloud), prompts, strict=True)
+    trials = list(try_encoders({role: (model, prompt) for role, model, prompt in loaded if model and prompt}))
+    found = list(suggestions(None, trials, "auto"))
+    for faster in found:
+        detail = f"{faster.option} makes it {faster.speedup:.1f} times as fast here; captions may change"
+        yield Check("encoder", "ok", detail)
+    if trials and not found:
+        yield Check("encoder", "ok", "no other encoder_dtype makes it faster here")
 
 
 def test_sound(rate: int) -> npt.NDArray[np.float64]:

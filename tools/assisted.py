@@ -1,5 +1,8 @@
 """Lossless decoding beside transformers' assisted generation: `python -m tools.assisted --clips DIR`.
 
+transformers decodes both as it is published, in float32 with its own kernels, and with what lossless decoding has:
+specdec's kernels, and the encoder in the number format that is asked for.
+
 The assistant of `generate(assistant_model=)` gets no audio: its prefill drops the features, so it drafts from the
 prompt alone. `generate` also refuses models whose output layers are padded to different sizes, although their token
 ids agree; for its runs the assistant states the size of the cloud's.
@@ -32,6 +35,14 @@ def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: S
         return generate(cloud, prompt, settings, most, assistant_model=edge.module)
 
 
+def _as_published(models: Models, contend: Callable[[Clip], Timing]) -> Callable[[Clip], Timing]:
+    def published(clip: Clip) -> Timing:
+        with models.edge.as_published(), models.cloud.as_published():
+            return contend(clip)
+
+    return published
+
+
 @contextmanager
 def _same_vocabulary(assistant: Any, main: Any) -> Iterator[None]:
     """Lets the assistant state as many token ids as the main model, which is all that transformers compares."""
@@ -48,17 +59,23 @@ def main(
     clips: Annotated[str | None, typer.Option(help="A recording, or a folder of them. [default: the samples]")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
+    language: Annotated[str, typer.Option(help="zh or en.")] = "en",
+    encoder_dtype: Annotated[str | None, typer.Option(help="Of both audio encoders: bfloat16 or int8.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
 ) -> None:
     """Time lossless decoding, generate on the cloud, and generate with the edge as its assistant, in turns."""
-    resolved = load_config(config, flags={"decoding.mode": "lossless", "decoding.k": k}).config
+    flags = {"decoding.mode": "lossless", "decoding.k": k, "prompt.language": language, "runtime.threads": threads}
+    encoders = {f"{role}.encoder_dtype": encoder_dtype for role in ("edge", "cloud")}
+    resolved = load_config(config, flags={**flags, **encoders}).config
     captioner = Captioner.load(comparable(resolved))
     models, settings = Models.of(captioner.pair), captioner.config.decoding
     most = settings.max_new_tokens
-    contenders: dict[str, Callable[[Clip], Timing]] = {
-        "lossless": lambda clip: caption(captioner, clip),
+    same: dict[str, Callable[[Clip], Timing]] = {
         "generate": lambda clip: generate(models.cloud, clip.cloud, settings, most),
         "assisted": lambda clip: generate_assisted(models.cloud, models.edge, clip.cloud, settings, most),
     }
+    published = {f"{name}, as published": _as_published(models, contend) for name, contend in same.items()}
+    contenders = {"lossless": lambda clip: caption(captioner, clip), **same, **published}
     recordings = read_clips(captioner, files_of(clips))
     for contend in contenders.values():
         contend(recordings[0])  # the first run allocates memory and picks kernels
@@ -66,14 +83,14 @@ def main(
     for turn in turns(recordings, list(contenders), rounds):
         for name in turn.modes:
             runs[name].append(contenders[name](turn.recording))
-    if any(len({run.ids for run in together}) > 1 for together in zip(*runs.values(), strict=True)):
+    if any(len({runs[name][at].ids for name in ("lossless", *same)}) > 1 for at in range(len(runs["lossless"]))):
         raise SystemExit("the three wrote different tokens")
     rows = []
     for name, own in runs.items():
-        ratios = [theirs.wall_ms / run.wall_ms for run, theirs in zip(own, runs["assisted"], strict=True)]
+        ratios = [run.wall_ms / ours.wall_ms for run, ours in zip(own, runs["lossless"], strict=True)]
         clip_ms = spread_text(median([run.wall_ms for run in own]), 0)
         rows.append([name, clip_ms, spread_text(median(ratios))])
-    print_table("equal tokens", ["", "ms a clip", "speed-up over assisted"], rows)
+    print_table("equal tokens", ["", "ms a clip", "times as long as lossless"], rows)
 
 
 if __name__ == "__main__":

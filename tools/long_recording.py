@@ -1,12 +1,14 @@
 """A long recording made of labelled clips, and how well its utterances are found and captioned.
 
-    python -m tools.long_recording --data DIR                     # cuts: clean, in noise, as m4a and mp3
-    python -m tools.long_recording --data DIR --captions          # emotion and prosody too
-    python -m tools.long_recording --data DIR --write long.flac   # the recording alone
+    python -m tools.long_recording --data DIR --recordings 4               # cuts: clean, in noise, as m4a and mp3
+    python -m tools.long_recording --data DIR --recordings 3 --captions    # emotion and prosody too
+    python -m tools.long_recording --data DIR --write long.flac            # the recording alone
 
 Clips of different speakers, whose active speech has no pause above 0.3 s, stand one after the other with 0.4 to 2 s of
 silence between the ends of their active speech: 10 ms frames within 30 dB of the 97th percentile frame, and above -75
-dBFS; blips under 40 ms do not count. `librosa.effects.split` (45 dB, gaps below 0.3 s joined) is the baseline.
+dBFS; blips under 40 ms do not count. Below 60 Hz nothing counts: many clips of RAVDESS end in half a second of air on
+the microphone, which is up to 50 dB louder below 50 Hz than all above, and no speech. `--lowest-hz 0` counts it.
+`librosa.effects.split` (45 dB, gaps below 0.3 s joined) is the baseline.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs import InputFile
+from specdec_cli.prompts import Language
+from specdec_cli.prosody.activity import FRAME, runs_of, speech_activity
 from specdec_cli.run import peak_rss_mb
 from specdec_cli.transcript.schema import Transcript
 from tools.table import print_table
@@ -40,10 +44,13 @@ from training.labels import PROSODY, Row, read_rows
 from training.scoring import Scored, attribute_accuracy
 
 TOLERANCE_S: Final = 0.3
+SHARED_S: Final = 0.1
+"""More of an utterance than this belongs to a piece, seconds."""
 NOISE_DB: Final = 15.0
 WINDOW_S: Final = 30.0
+LOWEST_HZ: Final = 60.0
+"""Of speech: below the lowest F0 that the labels know (65 Hz), there are steps and breath on the microphone."""
 
-_HOP: Final = SAMPLE_RATE // 100
 _PAUSE_S: Final = (0.4, 2.0)
 _LONGEST_GAP_S: Final = 0.3
 
@@ -67,26 +74,27 @@ class Found:
 
     Attributes:
         share: of the utterances, those found with both ends within 0.3 s.
-        cut: utterances with an end of a piece inside, more than 0.3 s from both of theirs.
+        cut: utterances of which two pieces have more than 0.1 s each.
+        short: others whose beginning or end is missing, more than 0.3 s.
         pieces: found.
     """
 
     share: float
     cut: int
+    short: int
     pieces: int
 
 
-def active(samples: Waveform) -> list[tuple[int, int]]:
-    """First and last sample of each run of active speech."""
-    frames = samples[: len(samples) // _HOP * _HOP].reshape(-1, _HOP).astype(np.float64)
-    level = 10 * np.log10((frames**2).mean(axis=1) + 1e-20)
-    on = (level > np.percentile(level, 97) - 30) & (level > -75)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8))).reshape(-1, 2)
-    return [(int(start) * _HOP, int(end) * _HOP) for start, end in edges if end - start >= 4]
+def active(samples: Waveform, lowest_hz: float = LOWEST_HZ) -> list[tuple[int, int]]:
+    """First and last sample of each run of active speech, in what lies above a frequency."""
+    spectrum = np.fft.rfft(samples.astype(np.float64))
+    spectrum[: int(np.ceil(lowest_hz * len(samples) / SAMPLE_RATE))] = 0
+    heard = np.fft.irfft(spectrum, len(samples))
+    return [(int(start), int(end)) for start, end in FRAME * runs_of(speech_activity(heard.astype(np.float32)).active)]
 
 
-def choose(data: Path, count: int, rng: np.random.Generator) -> list[Clip]:
-    """Clips without a long pause, of as many speakers as there are, in turn."""
+def choose(data: Path, count: int, rng: np.random.Generator, lowest_hz: float = LOWEST_HZ) -> list[Clip]:
+    """Clips without a long pause, each once, of as many speakers as there are, in turn."""
     by_speaker: dict[tuple[str, str], list[Row]] = defaultdict(list)
     rows = [row for row in read_rows(data) if row.speaker]
     for index in rng.permutation(len(rows)):
@@ -94,17 +102,17 @@ def choose(data: Path, count: int, rng: np.random.Generator) -> list[Clip]:
     chosen: list[Clip] = []
     while len(chosen) < count and any(by_speaker.values()):
         for own in [list(by_speaker.values())[index] for index in rng.permutation(len(by_speaker))]:
-            clip = next(_suitable(data, own), None)
+            clip = next(_suitable(data, own, lowest_hz), None)
             if clip is not None and len(chosen) < count:
                 chosen.append(clip)
     return chosen
 
 
-def _suitable(data: Path, rows: list[Row]) -> Iterator[Clip]:
+def _suitable(data: Path, rows: list[Row], lowest_hz: float) -> Iterator[Clip]:
     while rows:
         row = rows.pop()
         samples = read_audio(data / row.file)
-        runs = active(samples)
+        runs = active(samples, lowest_hz)
         gaps = [start - end for (_, end), (start, _) in pairwise(runs)]
         if runs and max(gaps, default=0) <= _LONGEST_GAP_S * SAMPLE_RATE:
             yield Clip(row, samples, runs[0][0], runs[-1][1])
@@ -160,11 +168,14 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
 def score(places: Places, found: Places) -> Found:
     """How well utterances at `places` were found."""
     ends = np.array(found).reshape(-1, 2)
-    hits, cut = 0, 0
+    hits, cut, short = 0, 0, 0
     for start, end in places:
         hits += bool((np.abs(ends - (start, end)) <= TOLERANCE_S).all(axis=1).any())
-        cut += bool(((ends > start + TOLERANCE_S) & (ends < end - TOLERANCE_S)).any())
-    return Found(hits / len(places), cut, len(ends))
+        shared = ends[np.minimum(ends[:, 1], end) - np.maximum(ends[:, 0], start) > SHARED_S]
+        cut += len(shared) > 1
+        missing = len(shared) == 1 and (shared[0, 0] > start + TOLERANCE_S or shared[0, 1] < end - TOLERANCE_S)
+        short += missing or not len(shared)
+    return Found(hits / len(places), cut, short, len(ends))
 
 
 def write(path: Path, samples: Waveform) -> None:
@@ -227,17 +238,26 @@ def captioned(captioner: Captioner, files: Sequence[InputFile]) -> list[Transcri
     return lines
 
 
-def accuracies(rows: Sequence[Row], captions: Sequence[str], language: Any) -> dict[str, float | None]:
-    """Per cent of right classes, by attribute; calm counts as neutral."""
-    scored = [Scored(row, language, "default", text) for row, text in zip(rows, captions, strict=True)]
-    return {name: attribute_accuracy(scored, name) for name in ("emotion", *PROSODY)}
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A recording, captioned as a whole and clip by clip.
+
+    Attributes:
+        rows: the labels of its clips.
+        alone, within: captions of the clips themselves, and of the pieces that hold them.
+        pieces: captions of the recording.
+        speed: its length / the time that it took.
+    """
+
+    rows: Sequence[Row]
+    alone: Sequence[str]
+    within: Sequence[str]
+    pieces: int
+    speed: float
 
 
-def compare_captions(
-    clips: Sequence[Clip], path: Path, places: Places, folder: Path, settings: dict[str, object]
-) -> Any:
-    """Accuracy of the pieces of a recording and of the clips that it is made of, one by one."""
-    captioner = Captioner.load("mini", settings)
+def caption(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places, folder: Path) -> Captioned:
+    """Captions a recording, and the clips that it is made of."""
     files = [InputFile(str(folder / f"{index:03d}.wav"), id=str(index)) for index in range(len(clips))]
     for file, clip in zip(files, clips, strict=True):
         soundfile.write(file.path, clip.samples, SAMPLE_RATE, "FLOAT")
@@ -249,61 +269,97 @@ def compare_captions(
     for start, end in places:
         shared = [min(p.end_s or 0, end) - max(p.start_s or 0, start) for p in pieces]
         in_it.append(pieces[int(np.argmax(shared))].caption or "" if max(shared) > 0 else "")
-    rows = [clip.row for clip in clips]
-    language = captioner.setup.language
-    duration_s = soundfile.info(path).duration
-    return {
-        "one by one": accuracies(rows, [alone[index] for index in range(len(clips))], language),
-        "in the recording": accuracies(rows, in_it, language),
-        "captions": len(pieces),
-        "times real time": round(duration_s / took_s, 1),
-        "peak MiB": peak_rss_mb(),
-    }
+    rows, duration_s = [clip.row for clip in clips], soundfile.info(path).duration
+    return Captioned(rows, [alone[index] for index in range(len(clips))], in_it, len(pieces), duration_s / took_s)
+
+
+def accuracies(found: Sequence[Captioned], language: Language) -> dict[str, dict[str, float]]:
+    """Per cent of right classes by attribute, alone and within the recordings; calm counts as neutral.
+
+    `error` is the standard error of the difference, over the clips whose class is known, each with itself.
+    """
+    figures: dict[str, dict[str, float]] = {}
+    means = []
+    for name in ("emotion", *PROSODY):
+        right = np.array(
+            [
+                [attribute_accuracy([Scored(row, language, "default", text)], name) for text in texts]
+                for one in found
+                for row, *texts in zip(one.rows, one.alone, one.within, strict=True)
+                if name in row.classes
+            ]
+        )
+        change = right[:, 1] - right[:, 0]
+        error = float(change.std(ddof=1) / np.sqrt(len(change)))
+        alone, within = right.mean(axis=0)
+        figures[name] = {"alone": alone, "within": within, "error": error, "clips": len(right)}
+        means += [(alone, within)] if name != "emotion" else []
+    alone, within = np.mean(means, axis=0)
+    figures["mean of prosody"] = {"alone": alone, "within": within}
+    return {name: {key: round(float(value), 1) for key, value in each.items()} for name, each in figures.items()}
 
 
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
-    clips: Annotated[int, typer.Option(min=1, help="How many the recording is made of.")] = 180,
+    clips: Annotated[int, typer.Option(min=1, help="How many a recording is made of.")] = 180,
+    recordings: Annotated[int, typer.Option(min=1, help="How many are made, each of other clips.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of clips and of the pauses.")] = 0,
+    lowest_hz: Annotated[float, typer.Option(min=0, help="Below this nothing counts as speech.")] = LOWEST_HZ,
     captions: Annotated[bool, typer.Option("--captions", help="Caption them too.")] = False,
     language: Annotated[str, typer.Option(help="Of the captions.")] = "en",
     threads: Annotated[int | None, typer.Option(min=1, help="Of PyTorch.")] = None,
-    write_to: Annotated[Path | None, typer.Option("--write", help="Write the recording here, and stop.")] = None,
+    write_to: Annotated[Path | None, typer.Option("--write", help="Write the first recording here, and stop.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Write it so many times over.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
-    """Make a long recording of labelled clips, and measure how its utterances are found and captioned."""
-    chosen = choose(data, clips, np.random.default_rng(seed))
+    """Make long recordings of labelled clips, and measure how their utterances are found and captioned."""
+    every = choose(data, clips * recordings, np.random.default_rng(seed), lowest_hz)
+    groups = [every[at : at + clips] for at in range(0, len(every), clips)]
     if write_to is not None:
-        write(write_to, np.tile(assemble(chosen, np.random.default_rng(seed))[0], repeat))
+        write(write_to, np.tile(assemble(groups[0], np.random.default_rng(seed))[0], repeat))
         return
-    result: dict[str, Any] = {}
+    found: dict[str, list[Found]] = defaultdict(list)
+    captioned_: list[Captioned] = []
+    settings: dict[str, object] = {"prompt.language": language, "runtime.threads": threads}
+    captioner = Captioner.load("mini", settings) if captions else None
     with tempfile.TemporaryDirectory(prefix="long-recording-") as name:
         folder = Path(name)
         ways: dict[str, Callable[[Path], Places]] = {"pauses": cuts_of, "effects.split": baseline}
-        for title, suffix, samples, places in variants(chosen, seed):
-            path = folder / f"long{suffix}"
-            write(path, samples)
-            for way, find in ways.items():
-                if way == "pauses" or suffix == ".flac":
-                    found = score(places, find(path))
-                    result[f"{title}: {way}"] = {"share": found.share, "cut": found.cut, "pieces": found.pieces}
-        if captions:
-            samples, places = assemble(chosen, np.random.default_rng(seed), whole=True)
-            path = folder / "captioned.flac"
-            write(path, samples)
-            settings: dict[str, object] = {"prompt.language": language, "runtime.threads": threads}
-            result["captions"] = compare_captions(chosen, path, places, folder, settings)
+        for group in groups:
+            for title, suffix, samples, places in variants(group, seed):
+                path = folder / f"long{suffix}"
+                write(path, samples)
+                for way, find in ways.items():
+                    if way == "pauses" or suffix == ".flac":
+                        found[f"{title}: {way}"].append(score(places, find(path)))
+            if captioner is not None:
+                samples, places = assemble(group, np.random.default_rng(seed), whole=True)
+                write(folder / "captioned.flac", samples)
+                captioned_.append(caption(captioner, group, folder / "captioned.flac", places, folder))
+    result: dict[str, Any] = {
+        title: {
+            "share": float(np.mean([each.share for each in of])),
+            **{name: sum(getattr(each, name) for each in of) for name in ("cut", "short", "pieces")},
+        }
+        for title, of in found.items()
+    }
+    if captioner is not None:
+        result["captions"] = {
+            **accuracies(captioned_, captioner.setup.language),
+            "captions": sum(each.pieces for each in captioned_),
+            "times real time": [round(each.speed, 1) for each in captioned_],
+            "peak MiB": peak_rss_mb(),
+        }
     if json:
         print(dumps(result))
         return
     rows = [
-        [title, f"{100 * v['share']:.1f}%", str(v["cut"]), str(v["pieces"])]
+        [title, f"{100 * v['share']:.1f}%", *(str(v[name]) for name in ("cut", "short", "pieces"))]
         for title, v in result.items()
         if "share" in v
     ]
-    print_table(f"{len(chosen)} utterances", ["", "found", "cut inside", "pieces"], rows)
-    if captions:
+    print_table(f"{len(every)} utterances", ["", "found", "cut in two", "end missing", "pieces"], rows)
+    if captioner is not None:
         print(dumps(result["captions"], indent=1))
 
 

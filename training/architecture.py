@@ -27,10 +27,10 @@ class Side:
     vocabulary_multiple: int
 
 
-EDGE: Final = Side("edge", tower_layers=1, hidden=128, layers=2, ffn=256, vocabulary_multiple=64)
+EDGE: Final = Side("edge", tower_layers=1, hidden=192, layers=2, ffn=512, vocabulary_multiple=64)
 CLOUD: Final = Side("cloud", tower_layers=6, hidden=192, layers=10, ffn=512, vocabulary_multiple=192)
-SEED: Final = Side("seed", tower_layers=1, hidden=192, layers=2, ffn=512, vocabulary_multiple=64)
-"""Not shipped: the shallow decoder from which the cloud's deep one is grown."""
+SEED: Final = Side("seed", tower_layers=6, hidden=192, layers=2, ffn=512, vocabulary_multiple=64)
+"""Not shipped: the edge's decoder on the cloud's tower, from which the decoders of both are grown."""
 SIDES: Final = {side.name: side for side in (EDGE, CLOUD)}
 
 
@@ -95,7 +95,7 @@ def build_thinker(side: Side, vocabulary: dict[str, int]) -> Qwen2_5OmniThinkerF
 def grow_decoder(
     small: Qwen2_5OmniThinkerForConditionalGeneration, large: Qwen2_5OmniThinkerForConditionalGeneration
 ) -> None:
-    """Make the deeper `large` start as the same function of tower states as `small`; widths must be equal.
+    """Make `large`, as deep or deeper, start as the same function of tower states as `small`; widths must be equal.
 
     The layers of `small` are spread over those of `large`; the layers between them add nothing at first, because their
     output projections are zero (as in Net2Net, Chen et al. 2016). Rows of a larger vocabulary keep their own weights.

@@ -19,6 +19,9 @@ LONGEST: Final = 30 * SAMPLE_RATE
 SPEEDS: Final = (0.87, 1.15)
 TEMPOS: Final = (0.7, 1.5)
 LEVELS_DBFS: Final = (-42.0, -12.0)
+SHARES: Final = {"cremad": 0.4, "ravdess": 0.2, "nemo": 0.2, "emodb": 0.09, "synthetic": 0.11}
+"""Of draws by corpus. CREMA-D has most of the speakers, EmoDB the fewest clips, and synthetic voices say
+nothing about emotion."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,12 @@ class Source:
     emotion_weight: float = 1.0
 
     @property
-    def group(self) -> str:
-        """The class that sampling balances within a corpus."""
-        return max(self.emotion, key=lambda name: self.emotion[name]) if self.emotion else "none"
+    def group(self) -> tuple[str, bool]:
+        """What sampling balances within a corpus: the likeliest emotion, and whether it is certain."""
+        if not self.emotion:
+            return "", False
+        likeliest = max(self.emotion, key=lambda name: self.emotion[name])
+        return likeliest, self.emotion[likeliest] == 1.0
 
 
 @dataclass(frozen=True)
@@ -70,18 +76,18 @@ PLAIN: Final = Plan(join=0.0, crop=0.0, resample=0.0, level=0.0, noise=0.0, trim
 
 
 class Pool:
-    """Sources with the drawing weights: corpora by the square root of their size, classes equally within a corpus."""
+    """Sources with the drawing weights: corpora by `SHARES` (or all equally), groups equally within a corpus."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        groups: dict[str, dict[str, list[Source]]] = defaultdict(lambda: defaultdict(list))
-        self._alike: dict[tuple[str, str], list[Source]] = defaultdict(list)
+        groups: dict[str, dict[tuple[str, bool], list[Source]]] = defaultdict(lambda: defaultdict(list))
+        self._alike: dict[tuple[str, tuple[str, bool]], list[Source]] = defaultdict(list)
         for source in sources:
             groups[source.corpus][source.group].append(source)
             self._alike[source.speaker, source.group].append(source)
         self._groups = {corpus: list(by_class.values()) for corpus, by_class in groups.items()}
         self._corpora = sorted(groups)
-        sizes = np.array([sum(len(group) for group in self._groups[corpus]) for corpus in self._corpora], dtype=float)
-        self._weights = np.sqrt(sizes) / np.sqrt(sizes).sum()
+        weights = np.array([SHARES.get(corpus, 1.0) for corpus in self._corpora])
+        self._weights = weights / weights.sum()
 
     def draw(self, rng: np.random.Generator) -> Source:
         """One source."""

@@ -66,11 +66,11 @@ class Batch:
 
 
 def branch_mask(branches: torch.Tensor) -> torch.Tensor:
-    """Attention mask (rows, 1, length, length), True where a token may look."""
+    """Attention mask (rows, 1, length, length) to add to scores: 0 where a token may look, far below elsewhere."""
     length = branches.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool).tril()
     seen = (branches[:, None, :] == 0) | (branches[:, None, :] == branches[:, :, None])
-    return (seen & causal)[:, None]
+    return torch.zeros(seen.shape).masked_fill_(~(seen & causal), -1e4)[:, None]
 
 
 class Collator:

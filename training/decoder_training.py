@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
 
+from training.architecture import CLOUD, EDGE, SEED
 from training.collate import Batch, Collator, Noise, Weights, branch_mask, class_balance
 from training.dialogue import Dialogue
 from training.encoder_training import warm_cosine
@@ -27,11 +28,12 @@ TEXT_TOKENS: Final = 150
 class DecoderRecipe:
     """Hyperparameters.
 
-    `captions`: different instructions answered for each clip in a step; `balanced`: rare rate classes count more;
-    `prosody`: factor on the words of rate, pitch and range, with `balanced`.
+    `captions`: different instructions answered for each clip in a step; `scaffold` and `emotion`: weights of words that
+    name no attribute and of the emotion's; `prosody`: factor on the words of rate, pitch and range; `distilled`: share
+    of the loss that a teacher gives.
     """
 
-    epochs: int = 4
+    epochs: int
     batch: int = 24
     rate: float = 1.2e-3
     weight_decay: float = 0.05
@@ -40,32 +42,70 @@ class DecoderRecipe:
     scaffold: float = 0.2
     emotion: float = 4.0
     smoothing: float = 0.06
-    balanced: bool = False
-    prosody: float = 1.0
-    noise: float = 0.3
+    prosody: float = 2.0
+    noise: float = 0.1
     dropout: float = 0.1
-    average: float = 0.995
+    distilled: float = 0.0
+    average: float = 0.99
     save_every: int = 50
     seed: int = 7
 
 
-def caption_loss(model: Thinker, batch: Batch, dropout: float) -> torch.Tensor:
-    """Weighted next-token loss; at the emotion word the target is the soft emotion distribution."""
-    inputs = nn.functional.dropout(batch.embeddings, dropout, training=model.training)
+RECIPES: Final = {
+    SEED: DecoderRecipe(epochs=2),
+    CLOUD: DecoderRecipe(epochs=2, rate=8e-4),
+    EDGE: DecoderRecipe(epochs=3, distilled=0.5),
+}
+"""Edge and cloud start from the seed's decoder, which is not shipped, and the edge is taught by the cloud."""
+
+
+class Teacher:
+    """A trained side that a smaller one learns from: its distributions over the next token (DistillSpec, Zhou et al.
+    2024). `examples` are those of the side that is taught, as the teacher's own tower encodes them."""
+
+    def __init__(self, model: Thinker, examples: Sequence[Encoded]) -> None:
+        self.model = model
+        self.examples = examples
+
+    @torch.no_grad()
+    def log_probs(self, batch: Batch) -> torch.Tensor:
+        """Log-probabilities at the answers of a batch of its own, (answer tokens, vocabulary)."""
+        hidden = _hidden(self.model, batch.embeddings, batch)[batch.weights > 0]
+        log_probs: torch.Tensor = self.model.lm_head(hidden.float()).log_softmax(dim=-1)
+        return log_probs
+
+
+def _hidden(model: Thinker, embeddings: torch.Tensor, batch: Batch) -> torch.Tensor:
     with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.model.language_model(
-            inputs_embeds=inputs,
+        hidden: torch.Tensor = model.model.language_model(
+            inputs_embeds=embeddings,
             attention_mask={"full_attention": branch_mask(batch.branches)},
             position_ids=batch.positions.expand(3, *batch.positions.shape),
             use_cache=False,
         ).last_hidden_state
+    return hidden
+
+
+def caption_loss(
+    model: Thinker, batch: Batch, dropout: float, taught: torch.Tensor | None = None, distilled: float = 0.0
+) -> torch.Tensor:
+    """Weighted next-token loss; at the emotion word the target is the soft emotion distribution.
+
+    `taught`: a teacher's log-probabilities at the answers, whose cross-entropy takes the share `distilled`. Either
+    vocabulary may be padded further than the other; the padding is never written.
+    """
+    inputs = nn.functional.dropout(batch.embeddings, dropout, training=model.training)
     chosen = batch.weights > 0
-    states = nn.functional.dropout(hidden[chosen].float(), dropout, training=model.training)
+    states = nn.functional.dropout(_hidden(model, inputs, batch)[chosen].float(), dropout, training=model.training)
     log_probs = model.lm_head(states).log_softmax(dim=-1)
     per_token = -log_probs.gather(1, batch.targets[chosen][:, None])[:, 0]
     words = batch.emotion_words[chosen]
     soft = words[:, 0] >= 0
     per_token[soft] = -(batch.emotion[chosen][soft] * log_probs[soft].gather(1, words[soft])).sum(dim=-1)
+    if taught is not None:
+        shared = min(taught.shape[1], log_probs.shape[1])
+        missed = -(taught[:, :shared].exp() * log_probs[:, :shared]).sum(dim=-1)
+        per_token = (1.0 - distilled) * per_token + distilled * missed
     weights = batch.weights[chosen]
     loss: torch.Tensor = (per_token * weights).sum() / weights.sum().clamp_min(1.0)
     return loss
@@ -108,8 +148,10 @@ def train_decoder(
     recipe: DecoderRecipe,
     state_path: Path,
     report: Callable[[int, int, dict[str, float]], Any],
+    teacher: Teacher | None = None,
 ) -> None:
-    """Train `model` in place, ending with averaged weights. Resumes from `state_path`."""
+    """Train `model` in place, ending with averaged weights. Resumes from `state_path`. With a share `distilled` it
+    needs the `teacher`."""
     parameters = trained_parameters(model)
     optimiser = torch.optim.AdamW(
         parameters.values(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
@@ -117,14 +159,17 @@ def train_decoder(
     steps = plan_batches([len(example.states) for example in examples], recipe)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: warm_cosine(step, recipe.warm_up, len(steps)))
     average = Average(parameters, recipe.average)
-    collate = Collator(
-        model,
-        dialogue,
-        recipe.captions,
-        Weights(recipe.scaffold, recipe.emotion, class_balance(examples, recipe.prosody) if recipe.balanced else {}),
-        Noise(recipe.noise),
-        recipe.smoothing,
-    )
+    collate = [
+        Collator(
+            side,
+            dialogue,
+            recipe.captions,
+            Weights(recipe.scaffold, recipe.emotion, class_balance(examples, recipe.prosody)),
+            Noise(recipe.noise),
+            recipe.smoothing,
+        )
+        for side in ((model, teacher.model) if teacher else (model,))
+    ]
     first = 0
     if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
         model.load_state_dict(state["model"], strict=False)
@@ -132,15 +177,22 @@ def train_decoder(
         schedule.load_state_dict(state["schedule"])
         average.values = state["average"]
         first = int(state["step"])
+    sides = [model, teacher.model] if teacher else [model]
+    for side in sides:  # trains faster on a CPU than the fused attention
+        side.model.language_model.set_attn_implementation("eager")
     model.train()
     for step in range(first, len(steps)):
         with torch.random.fork_rng():
             torch.manual_seed(recipe.seed * 1_000_003 + step)
-            generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
-            rng = np.random.default_rng([recipe.seed, 3, step])
-            loss = caption_loss(
-                model, collate([examples[index] for index in steps[step]], rng, generator), recipe.dropout
-            )
+
+            def batch_of(collator: Collator, found: Sequence[Encoded], step: int = step) -> Batch:
+                """The step's batch, of the same captions and disturbances for every side."""
+                generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+                rng = np.random.default_rng([recipe.seed, 3, step])
+                return collator([found[index] for index in steps[step]], rng, generator)
+
+            taught = teacher.log_probs(batch_of(collate[1], teacher.examples)) if teacher else None
+            loss = caption_loss(model, batch_of(collate[0], examples), recipe.dropout, taught, recipe.distilled)
             torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(list(parameters.values()), 1.0)
         optimiser.step()
@@ -160,6 +212,8 @@ def train_decoder(
                     "average": average.values,
                 },
             )
+    for side in sides:
+        side.model.language_model.set_attn_implementation("sdpa")
     with torch.no_grad():
         for name, value in parameters.items():
             value.copy_(average.values[name])

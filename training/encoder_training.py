@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
+from training.architecture import CLOUD, EDGE
 from training.augment import Example, Plan, Pool, draw_example
 from training.corpus import Waveform
 from training.f0_channel import find_channel, open_channel, protect, read_f0
@@ -34,7 +35,7 @@ MEASURES: Final[dict[str, tuple[float, float]]] = {
 about clips far from it, a measure teaches from every clip."""
 CHUNK: Final = 4
 """Batches drawn at once and sorted by length, so that little of a batch is padding."""
-CHANNEL_CLIPS: Final = 600
+CHANNEL_CLIPS: Final = 400
 """Clips that a channel for F0 is learned from."""
 ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=5.0, cut_s=3.2)
 """Short clips: the tower's cost grows with length, and emotion shows within a few seconds."""
@@ -44,49 +45,29 @@ ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=
 class EncoderRecipe:
     """Hyperparameters of the fine-tuning.
 
-    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once. `channel`:
-    components of a channel for F0 that is opened before the first step (`f0_channel`), 0 for none.
+    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once. `channel`: components of a channel
+    for F0 that is opened before the first step (`f0_channel`), 0 for none.
     """
 
-    steps: int = 900
-    batch: int = 24
+    steps: int
+    batch: int = 16
     prosody: float = 0.25
     measures: float = 0.5
-    f0: float = 0.0
-    tower_rate: float = 2.5e-4
-    head_rate: float = 1e-3
+    f0: float = 0.5
+    tower_rate: float = 2e-4
+    head_rate: float = 4e-4
     layer_decay: float = 0.85
     weight_decay: float = 0.05
     warm_up: int = 60
-    frozen_layers: int = 1
     channel: int = 0
     smoothing: float = 0.1
-    average: float = 0.995
-    save_every: int = 50
+    average: float = 0.99
+    save_every: int = 100
     seed: int = 7
 
 
-TOWER_COURSES: Final = (
-    EncoderRecipe(),
-    EncoderRecipe(steps=450, prosody=0.4, measures=1.0, tower_rate=1.5e-4, head_rate=5e-4, warm_up=30),
-    EncoderRecipe(
-        steps=400, batch=16, prosody=0.5, measures=1.0, f0=1.0, frozen_layers=0, warm_up=30, average=0.98, save_every=25
-    ),
-    EncoderRecipe(
-        steps=800,
-        prosody=0.5,
-        measures=1.0,
-        f0=2.0,
-        layer_decay=1.0,
-        frozen_layers=0,
-        channel=24,
-        warm_up=30,
-        average=0.99,
-        save_every=25,
-    ),
-)
-"""Each goes on from the one before: the second with more weight on what was learned least, pitch and range; the third
-learns to keep F0, which the first two had lost; the fourth is given a channel that keeps it."""
+TOWER_RECIPES: Final = {EDGE: EncoderRecipe(steps=3000), CLOUD: EncoderRecipe(steps=2600, channel=24)}
+"""One layer hardly writes over F0; six do."""
 
 
 class AttributeHead(nn.Module):
@@ -197,10 +178,10 @@ def measure_loss(predicted: torch.Tensor, examples: Sequence[Example]) -> torch.
 
 
 def parameter_groups(tower: Qwen2_5OmniAudioEncoder, head: nn.Module, recipe: EncoderRecipe) -> list[dict[str, object]]:
-    """Learning rates that fall with depth from the top layer; frozen layers, convolutions and `proj` are left out."""
+    """Learning rates that fall with depth from the top layer; convolutions and `proj` are left out."""
     count = len(tower.layers)
     groups: list[dict[str, object]] = [{"params": list(head.parameters()), "lr": recipe.head_rate}]
-    for index in range(recipe.frozen_layers, count):
+    for index in range(count):
         rate = recipe.tower_rate * recipe.layer_decay ** (count - 1 - index)
         groups.append({"params": list(tower.layers[index].parameters()), "lr": rate})
     return groups
@@ -254,7 +235,7 @@ def fine_tune(
             torch.manual_seed(recipe.seed * 1_000_003 + step)
             mels, lengths = pad_mels([mel for mel, _ in examples])
             with torch.autocast("cpu", torch.bfloat16):
-                states, valid = encode(tower, mels, lengths, recipe.frozen_layers)
+                states, valid = encode(tower, mels, lengths)
             drawn = [example for _, example in examples]
             logits, predicted, tokens = head(states.float(), valid)
             emotion, prosody = attribute_loss(logits, drawn, recipe.smoothing)
@@ -302,7 +283,7 @@ def _give_channel(
     rng = np.random.default_rng([recipe.seed, CHANNEL_CLIPS])
     waveforms = [draw_example(rng, pool, read, plan).waveform for _ in range(CHANNEL_CLIPS)]
     channel = find_channel(tower, waveforms, recipe.channel, recipe.seed)
-    open_channel(tower, channel)
+    open_channel(tower, channel, waveforms)
     read_f0(tower, head.norm, head.f0, waveforms, recipe.seed)
     return channel.basis
 

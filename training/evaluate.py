@@ -1,4 +1,4 @@
-"""Measure the pair on the dev speakers: `python -m training.evaluate --data DIR`."""
+"""Measure the pair on the dev speakers, and in the end on the report speakers: `python -m training.evaluate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.captioning import Captioner
 from training.captions import is_well_formed
 from training.corpus import SAMPLE_RATE, Waveform, read_audio
 from training.feature_cache import encode_waveforms
-from training.labels import EVALUATION_ONLY, PROSODY, Row, dev_rows, read_rows
+from training.labels import EVALUATION_ONLY, PROSODY, Row, dev_rows, read_rows, report_rows
 from training.scoring import DURATIONS_S, Scored, attribute_accuracy, majority, summarise
 
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
@@ -90,11 +90,17 @@ def step_ms(captioner: Captioner, repeats: int = 60) -> float:
         torch.set_num_threads(threads)
 
 
-def evaluate_side(captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform]) -> dict[str, Any]:
-    """All figures of one side on the dev speakers, and on the corpora that are for evaluation only."""
+def evaluate_side(
+    captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform], *, report: bool
+) -> dict[str, Any]:
+    """All figures of one side on the dev speakers, on the corpora that are for evaluation only, and with `report` on
+    the report speakers."""
     dev = dev_rows(rows)
-    by_language = caption_rows(captioner, dev, read)
-    figures: dict[str, Any] = {language: summarise(scored) for language, scored in by_language.items()}
+    splits = {"dev": dev, "report": report_rows(rows)} if report else {"dev": dev}
+    figures: dict[str, Any] = {
+        name: {language: summarise(scored) for language, scored in caption_rows(captioner, part, read).items()}
+        for name, part in splits.items()
+    }
     figures["well_formed_by_duration_s"] = well_formed_by_duration(captioner, dev, read)
     figures["styles"] = {
         style: {
@@ -136,6 +142,7 @@ def main(
     modes: Annotated[str, typer.Option(help="Comma-separated: edge, cloud.")] = "edge,cloud",
     edge: Annotated[Path, typer.Option(help="Checkpoint of the edge.")] = EDGE_WEIGHTS,
     cloud: Annotated[Path, typer.Option(help="Checkpoint of the cloud.")] = CLOUD_WEIGHTS,
+    report: Annotated[bool, typer.Option(help="Report speakers too, when nothing is left to be chosen.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
 ) -> None:
     """Accuracy per attribute, emotion per corpus, well-formedness by duration and the cost of a decoder step."""
@@ -145,7 +152,7 @@ def main(
     if unknown:
         raise typer.BadParameter(f"unknown modes: {', '.join(sorted(unknown))}")
     results = {
-        mode: evaluate_side(Captioner.load(folders[mode]), rows, lambda key: read_audio(data / key))
+        mode: evaluate_side(Captioner.load(folders[mode]), rows, lambda key: read_audio(data / key), report=report)
         for mode in modes.split(",")
     }
     text = json.dumps(results, indent=1, ensure_ascii=False)

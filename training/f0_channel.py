@@ -22,9 +22,8 @@ from training.feature_cache import batches_by_length
 from training.features import log_mel
 from training.tower import encode, pad_mels
 
-AMPLITUDE: Final = 1.7
-"""Factor on a component of unit variance, which the norm before the last MLP has divided by the state's deviation, two
-to three there: at the top the channel then varies about as much as other directions do."""
+AMPLITUDE: Final = 1.5
+"""How much a direction of the channel varies at the top, by the median of all other directions' deviations."""
 EPOCHS: Final = 8
 RATE: Final = 3e-3
 BATCH: Final = 512
@@ -105,8 +104,9 @@ def _clear(written: nn.Linear, basis: torch.Tensor) -> None:
         written.bias.sub_(basis @ (basis.T @ written.bias))
 
 
-def open_channel(tower: Qwen2_5OmniAudioEncoder, channel: Channel) -> None:
-    """Clear `channel` in all layers, and let the least used units of the last MLP amplify what is in it."""
+def open_channel(tower: Qwen2_5OmniAudioEncoder, channel: Channel, waveforms: Sequence[Waveform]) -> None:
+    """Clear `channel` in all layers, and let the least used units of the last MLP amplify what is in it, so that over
+    `waveforms` its components vary about their mean as `AMPLITUDE` says."""
     basis, components = channel.basis, channel.basis.shape[1]
     last = tower.layers[-1]
     norm, inner, outer = last.final_layer_norm, last.fc1, last.fc2
@@ -115,10 +115,19 @@ def open_channel(tower: Qwen2_5OmniAudioEncoder, channel: Channel) -> None:
     with torch.no_grad():
         least = (inner.weight.norm(dim=1) * outer.weight.norm(dim=0)).argsort()[: 2 * components]
         read = channel.code / norm.weight
-        for units, sign in ((least[:components], 1.0), (least[components:], -1.0)):
+        plus, minus = least[:components], least[components:]
+        for units, sign in ((plus, 1.0), (minus, -1.0)):
             inner.weight[units] = sign * read
             inner.bias[units] = -sign * (read @ norm.bias)
-            outer.weight[:, units] = sign * AMPLITUDE * basis
+            outer.weight[:, units] = sign * basis
+        passed, _ = pooled_states(tower, waveforms, layers=0)
+        states, _ = pooled_states(tower, waveforms, layers=len(tower.layers))
+        written = (states - passed) @ basis
+        others = (states - states @ basis @ basis.T).std(dim=0).median()
+        factor = AMPLITUDE * others / written.std(dim=0)
+        outer.weight[:, plus] *= factor
+        outer.weight[:, minus] *= factor
+        outer.bias.sub_(basis @ (factor * written.mean(dim=0)))
 
 
 def read_f0(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,14 @@ from training.labels import Measures, classify
 from training.state import load_state, save_state
 from training.tower import encode, pad_mels
 
+EXAMPLES: Final = 8192
+"""Drawn and encoded once by each tower; every decoder is trained on the same ones."""
 CHUNK: Final = 256
 """Examples in a file; a file is the unit of resuming."""
 FRAMES_AT_ONCE: Final = 9000
 """Mel frames of a batch, padding included."""
-DECODER_PLAN: Final = Plan(join=0.12, crop=0.06, trim=0.5, pad=0.15, longest_s=30.0)
-
-TEMPO_PLAN: Final = replace(DECODER_PLAN, tempo=0.8)
-"""Mostly with another tempo, so that rate cannot be guessed from how a corpus or a language sounds."""
+DECODER_PLAN: Final = Plan(join=0.12, crop=0.06, trim=0.5, pad=0.15, tempo=0.3, longest_s=30.0)
+"""Often with another tempo, so that rate cannot be guessed from how a corpus or a language sounds."""
 
 
 @dataclass(frozen=True)

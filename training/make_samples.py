@@ -33,17 +33,17 @@ class Sample:
 SAMPLES: Final = (
     Sample(
         "zh_female_fast_loud",
-        Recipe("cmn", "f", "+Annie", "快看，天边有一道彩虹，真是太漂亮了！", 450, 66, 160, 0),
+        Recipe("cmn", "f", "+Annie", "快看，天边有一道彩虹，真是太漂亮了！", 285, 66, 160, 0),
         -16.0,
     ),
     Sample(
         "zh_male_slow_soft",
-        Recipe("cmn", "m", "+m5", "夜已经很深了，街上，一个人也没有。", 175, 42, 70, 700),
+        Recipe("cmn", "m", "+m5", "夜已经很深了，街上，一个人也没有。", 130, 42, 70, 700),
         -38.0,
     ),
     Sample(
         "zh_female_calm",
-        Recipe("cmn", "f", "+f3", "今天的课就上到这里，大家回去记得复习。", 300, 62, 60, 0),
+        Recipe("cmn", "f", "+f3", "今天的课就上到这里，大家回去记得复习。", 185, 62, 60, 0),
         -25.0,
     ),
     Sample(

@@ -13,13 +13,14 @@ from typing import Annotated, Final
 
 import typer
 
-from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, training_rows
+from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, report_rows, training_rows
 
 
 class Split(StrEnum):
-    """Whose clips: `dev` speakers, `train` speakers, or one of the corpora that are never trained on."""
+    """Whose clips: `dev`, `report` or `train` speakers, or one of the corpora that are never trained on."""
 
     DEV = "dev"
+    REPORT = "report"
     TRAIN = "train"
     SECAP = "secap"
     CASIA = "casia"
@@ -32,6 +33,8 @@ def rows_of(rows: list[Row], split: Split) -> list[Row]:
     """The rows of one split."""
     if split is Split.DEV:
         return dev_rows(rows)
+    if split is Split.REPORT:
+        return report_rows(rows)
     if split is Split.TRAIN:
         return training_rows(rows)
     return [row for row in rows if row.corpus == split.value]
@@ -74,15 +77,17 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     output: Annotated[Path, typer.Option(help="The table to write.")],
     split: Annotated[Split, typer.Option(help="Whose clips.")] = Split.DEV,
-    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go; 0: all.")] = 0,
+    clips: Annotated[int, typer.Option(help="Dev or report clips, the corpora in equal parts; 0: all.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
     meant: Annotated[bool, typer.Option("--meant", help="CREMA-D: what the actor meant, on all clips.")] = False,
 ) -> None:
     """Write the references of a split, for `--references`."""
     rows = read_rows(data)
-    if clips and split is not Split.DEV:
-        raise typer.BadParameter("--clips chooses among dev clips; leave it out for another --split")
-    chosen = balanced(dev_rows(rows), clips, seed) if clips else rows_of(rows, split)
+    if clips and split not in (Split.DEV, Split.REPORT):
+        raise typer.BadParameter("--clips chooses among dev or report clips; leave it out for another --split")
+    chosen = rows_of(rows, split)
+    if clips:
+        chosen = balanced(chosen, clips, seed)
     write_references(output, chosen, data, meant=meant)
 
 

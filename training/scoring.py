@@ -69,21 +69,24 @@ def emotion_mean(by_corpus: dict[str, float | None]) -> float | None:
     return round(sum(values) / len(values), 1) if values else None
 
 
+def mean_of_seven(prosody: dict[str, float | None], emotion: float | None) -> float | None:
+    """Mean of the six prosody classes over all clips and of `emotion_mean`; None where one is not known."""
+    values = [value for value in (*prosody.values(), emotion) if value is not None]
+    return round(sum(values) / len(values), 1) if len(values) == len(prosody) + 1 else None
+
+
 def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     """All figures of one model in one language, per cent."""
     by_corpus = emotion_by_corpus(scored)
-    corpora = sorted({item.row.corpus for item in scored})
+    prosody = {name: attribute_accuracy(scored, name) for name in PROSODY}
     return {
         "clips": len(scored),
         "well_formed": _rate(is_well_formed(item.text, item.language, item.style) for item in scored),
         "emotion_mean": emotion_mean(by_corpus),
         "emotion": by_corpus,
-        "prosody": {name: attribute_accuracy(scored, name) for name in PROSODY},
+        "prosody": prosody,
+        "mean_of_seven": mean_of_seven(prosody, emotion_mean(by_corpus)),
         "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
-        "prosody_by_corpus": {
-            corpus: {name: attribute_accuracy([i for i in scored if i.row.corpus == corpus], name) for name in PROSODY}
-            for corpus in corpora
-        },
     }
 
 

@@ -105,6 +105,7 @@ class _Cutting:
     segment_s: float | None = None
     pauses: Pauses = "never"
     cuts: Sequence[Cut] | None = None
+    cutter: type[PauseCutter] = PauseCutter
 
     @property
     def refuses(self) -> bool:
@@ -120,6 +121,7 @@ def open_recording(
     segment_s: float | None = None,
     pauses: Pauses = "never",
     cuts: Sequence[Cut] | None = None,
+    cutter: type[PauseCutter] = PauseCutter,
     start_s: float = 0.0,
     end_s: float | None = None,
 ) -> Recording:
@@ -133,7 +135,8 @@ def open_recording(
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
         segment_s: longest of equal pieces, seconds; None: no such pieces.
-        pauses: which recordings are cut into utterances; see `PauseCutter`.
+        pauses: which recordings are cut into utterances.
+        cutter: finds the utterances.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
         start_s, end_s: the part of it that counts, seconds; None: to its end.
 
@@ -149,7 +152,7 @@ def open_recording(
         fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
         hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
         raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
-    cutting = _Cutting(window_s, segment_s, pauses, cuts)
+    cutting = _Cutting(window_s, segment_s, pauses, cuts, cutter)
     span = (start_s, math.inf if end_s is None else end_s)
     return _open(os.fsdecode(path), sampling_rate, MAX_DURATION_S, cutting, span)
 
@@ -220,7 +223,7 @@ class _Decoded:
     ) -> None:
         self._path, self._mixdown, self._cutting, self._span = path, mixdown, cutting, span
         self.statistics = SampleStatistics(mixdown.sampling_rate)
-        self._cutter = PauseCutter(mixdown.sampling_rate, cutting.window_s) if cutting.pauses == "always" else None
+        self._cutter = cutting.cutter(mixdown.sampling_rate, cutting.window_s) if cutting.pauses == "always" else None
         self._utterances: list[Cut] = []
         declared_s, window_s = mixdown.sound.declared_s, cutting.window_s
         _require_at_most(longest_s, path, declared_s or 0.0)
@@ -281,7 +284,7 @@ class _Decoded:
         """Where it turns out to be long, begins to look for pauses, in what has been kept first."""
         cutting = self._cutting
         if self._cutter is None and cutting.pauses == "long" and cutting.cuts is None and cutting.segment_s is None:
-            self._cutter = PauseCutter(self._mixdown.sampling_rate, cutting.window_s)
+            self._cutter = cutting.cutter(self._mixdown.sampling_rate, cutting.window_s)
             for block in before:
                 self._find(block)
 

@@ -2,7 +2,7 @@
 
 Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
 the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
-after a loud one. Stretches of sound less than 0.3 s apart are one utterance, whose ends are where its own level is
+after a loud one. Stretches of sound less than 0.33 s apart are one utterance, whose ends are where its own level is
 within 28 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
 level for the whole recording, which it needs in memory, and finds nothing in noise.
 """
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats, Segment
+from specdec_cli.prosody.activity import runs_of
 
-PAUSE_S: Final = 0.3
-"""A shorter pause does not end an utterance, seconds."""
+PAUSE_S: Final = 0.33
+"""A shorter pause does not end an utterance, seconds; noise lengthens what is measured of those of 0.3 s."""
 
 LEAST_S: Final = 0.2
 """Less sound than this is no utterance, seconds."""
@@ -35,6 +36,7 @@ _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
 _BANDS_HZ: Final = (100.0, 7200.0)
 _HISTORY: Final = 2000  # frames that the noise floor is estimated from
+_REFRESH: Final = 100  # frames after which it is estimated again
 _FIRST: Final = 100  # frames to wait for at the start
 _FLOOR_PERCENTILE: Final = 7
 _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
@@ -66,6 +68,9 @@ class PauseCutter:
         frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
         highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
         self._edges = np.unique(np.searchsorted(frequencies, np.geomspace(_BANDS_HZ[0], highest, _BANDS + 1)))
+        gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of the difference between neighbours
+        window_power = float(self._window @ self._window)
+        self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
         self._waiting: list[Floats] = []  # less than a step
         self._count = 0  # samples in it
         self._samples = np.zeros(0, np.float32)
@@ -75,6 +80,8 @@ class PauseCutter:
         self._totals = np.zeros(0, np.float32)  # dBFS, by frame
         self._dropped = 0  # frames before those
         self._framed = 0  # frames whose power was taken
+        self._floor = np.zeros(0, np.float32)  # dB, by band
+        self._floor_of = 0  # frames that it was estimated after
         self._given = 0  # the sample behind the last utterance
         self._done = 0  # frames before which nothing is looked for any more
 
@@ -107,12 +114,12 @@ class PauseCutter:
     def _analyse(self) -> None:
         """Levels of the frames that are whole, smoothed over their neighbours."""
         rest = self._samples[max(0, self._framed * self._hop - self._first) :]
-        if len(rest) < self._size:
+        if len(rest) <= self._size:
             return
-        frames = np.lib.stride_tricks.sliding_window_view(rest, self._size)[:: self._hop]
-        spectra = np.abs(np.fft.rfft(frames * self._window, axis=1)) ** 2
-        scale = 2 / (self._size * float(self._window @ self._window))  # of the mean square of the samples
-        powers = scale * np.add.reduceat(spectra, self._edges, axis=1)[:, :-1]
+        frames = np.lib.stride_tricks.sliding_window_view(rest, self._size + 1)[:: self._hop]
+        # differences, so that strong rumble below the bands does not leak into them
+        spectra = np.abs(np.fft.rfft(np.diff(frames) * self._window, axis=1)) ** 2
+        powers = np.add.reduceat(self._scale * spectra, self._edges, axis=1)[:, :-1]
         self._framed += len(frames)
         self._powers = np.concatenate([self._powers, powers])
         if len(self._powers) < _SMOOTH:
@@ -164,9 +171,11 @@ class PauseCutter:
     def _sound(self) -> NDArray[np.bool_]:
         """Which of the frames behind the last utterance stand out from the noise floor."""
         history, pending = self._levels[-_HISTORY:], self._done - self._dropped
-        rank = len(history) * _FLOOR_PERCENTILE // 100
-        floor = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB
-        excess = np.clip(self._levels[pending:] - floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
+        known = self._dropped + len(self._levels)
+        if len(history) < _HISTORY or known >= self._floor_of + _REFRESH:
+            rank = len(history) * _FLOOR_PERCENTILE // 100
+            self._floor, self._floor_of = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB, known
+        excess = np.clip(self._levels[pending:] - self._floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
         sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (self._totals[pending:] > _SILENT_DBFS)
         return sound
 
@@ -191,9 +200,8 @@ class PauseCutter:
 
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Begin and end of each run of true items, those less than a pause apart joined."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8)))
     joined: list[tuple[int, int]] = []
-    for begin, end in edges.reshape(-1, 2).tolist():
+    for begin, end in runs_of(on).tolist():
         if joined and begin - joined[-1][1] < _PAUSE:
             joined[-1] = joined[-1][0], end
         else:

@@ -67,6 +67,7 @@ class Mark:
     place: tuple[float, float] | None
     piece: int | None
     pieces: int | None
+    number: int = 0  # of the line
 
     @classmethod
     def of(cls, line: Line) -> Mark:
@@ -74,7 +75,9 @@ class Mark:
         values, start_s = line.values, line.start_s
         end_s = values.get("end_s")
         place = None if start_s is None else (float(start_s), float(end_s or 0.0))
-        return cls(line.offset, line.good, values.get("sha256"), place, values.get("piece"), values.get("pieces"))
+        return cls(
+            line.offset, line.good, values.get("sha256"), place, values.get("piece"), values.get("pieces"), line.number
+        )
 
     def leaves(self, before: Mark) -> bool:
         """Whether an earlier line of the same recording stands beside this one."""
@@ -144,16 +147,16 @@ def stored_lines(path: Path) -> Iterator[Line]:
         ) from error
 
 
-def lines_at(path: Path, offsets: Iterable[int]) -> Iterator[Line]:
-    """The lines at certain places of an output, numbered as if each were the first.
+def lines_at(path: Path, marks: Iterable[Mark]) -> Iterator[Line]:
+    """The lines of an output that have these marks.
 
     Raises:
         TranscriptError: there is something else.
     """
     with path.open("rb") as file:
-        for offset in offsets:
-            file.seek(offset)
-            yield from heads(path, [StoredLine(1, offset, file.readline())])
+        for mark in marks:
+            file.seek(mark.offset)
+            yield from heads(path, [StoredLine(mark.number, mark.offset, file.readline())])
 
 
 def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:

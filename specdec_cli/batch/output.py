@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.batch.lines import Line, Mark, complete, heads, standing
+from specdec_cli.batch.lines import Line, Mark, complete, heads, last_standing
 from specdec_cli.batch.tasks import Begun
 from specdec_cli.inputs.recording import InputFile, Key, stored_path
 from specdec_cli.prompts import Language
@@ -165,19 +165,21 @@ class Output:
 
     def _read(self, check: Callable[[Line], None] | None) -> list[Line]:
         """Takes in who is there; returns the last lines if they may be segments that were written at once."""
-        self._entries.clear()
-        self._untidy = False
         last: list[Line] = []
-        previous: Entry | None = None
+        found: dict[Key, _Found] = {}
         for line in heads(self._store.path, self._store.lines()):
             if check is not None:
                 check(line)
             last = [*last, line] if last and _follows(last[-1], line) else [line]
-            before, mark = self._entries.pop(line.key, None), Mark.of(line)
-            marks = standing(before.marks, mark) if before else (mark,)
-            apart = before is not None and (marks != (*before.marks, mark) or before is not previous)
-            previous = self._entries[line.key] = _entry(line, marks, before)
-            self._untidy = self._untidy or apart
+            follows = line.key == next(reversed(found), None)
+            own = found[line.key] = found.pop(line.key) if line.key in found else _Found()
+            own.apart = own.apart or bool(own.marks and not follows)
+            own.marks.append(Mark.of(line))
+            own.again = _again(line)
+            if line.values.get("error"):
+                own.message = line.values["error"]["message"]
+        self._entries = {key: own.entry() for key, own in found.items()}
+        self._untidy = any(own.apart or self._entries[key].marks != tuple(own.marks) for key, own in found.items())
         return last
 
     def _tidy(self) -> None:
@@ -202,15 +204,27 @@ def _of_one(last: Line, torn: bytes) -> bool:
     return torn.startswith(head) or head.startswith(torn)
 
 
-def _entry(line: Line, marks: tuple[Mark, ...], before: Entry | None) -> Entry:
+@dataclass(slots=True)
+class _Found:
+    """All lines of a recording: their marks in the order of the file, and what `Entry` says of the last ones."""
+
+    marks: list[Mark] = field(default_factory=list)
+    again: InputFile | None = None
+    message: str | None = None
+    apart: bool = False  # whether lines of others stand between
+
+    def entry(self) -> Entry:
+        """Of the lines that stand."""
+        marks = last_standing(self.marks)
+        return Entry(marks, None if complete(marks) else self.again, self.message)
+
+
+def _again(line: Line) -> InputFile:
+    """How to caption the recording of a line again."""
     values = line.values
-    message: str | None = before.message if before else None
-    if values.get("error"):
-        message = values["error"]["message"]
-    if complete(marks):
-        return Entry(marks, None, message)
-    path, language = stored_path(values["file"]), values["language"]
-    again = InputFile(path, id=values.get("id"), language=language, prompt=values["prompt"])
+    again = InputFile(
+        stored_path(values["file"]), id=values.get("id"), language=values["language"], prompt=values["prompt"]
+    )
     if again.id is not None and values.get("pieces") is None:  # a part, if it is one
         again = replace(again, start_s=values.get("start_s"), end_s=values.get("end_s"))
-    return Entry(marks, again, message)
+    return again

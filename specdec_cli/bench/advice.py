@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import torch
 
@@ -14,6 +14,7 @@ from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import expected_speedup, median
 from specdec_cli.bench.result import Expected, Suggestion, Trial
 from specdec_cli.bench.timing import measure_steps, wait_for
+from specdec_cli.config.schema import EncoderDtype
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -66,9 +67,13 @@ def try_dtypes(models: Models, k: int) -> Iterator[Trial]:
                 yield Trial(setting=f"{role}.dtype", value=dtype, ms=median(taken))
 
 
-def try_encoders(models: Models, clip: Clip) -> Iterator[Trial]:
-    """The audio encoder of each model that runs in float32 on a CPU, as it is and in bfloat16, for a clip."""
-    for role, model, prompt in (("edge", models.edge, clip.edge), ("cloud", models.cloud, clip.cloud)):
+def try_encoders(parts: Mapping[str, tuple[AudioLM, Prompt]]) -> Iterator[Trial]:
+    """The audio encoder of each model that runs in float32 on a CPU, as it is and in fewer bits, for a clip's prompt.
+
+    Args:
+        parts: "edge" or "cloud" -> the model, and the clip's prompt for it.
+    """
+    for role, (model, prompt) in parts.items():
         if model.device.type == "cpu" and model.dtype == torch.float32:
             now = model.encoder_dtype
 
@@ -79,7 +84,7 @@ def try_encoders(models: Models, clip: Clip) -> Iterator[Trial]:
                 return session.work.encoder_ms
 
             try:
-                formats = dict.fromkeys((now, None, "bfloat16"))
+                formats = dict.fromkeys((now, None, *get_args(EncoderDtype)))
                 times = _in_turns({name or "null": partial(encoder_ms, name) for name in formats}, _REPEATS)
             finally:
                 model.encoder_dtype = now

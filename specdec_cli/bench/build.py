@@ -108,6 +108,7 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[Timing]], c
     runs, cloud = timings[name], timings["cloud"]
     equal_to = timings.get(EQUAL_TO[name]) if name in EQUAL_TO else None
     replaced = equal_to or (timings.get("generate-cloud") if name == "hybrid" else None)
+    published = None if name in ("edge", "generate-edge") else timings.get("published-cloud")
     overhead = [run.overhead for run in runs if run.overhead is not None]
     return ContenderTime(
         name=name,
@@ -118,6 +119,7 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[Timing]], c
         to_cloud=_ratio(runs, cloud, lambda run: run.tokens_per_s),
         decoding_to_cloud=_ratio(runs, cloud, lambda run: run.decoding_tokens_per_s),
         to_generate=_ratio(runs, replaced, lambda run: run.tokens_per_s) if replaced else None,
+        to_published=_ratio(runs, published, lambda run: run.tokens_per_s) if published else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),
         equal=all(run.ids == other.ids for run, other in zip(runs, equal_to, strict=True)) if equal_to else None,
     )

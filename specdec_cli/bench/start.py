@@ -80,9 +80,12 @@ def main() -> None:
 
         resolved = Given(asked["config"], {}, asked["settings"]).resolve()
     with startup.still_collector():
+        from specdec_cli.imports import import_libraries, import_torch
+
         with _part(parts, "torch"):
-            import torch  # noqa: F401
+            import_torch()
         with _part(parts, "transformers"):
+            import_libraries()
             from specdec_cli.models.families import QwenOmni
 
             QwenOmni().module_class()  # transformers imports a family's modules when its class is first looked up

@@ -17,6 +17,7 @@ from specdec_cli.cli.options import SETTING_OPTIONS
 from specdec_cli.cli.startup import labelling, still_collector
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
+from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from specdec_cli.batch.begun import Note
@@ -250,6 +251,7 @@ class Batching:
                 yield cluster
             return
         with still_collector():
+            import_libraries()
             from specdec_cli.batch.local import LocalBackend
             from specdec_cli.captioner import Captioner
 

@@ -55,7 +55,7 @@ def bench(
         memory = account(models, read[0], capacity(config.decoding), libraries_mb)
         work.view.say("timing numbers of threads and number formats")
         trials = [*try_threads(models, read[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
-        trials += try_encoders(models, read[0])
+        trials += try_encoders({"edge": (models.edge, read[0].edge), "cloud": (models.cloud, read[0].cloud)})
         line = shlex.join(["specdec", *sys.argv[1:]])
         result = build_result(line, resolved, captioner, read, found, trials, memory)
     if work.interrupted:

@@ -51,8 +51,8 @@ def listen(
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
 
-    An utterance ends with a pause of 0.3 s. Its caption follows in the live view, with the time that it took, and is
-    appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
+    An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
+    took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
     """
     from specdec_cli.cli.work import interruptible
     from specdec_cli.console import choose_view

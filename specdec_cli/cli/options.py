@@ -111,7 +111,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
     "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
     "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
-    "segment": _of("audio.segment", "--segment", panel=CAPTION, metavar="pauses|SECONDS|FILE"),
+    "segment": _of("audio.segment", "--segment", panel=CAPTION, metavar="pauses|silero|SECONDS|FILE"),
     "start": _of("audio.start_s", "--start", panel=CAPTION, metavar="TIME"),
     "end": _of("audio.end_s", "--end", panel=CAPTION, metavar="TIME"),
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),

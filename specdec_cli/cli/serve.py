@@ -7,6 +7,7 @@ from pathlib import Path
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.startup import still_collector
 from specdec_cli.errors import ConfigError
+from specdec_cli.imports import import_libraries
 
 _TOKEN_LENGTH = 16
 
@@ -42,6 +43,8 @@ def serve(
     with still_collector():
         try:
             from specdec_cli.cloud.http import read_token
+
+            import_libraries()
             from specdec_cli.serve.limits import ServeLimits
             from specdec_cli.serve.run import Place, serve_model
         except ImportError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import ConfigError
+from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -61,6 +62,7 @@ def load_captioner(config: Config, view: View, labelled: Labelling | None, *, me
     """
     with still_collector():
         with view.loading("PyTorch"):
+            import_libraries()
             from specdec_cli.captioner import Captioner
         captioner = Captioner.load(config, loading=view.loading)
     if labelled is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.cli.startup import still_collector
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
+from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -87,6 +88,7 @@ class Work:
     def libraries(self) -> Iterator[None]:
         """Imports that take seconds."""
         with still_collector(), self.view.loading("PyTorch"):
+            import_libraries()
             yield
 
     def failed(self, file: str, error: SpecdecError) -> None:

@@ -13,7 +13,7 @@ from specdec_cli.config.gate_file import expand_gate_file, names_gate_file
 from specdec_cli.config.layers import Layer, Rank, merge
 from specdec_cli.config.locate import absolute_model, absolute_path, find_config, gate_path
 from specdec_cli.config.problems import Problem, raise_if_any
-from specdec_cli.config.schema import SECTIONS, Config
+from specdec_cli.config.schema import AT_PAUSES, SECTIONS, Config
 from specdec_cli.config.settings import check_value
 from specdec_cli.config.sources import CONFIG_VARIABLE, read_environment, read_file, read_flags, variable_of
 from specdec_cli.config.yaml_file import write_yaml
@@ -116,7 +116,7 @@ def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
         if problem:
             problems.append(problem)
             continue
-        if name == "audio.segment" and isinstance(value, str) and value != "pauses":
+        if name == "audio.segment" and isinstance(value, str) and value not in AT_PAUSES:
             value = absolute_path(value, base)
         if value is not None and name in ("cloud.ca_file", "gate.file"):
             value = absolute_path(value, base)

@@ -70,11 +70,15 @@ def _gate_file(name: str) -> str:
     return name
 
 
+AT_PAUSES: Final = ("pauses", "silero")
+"""Values of `audio.segment` that cut every recording at its pauses."""
+
+
 def _segment(value: object) -> object:
     if isinstance(value, str):
         _encodable(value)
         if not value.strip() or not value.isprintable():
-            raise ValueError("is empty or holds a control character: it takes pauses, seconds or a file of cuts")
+            raise ValueError("is empty or holds a control character; it takes pauses, silero, seconds or a file")
     elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0.1:
         raise ValueError(f"is {value:g} s, which is too short to describe: give 0.1 s or more")
     return value
@@ -112,6 +116,8 @@ def _as_tuple(value: object) -> object:
 ModelName = Annotated[str, AfterValidator(_model_name), expected("a folder, a hub id or a packaged model, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
+EncoderDtype = Literal["bfloat16", "int8"]
+"""Formats in which an audio encoder multiplies, beside that of its weights."""
 FamilyName = Literal[
     "auto",
     "qwen2.5-omni",
@@ -126,7 +132,7 @@ FamilyName = Literal[
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
 GateFileName = Annotated[str, AfterValidator(_gate_file), expected("a gate file, as text")]
 Segmenting = Annotated[
-    float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", ("pauses",))
+    float | str, BeforeValidator(_segment), expected("pauses, silero, seconds or a file of cuts", AT_PAUSES)
 ]
 Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
 Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
@@ -185,10 +191,10 @@ class ModelConfig(Section):
         description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
         "bitsandbytes; null: as stored",
     )
-    encoder_dtype: Literal["bfloat16"] | None = Field(
+    encoder_dtype: EncoderDtype | None = Field(
         default=None,
         description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
-        "(AMX, AVX512-BF16), and much slower on others; null: as dtype",
+        "(AMX, AVX512-BF16) and much slower on others, int8 is for those; null: as dtype",
     )
     compile: Literal["default"] | None = Field(
         default=None,
@@ -439,8 +445,9 @@ class AudioConfig(Section):
 
     segment: Segmenting | None = Field(
         default=None,
-        description="pauses: caption utterances between pauses; seconds: pieces of this length; or a file or folder of "
-        "cuts; null: what fits the models as a whole, what is longer at pauses",
+        description="pauses: caption utterances between pauses; silero: the same, by a voice-activity model (extra "
+        "vad); seconds: pieces of this length; or a file or folder of cuts; null: what fits the models as a whole, "
+        "what is longer at pauses",
     )
     segment_s: float | None = Field(default=None, ge=0.1, description="the same as segment with seconds")
     start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")
@@ -459,13 +466,18 @@ class AudioConfig(Section):
         return float(self.segment) if isinstance(self.segment, int | float) else self.segment_s
 
     @property
+    def at_pauses(self) -> bool:
+        """Whether every recording is cut at its pauses."""
+        return self.segment in AT_PAUSES
+
+    @property
     def cuts_path(self) -> Path | None:
         """The file or folder that says where to cut."""
-        return Path(self.segment) if isinstance(self.segment, str) and self.segment != "pauses" else None
+        return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
         """What transcripts record of the cuts, where they are not the default; of a file its content too."""
-        segment = "pauses" if self.segment == "pauses" else None
+        segment = self.segment if self.at_pauses else None
         if (path := self.cuts_path) is not None:
             segment = path.name
             if path.is_file():

@@ -23,7 +23,7 @@ _NAMES: Final = {
     f"{model}-{step}": f"{model} {name}"
     for model in ("edge", "cloud")
     for step, name in (("tower", "audio encoder"), ("prefill", "prefill"), ("step", "step"))
-} | {"generate-edge": "generate, edge", "generate-cloud": "generate, cloud"}
+} | {"generate-edge": "generate, edge", "generate-cloud": "generate, cloud", "published-cloud": "its own kernels"}
 _WIDEST: Final = 140
 
 
@@ -112,6 +112,7 @@ def _captions(found: Sequence[ContenderTime], signs: Signs) -> Table:
         ("over cloud-only", row(lambda contender: contender.to_cloud, _times)),
         ("  decoding", row(lambda contender: contender.decoding_to_cloud, _times)),
         ("over generate", row(lambda contender: contender.to_generate, _times)),
+        ("  its own kernels", row(lambda contender: contender.to_published, _times)),
         ("loop overhead", row(lambda contender: contender.overhead, lambda share: f"{100 * share:.1f}%")),
     )
     return _table(rows, [_NAMES.get(contender.name, contender.name) for contender in found])

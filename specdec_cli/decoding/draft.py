@@ -4,6 +4,9 @@ Drafting ahead supposes that the block will be accepted whole, guesses the cloud
 there block by block as the coming rounds would, up to the first block that would be verified itself. Scores depend on
 the text alone, so they serve wherever the text turns out to be the one that they were computed for; otherwise they are
 dropped. That is why drafting ahead cannot change what is written.
+
+Neither can a kept tail. What was drafted after a corrected token often stands after the correction as well, so one
+forward scores it there, and drafting goes on where the edge would have written something else (as in SpecASR).
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class Drafter:
         self.scores = Scores(settings, session, stop_ids)
         self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
+        self._drafted: tuple[int, ...] = ()  # the text of the last block, and the block
 
     @property
     def work(self) -> ModelWork:
@@ -80,6 +84,8 @@ class Drafter:
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
         stops, ids, rows, hidden_ms = judge.stops, list[int](), list[torch.Tensor](), 0.0
+        if top_k is None and not self.scores.settings.sampling:
+            self._keep_tail(text, k)
         while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
             row, row_hidden_ms = self.row([*text, *ids])
             hidden_ms += row_hidden_ms
@@ -95,6 +101,7 @@ class Drafter:
                 unsure = judge.add(*evidence_of(row, ids[-1:]))
                 if (stops and unsure) or (enough is not None and enough(judge)):
                     break
+        self._drafted = (*text, *ids)
         scores = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
         if scores is not None:
             judge.add_all(scores, ids)
@@ -102,6 +109,18 @@ class Drafter:
         ms = own_s * 1e3 + self.work.step_ms - steps_ms
         figures = tuple(judge.scores)
         return Draft(tuple(ids), scores, tuple(judge.evidence), figures, judge.reason, ms, hidden_ms, judge.waking)
+
+    def _keep_tail(self, text: Sequence[int], k: int) -> None:
+        """Scores in one forward what was drafted after a token that has been corrected, and remembers what stands."""
+        end = len(text)
+        tail = self._drafted[end : end + k - 1]
+        if not tail or self._drafted[: end - 1] != tuple(text[:-1]) or self.ahead.use(text) is not None:
+            return
+        written = [*text, *tail]
+        for at, scores in enumerate(self._scored(written, len(tail) + 1), start=end):
+            token = self.ahead.add(written[:at], scores[None], 0.0, guess=True)
+            if at == len(written) or token != written[at]:
+                return
 
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
@@ -146,10 +165,14 @@ class Drafter:
         """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time."""
         if (known := self.ahead.use(text)) is not None:
             return known
+        return self._scored(text, 1), 0.0
+
+    def _scored(self, text: Sequence[int], positions: int) -> torch.Tensor:
+        """Processed scores [positions, vocab] after the last prefixes of `text`."""
         started = time.perf_counter()
-        logits = self.session.logits(text)
+        logits = self.session.logits(text, positions)
         self._blocked_s += time.perf_counter() - started
-        return self.scores(text, logits), 0.0
+        return self.scores(text, logits)
 
 
 @dataclass(slots=True)

@@ -58,8 +58,8 @@ class Piece:
         end = values.get("duration_s") if end is None else end
         if end is None or not (0 <= start < end and math.isfinite(end)):
             raise TranscriptError(
-                f"{transcripts}: a line of {values['file']} does not say where its piece begins and ends.",
-                hint="Delete it, or caption the recording again. `start_s` and `end_s`, or `duration_s`, say so.",
+                f"{transcripts}:{line.number}: {values['file']} does not say where its piece begins and ends.",
+                hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
         begin = round(1000 * start)
         speaker = one_line(values.get("speaker") or "") or None
@@ -104,14 +104,14 @@ class Stored:
     Attributes:
         transcripts: the file.
         base: absolute folder that names are relative to.
-        runs: clip -> offsets of its lines, bytes.
+        runs: clip -> its lines.
         replaced: how many clips were captioned again later on.
         lexicon: reads the classes that captions name, for lines without labels; None: they stay without.
     """
 
     transcripts: Path
     base: str
-    runs: Mapping[Key, Sequence[int]]
+    runs: Mapping[Key, Sequence[Mark]]
     replaced: int
     lexicon: Lexicon | None = None
 
@@ -150,13 +150,13 @@ class Stored:
             marks.setdefault(key, []).append(Mark.of(line))
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in marks])
-        runs = {key: [mark.offset for mark in last_standing(found)] for key, found in marks.items()}
+        runs = {key: last_standing(found) for key, found in marks.items()}
         replaced = sum(len(runs[key]) < len(found) for key, found in marks.items())
         return cls(transcripts, base, runs, replaced, lexicon)
 
     def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
         """The lines of these clips."""
-        yield from map(self._labelled, lines_at(self.transcripts, (at for key in keys for at in self.runs[key])))
+        yield from map(self._labelled, lines_at(self.transcripts, (mark for key in keys for mark in self.runs[key])))
 
     def _labelled(self, line: Line) -> Line:
         values = line.values
@@ -207,8 +207,8 @@ def details(values: Mapping[str, Any]) -> dict[str, Any]:
     found |= {f"label_{name}": value for name, value in (values.get("labels") or {}).items()}
     found |= {f"agrees_{name}": value for name, value in (values.get("agrees") or {}).items()}
     for name, score in (values.get("scores") or {}).items():
-        known = {**score["classes"], **{word: score[word] for word in ("other",) if word in score}}
-        found |= {f"score_{name}_{word}": value for word, value in known.items()}
+        known = score["classes"] | ({"other": score["other"]} if "other" in score else {})
+        found |= {f"score_{name}_{class_}": value for class_, value in known.items()}
     return found | {f"measured_{name}": value for name, value in (values.get("measured") or {}).items()}
 
 

@@ -5,6 +5,7 @@ Subtitles are read here, because libraries for them leave out what they cannot r
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,10 @@ from typing import Any, Final
 
 from specdec_cli.audio.files import shown
 from specdec_cli.audio.samples import Cut
-from specdec_cli.config.problems import show, show_name
+from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioContentError, ReferencesError
 from specdec_cli.inputs.tables import FILES, Row, read_table, read_text
+from specdec_cli.inputs.textgrid import interval_tiers
 
 _Named = tuple[str | None, Cut]
 """The recording that a cut belongs to, where its file says so, and the cut."""
@@ -152,26 +154,17 @@ def _rttm(path: Path) -> Iterator[_Named]:
 
 def _textgrid(path: Path) -> Iterator[_Named]:
     """Intervals of all tiers but those of words and sounds; a tier is called like its speaker, or `speaker` itself."""
-    from praatio import textgrid
-    from praatio.data_classes.interval_tier import IntervalTier
-
-    try:
-        grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, duplicateNamesMode="rename")
-    except Exception as error:  # praatio raises many kinds
-        detail = " ".join(str(error).split())[:200]
-        message = f"{path} is no TextGrid that can be read: {type(error).__name__}: {detail}."
-        raise ReferencesError(message, hint="Save it with Praat again, as a text file.") from error
     found: dict[tuple[float, float], Cut] = {}
-    for tier in (tier for tier in grid.tiers if isinstance(tier, IntervalTier)):
-        name = tier.name.strip()
+    for tier, intervals in interval_tiers(path):
+        name = tier.strip()
         if _PARTS_OF_UTTERANCES.search(name):
             continue
-        for number, (start, end, label) in enumerate(tier.entries, 1):
+        for line, start, end, label in intervals:
             if label.strip().lower() in _SILENT:
                 continue
-            speaker, text = (label, None) if name.lower() == "speaker" else (name, label)
-            speaker = None if name.lower() in _NO_SPEAKER else speaker
-            cut = _cut(f"{path}, tier {show_name(name)}, interval {number}", start, end, speaker, text)
+            who, text = (label, None) if name.lower() == "speaker" else (name, label)
+            speaker = None if name.lower() in _NO_SPEAKER else who
+            cut = _cut(f"{path}, line {line}", start, end, speaker, text)
             known = found.setdefault((cut.start_s, cut.end_s), cut)
             if name.lower() == "speaker":
                 found[cut.start_s, cut.end_s] = replace(known, speaker=cut.speaker)
@@ -205,8 +198,6 @@ def _subtitles(path: Path) -> Iterator[_Named]:
 
 def _json(path: Path) -> Iterator[_Named]:
     """The segments of Whisper and WhisperX, or a list of such."""
-    import json
-
     try:
         tree = json.loads(read_text(path))
     except json.JSONDecodeError as error:

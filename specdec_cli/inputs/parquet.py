@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from specdec_cli.audio.embedded import COLUMNS, embedded_path, open_table
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.corpora import Listed, item
 from specdec_cli.inputs.tables import FILES
-
-if TYPE_CHECKING:
-    from specdec_cli.inputs.corpora import Listed
 
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk_id", "client_id")
 _TEXTS: Final = ("text", "sentence", "transcription", "transcript")
@@ -39,8 +37,6 @@ def read(path: Path) -> Iterator[Listed]:
 
 
 def _rows(path: Path) -> Iterator[Listed]:
-    from specdec_cli.inputs.corpora import item
-
     table = open_table(path)
     names = table.names
     audio = next((name for name in (*COLUMNS, *FILES) if name in names), None)

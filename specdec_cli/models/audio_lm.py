@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.kernels import Kernels
 from specdec_cli.models.processor import Processor
 
 
@@ -38,6 +40,7 @@ class AudioLM:
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
         self.weights, self.compiled, self.quantization = weights, compiled, quantization
+        self._kernels = Kernels(module, compiled=compiled is not None)
         self.encoder_dtype = encoder_dtype
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
@@ -50,10 +53,43 @@ class AudioLM:
         # eager attention takes boolean masks for additive ones.
         sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
         self.joins = not sliding and module.config._attn_implementation == "sdpa"
+        # One token attends to all before it, and needs no mask: making none takes a twentieth of its time.
+        spared = self.joins and processor.family.takes_masks and compiled is None
+        self._mask_of_one = {"full_attention": None} if spared else None
+        self._on_cuda = self.device.type == "cuda"
         self.self_test: str | None = None  # what it found, in a phrase; None: it was not run
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
+
+    @property
+    def encoder_dtype(self) -> str | None:
+        """Number format in which the audio encoder multiplies; None: that of its weights.
+
+        Raises:
+            CheckpointError: on setting, it is one that the encoder's device does not have.
+        """
+        return self._encoder_dtype
+
+    @encoder_dtype.setter
+    def encoder_dtype(self, name: str | None) -> None:
+        self._kernels.choose(name)
+        self._encoder_dtype = name
+
+    @property
+    def faster(self) -> bool:
+        """Whether any layer multiplies otherwise than transformers has it; see `models.kernels`."""
+        return self._kernels.chosen
+
+    @contextmanager
+    def as_published(self) -> Iterator[None]:
+        """Runs the module as transformers has it, in the number format of its weights."""
+        chosen, self._encoder_dtype = self._encoder_dtype, None
+        try:
+            with self._kernels.off():
+                yield
+        finally:
+            self._encoder_dtype = chosen
 
     def new_cache(self) -> Cache:
         """An empty cache that can be cropped, sliding layers included."""
@@ -61,7 +97,6 @@ class AudioLM:
         cache.activate_past_recording()
         return cache
 
-    @torch.inference_mode()
     def forward(
         self,
         ids: Sequence[int],
@@ -71,7 +106,7 @@ class AudioLM:
         audio: Mapping[str, torch.Tensor] | None = None,
         mask: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, float, int]:
-        """One pass of the module's own forward over tokens that follow what `cache` holds.
+        """One pass of the module's own forward over tokens that follow what `cache` holds; call it in inference mode.
 
         Args:
             ids: the q tokens.
@@ -86,9 +121,11 @@ class AudioLM:
         """
         calls = self._calls
         calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0
-        inputs = {name: self._placed(values) for name, values in (audio or {}).items()}
+        inputs: dict[str, Any] = {name: self._placed(values) for name, values in (audio or {}).items()}
         if mask is not None:
             inputs["attention_mask"] = mask
+        elif len(ids) == 1 and self._mask_of_one is not None:
+            inputs["attention_mask"] = self._mask_of_one
         try:
             logits = self.module(
                 input_ids=torch.tensor([list(ids)], device=self.device),
@@ -104,7 +141,7 @@ class AudioLM:
 
     def synchronize(self) -> None:
         """Waits for the GPU: forward times are part of every transcript, and mean nothing without."""
-        if self.device.type == "cuda":
+        if self._on_cuda:
             torch.cuda.synchronize(self.device)
 
     def describe(self) -> dict[str, str]:
@@ -145,10 +182,10 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            if self.encoder_dtype is None:
+            if self.encoder_dtype != "bfloat16":
                 encoded = encode(*args, **kwargs)
             else:
-                with torch.autocast(self.device.type, getattr(torch, self.encoder_dtype)):
+                with torch.autocast(self.device.type, torch.bfloat16):
                     encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
             self.synchronize()
             calls = self._calls

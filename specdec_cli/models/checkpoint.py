@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -209,11 +208,6 @@ def _readable(called: str, path: Path, fault: str) -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__
-
-
-def cache_folder(kind: str) -> Path:
-    """Where what can be made again is kept for later starts, in the user's cache folder; it need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec" / kind
 
 
 def fingerprint(shards: Sequence[Path]) -> str:

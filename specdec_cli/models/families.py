@@ -27,6 +27,7 @@ class QwenOmni(Family):
     class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
     processor_name = ""  # the whole one needs torchvision
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
+    takes_masks = True
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
@@ -68,6 +69,7 @@ class Qwen3Omni(QwenOmni):
     model_types = frozenset({"qwen3_omni_moe", "qwen3_omni_moe_thinker"})
     class_name = "Qwen3OmniMoeThinkerForConditionalGeneration"
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
+    takes_masks = False
     longest_s = 2400.0  # by the technical report; its processor cuts nothing
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ import transformers
 from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.imports import deferring
 
 if TYPE_CHECKING:
     from specdec_cli.models.processor import Processor
@@ -45,6 +46,7 @@ class Family:
     needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
     longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
     takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt
+    takes_masks: ClassVar[bool] = False  # whether forward takes masks by kinds of layers, as generate() may make them
     payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:
@@ -52,7 +54,8 @@ class Family:
 
     def module_class(self) -> Any:
         """transformers' class, or auto class."""
-        return getattr(transformers, self.class_name)
+        with deferring():  # it is imported when it is first looked up
+            return getattr(transformers, self.class_name)
 
     def processor(self, source: str, **common: Any) -> Any:
         """The processor of a checkpoint."""

@@ -10,6 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError
+from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import (
     checkpoint_folder,
@@ -54,7 +55,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         CheckpointError: not found, of another family, incomplete, of another format, or failing the self-test.
     """
     device = resolve_device(config.device)
-    with loading_errors(config, offline=offline):
+    with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
         folder = checkpoint_folder(config, offline=offline)
         family, model_config, processor = _front_end(config, str(folder))
         weights = fingerprint(weight_files(config.label, folder))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,9 +17,10 @@ from typing import Final
 import torch
 import transformers
 
+from specdec_cli.cache import cache_folder, remember
 from specdec_cli.errors import CheckpointError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import cache_folder, first_line
+from specdec_cli.models.checkpoint import first_line
 from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -37,7 +36,7 @@ Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is of
 _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text
 _SOUND_S: Final = 1.0
-_VERSION: Final = 2  # of the test
+_VERSION: Final = 3  # of the test
 _FILES: Final = (".json", ".jinja", ".model", ".txt")  # of the processor, and the configuration
 _RESULTS: Final = {"joint": True, "alone": False}  # whether clips can share a forward
 
@@ -65,7 +64,7 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
     if joins is None:
         joins = _test(model)
         if memory is not None:
-            _remember(memory, joins)
+            remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins))
     model.joins = model.joins and joins
     model.self_test = "passed" if model.joins else "passed; clips of a batch step one by one"
 
@@ -168,12 +167,3 @@ def _memory(model: AudioLM, folder: Path) -> Path:
     for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
         digest.update(path.name.encode() + path.read_bytes())
     return cache_folder("self-test") / digest.hexdigest()[:32]
-
-
-def _remember(memory: Path, joins: bool) -> None:
-    """Writes a result, if the cache folder can be written."""
-    with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False, encoding="ascii") as file:
-            file.write(next(word for word, meaning in _RESULTS.items() if meaning == joins))
-        os.replace(file.name, memory)

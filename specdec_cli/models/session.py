@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,7 +50,7 @@ class Session:
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
         banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
-        self._banned = torch.tensor(banned, dtype=torch.long, device=model.device)
+        self._bans, self._banned = bool(banned), torch.tensor(banned, dtype=torch.long, device=model.device)
         self._after_prompt: torch.Tensor | None = None
 
     @property
@@ -59,6 +58,7 @@ class Session:
         """Positions in the cache, prompt included."""
         return 0 if self.cache is None else len(self.prompt.ids) + len(self.fed)
 
+    @torch.inference_mode()
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         """Scores what follows the last `positions` prefixes of prompt + text.
 
@@ -102,7 +102,6 @@ class Session:
             del self.fed[keep:]
         return list(text[keep:])
 
-    @torch.inference_mode()
     def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
         """The last `positions` rows out of a forward's logits [m, rows], cut to the vocabulary.
 
@@ -110,7 +109,7 @@ class Session:
             DecodingError: they are not finite.
         """
         scores = logits[:, : self.vocab_size]
-        if len(self._banned):
+        if self._bans:
             scores.index_fill_(1, self._banned, -math.inf)
         # NaN would choose tokens in silence (argmax takes the first one).
         if not all(map(math.isfinite, scores.amax(dim=-1).tolist())):
@@ -122,14 +121,15 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        done, kind = self.work, "prefill_ms" if passes > 0 else "step_ms"
-        self.work = replace(
-            done,
+        done, reading = self.work, passes > 0
+        self.work = ModelWork(
             encoder_passes=done.encoder_passes + passes,
             forwards=done.forwards + 1,
             encoder_ms=done.encoder_ms + encoder_ms,
+            prefill_ms=done.prefill_ms + ms if reading else done.prefill_ms,
+            step_ms=done.step_ms if reading else done.step_ms + ms,
+            prompt_tokens=done.prompt_tokens,
             fed_tokens=done.fed_tokens + tokens,
-            **{kind: getattr(done, kind) + ms},
         )
 
     def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:

@@ -1,21 +1,27 @@
-"""The speech check by silero-vad, a voice-activity model in a package of its own (the extra `vad`)."""
+"""Speech by silero-vad, a voice-activity model in a package of its own (extra `vad`): a check, and cuts at pauses."""
 
 from __future__ import annotations
 
 import warnings
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Final
 
+import numpy as np
 import soxr
 import torch
+from numpy.typing import NDArray
 
+from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Floats
 from specdec_cli.audio.speech import MIN_ACTIVE_S
 from specdec_cli.errors import ConfigError
 
 _RATE: Final = 16_000
+_WINDOW: Final = 512  # samples that the model takes at a time
+_ON, _OFF = 0.5, 0.35  # probabilities at which speech begins and ends, those of the package
 _LOCK: Final = Lock()  # the model keeps a state from one window to the next
+_OWN: Final = local()  # for cutters: a model of each thread, which cuts one recording at a time
 
 
 def has_speech(samples: Floats, sampling_rate: int) -> bool:
@@ -33,6 +39,61 @@ def has_speech(samples: Floats, sampling_rate: int) -> bool:
     return heard >= MIN_ACTIVE_S * _RATE
 
 
+class SpeechCutter(PauseCutter):
+    """Cuts where the model finds no speech, in place of sound that stands out from the noise floor.
+
+    Arguments and results are those of `PauseCutter`. A thread may use one at a time.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+
+    def __init__(self, sampling_rate: int, longest_s: float) -> None:
+        super().__init__(sampling_rate, longest_s)
+        if not hasattr(_OWN, "model"):
+            _OWN.model = _loaded()
+        self._model = _OWN.model
+        self._model.reset_states()
+        self._resampler = (
+            None if sampling_rate == _RATE else soxr.ResampleStream(sampling_rate, _RATE, 1, "float32", "HQ")
+        )
+        self._rest = np.zeros(0, np.float32)  # less than a window
+        self._speech = bytearray(b"\0")  # 1 for each window with speech; the first is none
+
+    def _take(self) -> None:
+        samples = np.concatenate([self._rest, *self._at_model_rate()])
+        super()._take()
+        whole = len(samples) // _WINDOW * _WINDOW
+        self._rest = samples[whole:]
+        with torch.inference_mode():
+            for window in torch.from_numpy(samples[:whole].reshape(-1, _WINDOW)):
+                odds = self._model(window, _RATE).item()
+                self._speech.append(odds >= (_OFF if self._speech[-1] else _ON))
+
+    def _at_model_rate(self) -> list[Floats]:
+        if self._resampler is None:
+            return self._waiting
+        return [self._resampler.resample_chunk(block) for block in self._waiting]
+
+    def _sound(self) -> NDArray[np.bool_]:
+        frames = np.arange(self._done, self._dropped + len(self._totals))
+        windows = 1 + ((frames * self._hop + self._size // 2) / self._rate * _RATE).astype(np.intp) // _WINDOW
+        first = int(windows[0]) if len(windows) else 0
+        first = min(first, len(self._speech) - 1)
+        speech = np.frombuffer(bytes(self._speech[first:]), np.bool_)
+        found: NDArray[np.bool_] = speech[np.minimum(windows - first, len(speech) - 1)]
+        return found
+
+
+def _loaded() -> Any:
+    """A model of its own."""
+    _detector()
+    from silero_vad import load_silero_vad
+
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of TorchScript
+        return load_silero_vad()
+
+
 @cache
 def _detector() -> tuple[Any, Any]:
     threads = torch.get_num_threads()
@@ -43,8 +104,8 @@ def _detector() -> tuple[Any, Any]:
             return get_speech_timestamps, load_silero_vad()
     except ImportError as error:
         raise ConfigError(
-            "audio.speech_check is silero, which needs the package silero-vad, and it is not installed.",
-            hint="Install it with: pip install 'specdec-cli[vad]', or set audio.speech_check to built-in.",
+            "audio.speech_check or audio.segment is silero, which needs the package silero-vad; it is not installed.",
+            hint="pip install 'specdec-cli[vad]', or set audio.speech_check to built-in and audio.segment to pauses.",
         ) from error
     finally:
         torch.set_num_threads(threads)  # the package sets one thread for the whole process

@@ -44,14 +44,14 @@ def speech_activity(samples: npt.NDArray[np.float32]) -> Activity:
         return Activity(np.zeros(0, dtype=np.bool_), FLOOR_DBFS, 0.0)
     power = np.square(frames - frames.mean()).mean(axis=1)
     active = _loud(power)
-    for start, stop in _runs(active):
+    for start, stop in runs_of(active):
         if stop - start < SHORTEST_BLIP:
             active[start:stop] = False
     if not active.any():
         return Activity(active, FLOOR_DBFS, 0.0)
     first, last = np.flatnonzero(active)[[0, -1]]
     span = active[first : last + 1]
-    gaps = sum(stop - start for start, stop in _runs(~span) if stop - start >= SHORTEST_PAUSE)
+    gaps = sum(stop - start for start, stop in runs_of(~span) if stop - start >= SHORTEST_PAUSE)
     return Activity(active, 10.0 * float(np.log10(power[active].mean() + 1e-12)), float(gaps) / len(span))
 
 
@@ -67,7 +67,7 @@ def _loud(power: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
     return loud
 
 
-def _runs(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Start and stop of each run of True, shape (n, 2)."""
+def runs_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Start and stop of each run of True in a mask [n], shape (runs, 2)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return edges.reshape(-1, 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -11,7 +13,9 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import load_audio
+from specdec_cli.audio import Cut, open_recording
+from specdec_cli.audio.files import opened
+from specdec_cli.audio.files import sha256 as digest_of
 from specdec_cli.errors import AudioError
 from specdec_cli.prosody import measure
 from specdec_cli.prosody.pitch import HOP, LEAD, SAMPLE_RATE, f0_contour
@@ -49,7 +53,7 @@ class SoundUnavailable(Exception):
 
 
 class SoundReader:
-    """Reads clips for a page, with their audio to `encode` or without; segments in a row share one reading."""
+    """Reads clips for a page, with their audio to `encode` or without; segments in a row share one decoding."""
 
     def __init__(self, encode: bool) -> None:
         self._encode = encode
@@ -61,7 +65,7 @@ class SoundReader:
         Raises:
             SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
         """
-        samples = self.samples(file, sha256, start_s, end_s)
+        samples = self._samples(file, sha256, start_s, end_s)
         found = measure(samples, SAMPLE_RATE)
         drawing = {
             "envelope": envelope(samples),
@@ -73,8 +77,8 @@ class SoundReader:
         }
         return Sound(drawing, found, mp3(samples) if self._encode else None)
 
-    def samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
-        """The clip itself, float32 mono [n] at 16 kHz; raises as `read` does."""
+    def _samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
+        """The clip itself, float32 mono [n] at 16 kHz."""
         samples = self._whole(file, sha256)
         first = round((start_s or 0.0) * SAMPLE_RATE)
         last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
@@ -85,14 +89,33 @@ class SoundReader:
     def _whole(self, file: str, sha256: str) -> Samples:
         """The whole recording, float32 mono [n] at 16 kHz."""
         if self._last is None or self._last[:2] != (file, sha256):
-            try:
-                samples, recording = load_audio(file, SAMPLE_RATE)
-            except AudioError as error:
-                raise SoundUnavailable(error.message) from error
-            self._last = (file, recording.sha256, samples)
-        if self._last[1] != sha256:
-            raise SoundUnavailable("The file has changed since it was captioned.")
+            (samples,) = pieces_of(file, sha256, None)
+            self._last = (file, sha256, samples)
         return self._last[2]
+
+
+def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | None) -> Iterator[Samples]:
+    """Pieces of a recording of any length, one in memory at a time: float32 mono [n] at 16 kHz.
+
+    Args:
+        file, sha256: the recording, and the digest of what was captioned.
+        spans: start and end of the pieces, seconds, sorted; the start is at least 0. None: all of it as one.
+
+    Raises:
+        SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
+    """
+    cuts, longest_s = None, math.inf
+    if spans is not None:
+        cuts = [Cut(start, end, place="the transcript") for start, end in spans]
+        longest_s = max(end - start for start, end in spans)
+    try:
+        with opened(file) as (content, _):
+            if digest_of(content) != sha256:
+                raise SoundUnavailable("The file has changed since it was captioned.")
+        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts).pieces():
+            yield piece.samples
+    except AudioError as error:
+        raise SoundUnavailable(error.message) from error
 
 
 def envelope(samples: Samples) -> tuple[int, ...]:

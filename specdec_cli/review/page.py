@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ from markupsafe import Markup
 from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.report.offline import asset, environment, policy
-from specdec_cli.report.sound import BIT_RATE, SoundReader, SoundUnavailable, mp3
-from specdec_cli.review.pieces import Piece
+from specdec_cli.report.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
+from specdec_cli.review.pieces import ReviewItem
 from specdec_cli.store import Watch
 from specdec_cli.targets import REVIEW, write
 
@@ -35,7 +36,7 @@ class Sounds:
 
 def write_review(
     path: Path,
-    pieces: Sequence[Piece],
+    pieces: Sequence[ReviewItem],
     lexicon: Lexicon,
     *,
     audio_mb: float,
@@ -61,7 +62,7 @@ def write_review(
     return sounds
 
 
-def render(pieces: Sequence[Piece], lexicon: Lexicon, sounds: Sounds) -> str:
+def render(pieces: Sequence[ReviewItem], lexicon: Lexicon, sounds: Sounds) -> str:
     """The page itself; see `write_review`."""
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
     style = asset("report.css", "review.css")
@@ -85,31 +86,48 @@ def render(pieces: Sequence[Piece], lexicon: Lexicon, sounds: Sounds) -> str:
     )
 
 
-def _attributes(pieces: Sequence[Piece], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
+def _attributes(pieces: Sequence[ReviewItem], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
     """Attributes that a caption or a reference has a class of, emotion first, with all their classes."""
     named = {name for piece in pieces for name, class_ in (*piece.labels.items(), *piece.truth.items()) if class_}
     order = sorted(lexicon.attributes, key=lambda name: name != "emotion")
     return {name: lexicon.attributes[name] for name in order if name in named}
 
 
-def _sounds(pieces: Sequence[Piece], most_bytes: float, watch: Watch) -> Sounds:
-    """Encodes the first pieces that fit, each recording being read once."""
+def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> Sounds:
+    """Encodes the first pieces that fit, one recording after the other."""
     found, room, chosen = Sounds(), most_bytes, list[int]()
     for number, piece in enumerate(pieces):
         room -= piece.duration_s * _PAGE_BYTES_A_SECOND
         if room >= 0:
             chosen.append(number)
     found.left_out = len(pieces) - len(chosen)
-    reader = SoundReader(encode=True)
     watch.begin(len(chosen))
-    for number in sorted(chosen, key=lambda number: (pieces[number].path, pieces[number].start_s or 0.0)):
-        piece = pieces[number]
-        watch.step(piece.path)
+    for (path, sha256, whole), numbers in _by_recording(pieces, chosen):
+        watch.step(path)
+        spans = None if whole else [(pieces[number].start_s or 0.0, pieces[number].end_s or 0.0) for number in numbers]
         try:
-            samples = reader.samples(piece.path, piece.sha256 or "", piece.start_s, piece.end_s)
+            for number, samples in zip(numbers, pieces_of(path, sha256, spans), strict=True):
+                found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
+                watch.advance()
         except SoundUnavailable as unavailable:
-            found.missing[number] = str(unavailable)
-        else:
-            found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
-        watch.advance()
+            for number in numbers:
+                if number not in found.audio:
+                    found.missing[number] = str(unavailable)
+                    watch.advance()
     return found
+
+
+def _by_recording(
+    pieces: Sequence[ReviewItem], numbers: Iterable[int]
+) -> Iterator[tuple[tuple[str, str, bool], list[int]]]:
+    """The path of a recording, its digest and whether it was captioned whole, and the numbers of its pieces by time."""
+
+    def recording(number: int) -> tuple[str, str, bool]:
+        piece = pieces[number]
+        return piece.path, piece.sha256 or "", piece.start_s is None
+
+    def place(number: int) -> tuple[float, float]:
+        return pieces[number].start_s or 0.0, pieces[number].end_s or 0.0
+
+    for key, found in groupby(sorted(numbers, key=lambda number: (recording(number), place(number))), key=recording):
+        yield key, list(found)

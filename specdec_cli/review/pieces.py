@@ -23,7 +23,7 @@ _FURTHER: Final[Mapping[str, type]] = {"speaker": str, "text": str, "measured": 
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReviewItem:
     """A captioned recording, or a captioned piece of one.
 
     Attributes:
@@ -84,7 +84,7 @@ class Piece:
 
 def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
-) -> list[Piece]:
+) -> list[ReviewItem]:
     """The pieces in files of transcripts, the most doubtful first; of a recording captioned again, the last ones.
 
     Args:
@@ -97,7 +97,7 @@ def read_pieces(
         TranscriptError: a file holds something else, or no caption.
         ConfigError: a recording has captions in several modes.
     """
-    found: dict[tuple[object, ...], Piece] = {}
+    found: dict[tuple[object, ...], ReviewItem] = {}
     for path in paths:
         stored = Stored.read(path, mode=mode)
         for line in filter(operator.attrgetter("good"), stored.lines(stored.runs)):
@@ -109,18 +109,19 @@ def read_pieces(
     return sorted(found.values(), key=lambda piece: (not piece.needs_review, -(piece.doubt or 0.0)))
 
 
-def _piece(line: Line, path: Path, lexicon: Lexicon, references: References | None) -> Piece:
+def _piece(line: Line, path: Path, lexicon: Lexicon, references: References | None) -> ReviewItem:
     values = line.values
     start, end, duration = (_number(values.get(name)) for name in ("start_s", "end_s", "duration_s"))
     reference = None if references is None else references.find(values["file"], start, end)
     said = values.get("labels")
     labels = lexicon.labels(values["caption"], values["language"]) if said is None else said
-    if duration is None or any(not isinstance(class_, str | None) for class_ in labels.values()):
+    in_order = (start is None and end is None) or (start is not None and end is not None and 0 <= start < end)
+    if duration is None or not in_order or any(not isinstance(class_, str | None) for class_ in labels.values()):
         message = f"{path}:{line.number} is no transcript of schema 1: its labels or times are malformed."
         raise TranscriptError(message, hint="Delete that line.")
     known = lexicon.attributes  # a correction is a class that tables of references may name
     labels = {name: class_ if class_ in known[name] else None for name, class_ in labels.items() if name in known}
-    return Piece(
+    return ReviewItem(
         file=values["file"],
         sha256=values.get("sha256"),
         start_s=start,

@@ -70,10 +70,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         path.unlink()
 
 
+hours = pytest.mark.xdist_group("hours")  # the recordings are written once
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
 
 
 @needs_proc
+@hours
 @pytest.mark.full
 def test_three_hours_are_cut_in_constant_memory(folder: Path) -> None:
     printed, megabytes = peak_of(folder / "short.wav", folder / "long.wav", "cut")
@@ -82,6 +84,7 @@ def test_three_hours_are_cut_in_constant_memory(folder: Path) -> None:
 
 
 @needs_proc
+@hours
 @pytest.mark.full
 def test_six_hours_in_a_small_file_are_cut_in_constant_memory(folder: Path) -> None:
     printed, megabytes = peak_of(folder / "short.flac", folder / "long.flac", "cut")
@@ -90,6 +93,7 @@ def test_six_hours_in_a_small_file_are_cut_in_constant_memory(folder: Path) -> N
 
 
 @needs_proc
+@hours
 @pytest.mark.full
 @pytest.mark.parametrize("extension", ["wav", "flac"])
 def test_what_is_refused_is_refused_early(extension: str, folder: Path) -> None:
@@ -128,6 +132,7 @@ print(-read_four(sys.argv[1]) + read_four(sys.argv[2]))
 
 
 @needs_proc
+@hours
 @pytest.mark.full
 def test_four_loaders_with_bombs_take_little_more_than_with_short_clips(folder: Path) -> None:
     command = [sys.executable, "-c", FOUR, str(folder / "short.flac"), str(folder / "long.flac")]

@@ -15,12 +15,14 @@ import psutil
 import pytest
 
 from specdec_cli.transcript import read_transcripts
+from tests.cli.conftest import Specdec, specdec  # noqa: F401 - the second is a fixture
 from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import captioner, write_voice
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
 pytestmark = [
     pytest.mark.full,
+    pytest.mark.xdist_group("ray"),  # one cluster for all of them
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
 ]
@@ -62,21 +64,17 @@ def require_complete(output: Path, clips: Path) -> None:
         assert line.caption == alone.caption(clips / name).caption
 
 
-def test_a_cluster_writes_what_one_process_writes_and_resumes(clips: Path, tmp_path: Path, two_nodes: str) -> None:
+def test_a_cluster_resumes_and_actors_that_are_all_killed_cost_nothing(
+    clips: Path, tmp_path: Path, two_nodes: str
+) -> None:
+    """What it writes is what one process writes."""
     output = tmp_path / "out.jsonl"
     code, err = finish(run(clips, output, two_nodes, "--limit", "10"))
     assert code == 0, err
     assert len(list(read_transcripts(output))) == 10
-    code, err = finish(run(clips, output, two_nodes))
-    assert code == 3, err
-    assert "10 done before" in err
-    require_complete(output, clips)
-
-
-def test_actors_that_are_all_killed_cost_nothing(clips: Path, tmp_path: Path, two_nodes: str) -> None:
-    output = tmp_path / "out.jsonl"
+    before = output.stat().st_size
     started = run(clips, output, two_nodes)
-    while started.poll() is None and not (output.exists() and output.stat().st_size):
+    while started.poll() is None and output.stat().st_size == before:
         time.sleep(0.01)
     actors = _actors()
     for actor in actors:  # the first chunk is written, and the second is on its way
@@ -84,6 +82,7 @@ def test_actors_that_are_all_killed_cost_nothing(clips: Path, tmp_path: Path, tw
     code, err = finish(started)
     assert actors
     assert code == 3, err
+    assert "10 done before" in err
     require_complete(output, clips)
 
 
@@ -123,13 +122,17 @@ def entropies(output: Path) -> list[float]:
 
 
 def test_of_two_nodes_one_loses_its_actor_and_the_lines_are_those_of_an_uninterrupted_run(
-    clips: Path, tmp_path: Path, two_nodes: str
+    clips: Path,
+    tmp_path: Path,
+    two_nodes: str,
+    specdec: Specdec,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The hybrid pair with labels; the actor that dies is in the middle of a chunk."""
-    hybrid = ("--labels", "--max-new-tokens", "12", "--threshold", "0.5")
+    hybrid = ("--labels", "--max-new-tokens", "12", "--threshold", "0.5", "-l", "zh")
     whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    command = [*COMMAND, "batch", clips.name, "-o", str(whole), *hybrid]
-    assert subprocess.run(command, cwd=clips.parent, env=environment(), capture_output=True).returncode == 3
+    monkeypatch.chdir(clips.parent)
+    assert specdec("batch", clips.name, "-o", whole, *hybrid).code == 3
     started = subprocess.Popen(
         [*COMMAND, "batch", clips.name, "-o", str(output), *hybrid, "--ray-address", two_nodes],
         cwd=clips.parent,

@@ -88,7 +88,9 @@ def test_a_clip_is_decoded_while_others_are_still_being_read(tmp_path: Path) -> 
     assert not source.waits[1]  # the first clip is being decoded
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
+@pytest.mark.parametrize(
+    "mode", ["hybrid", "lossless", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("edge", "cloud"))]
+)
 @pytest.mark.usefixtures("two_threads")
 def test_clips_of_a_batch_get_the_text_that_each_gets_alone(
     tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,6 @@ from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
 
-CASES = 1000
 CONFIG = load_config("mini", flags={"decoding.mode": "edge"}, environ={}).config
 MADE = {
     "mode": "edge",
@@ -131,12 +130,13 @@ def run(rng: random.Random) -> None:
     job.export(csv, txt_dir, exports)
 
 
+@pytest.mark.parametrize("cases", [range(300), pytest.param(range(300, 1000), marks=pytest.mark.full)], ids=str)
 def test_nothing_is_destroyed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
+    cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     voices = [write_voice(tmp_path / f"{seed}.wav", seed, 0.2) for seed in range(4)]
     written = refused = 0
-    for case in range(CASES):
+    for case in cases:
         folder = tmp_path / "box"
         folder.mkdir()
         sandbox(folder, voices)
@@ -161,5 +161,5 @@ def test_nothing_is_destroyed(
         assert "-" not in after
         assert not [name for name in after if name.startswith(".specdec-") and name != INDEX and "/" not in name]
         shutil.rmtree(folder)
-    assert written > CASES // 8
-    assert refused > CASES // 8
+    assert written > len(cases) // 8
+    assert refused > len(cases) // 8

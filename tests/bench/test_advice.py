@@ -70,9 +70,10 @@ def test_trials_begin_with_the_present_value_and_change_nothing() -> None:
     assert [(trial.setting, trial.value) for trial in dtypes] == [
         (f"{role}.dtype", dtype) for role in ("edge", "cloud") for dtype in ("float32", "bfloat16", "float16")
     ]
-    encoders = list(try_encoders(models, clip_of(lossless)))
+    clip = clip_of(lossless)
+    encoders = list(try_encoders({"edge": (models.edge, clip.edge), "cloud": (models.cloud, clip.cloud)}))
     assert [(trial.setting, trial.value) for trial in encoders] == [
-        (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", "bfloat16")
+        (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", "bfloat16", "int8")
     ]
     assert {model.encoder_dtype for model in (models.edge, models.cloud)} == {None}
     assert all(trial.ms.value > 0 for trial in dtypes + threads + encoders)

@@ -11,14 +11,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
 from specdec_cli.captioner import Captioner, Loading
+from specdec_cli.cli import main
 from specdec_cli.config import Config
 from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
@@ -61,6 +65,18 @@ def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@cache
+def ready() -> None:
+    """Loads the mini pair and imports what commands import when they are used: forks have both from the start."""
+    mini_pair()
+    for name in (
+        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.work", "console.compare", "console.live"),
+        *("console.progress", "console.view", "batch.decode", "batch.local", "batch.runner", "compare.build"),
+        *("compare.journal", "compare.runner", "metrics.text", "report.tables"),
+    ):
+        import_module(f"specdec_cli.{name}")
+
+
 class Fork:
     """The command line in a fork of this process, with the mini pair loaded.
 
@@ -69,6 +85,8 @@ class Fork:
         stdout, stderr: descriptors to use; None: a pipe that is read into the outcome.
         variables: environment variables.
         folder: working directory.
+        closed: descriptors that are closed when it starts.
+        command: another one, which needs no models.
     """
 
     def __init__(
@@ -79,8 +97,11 @@ class Fork:
         stderr: int | None = None,
         variables: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        closed: Collection[int] = (),
+        command: Callable[[], object] | None = None,
     ) -> None:
-        mini_pair()
+        if command is None:
+            ready()
         self._readers: dict[int, _Reader] = {}
         ends = {1: stdout, 2: stderr}
         pipes = {number: os.pipe() for number, given in ends.items() if given is None}
@@ -91,10 +112,17 @@ class Fork:
             for number, given in ends.items():
                 os.dup2(pipes[number][1] if given is None else given, number)
             os.closerange(3, 256)
-            _become(arguments, environment(**(variables or {})), folder)
+            _become(arguments, environment(**(variables or {})), folder, closed, command or main)
         for number, (reading, writing) in pipes.items():
             os.close(writing)
             self._readers[number] = _Reader(reading)
+
+    def says(self, text: str, timeout_s: float = 120.0) -> None:
+        """Waits until its stderr, a pipe, holds a text."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self._readers[2].so_far.decode(errors="replace"):
+            assert time.monotonic() < deadline, f"it did not say {text!r}"
+            time.sleep(0.01)
 
     def send(self, signal_number: int) -> None:
         """Sends a signal."""
@@ -133,13 +161,21 @@ class _Reader:
         return self.so_far
 
 
-def on_terminal(arguments: Sequence[str], *, width: int, piped: bool = False, **variables: str) -> tuple[Outcome, str]:
+def on_terminal(
+    arguments: Sequence[str],
+    *,
+    width: int,
+    piped: bool = False,
+    command: Callable[[], object] | None = None,
+    **variables: str,
+) -> tuple[Outcome, str]:
     """Runs in a fork on a pseudo-terminal; returns the outcome and all that the terminal was sent.
 
     Args:
         arguments: of the command line.
         width: columns.
         piped: whether stdout is a pipe; else it is the terminal too.
+        command: another one, which needs no models.
         variables: environment variables.
     """
     leader, follower = os.openpty()
@@ -149,13 +185,20 @@ def on_terminal(arguments: Sequence[str], *, width: int, piped: bool = False, **
         stdout=None if piped else follower,
         stderr=follower,
         variables={"COLUMNS": str(width), "LINES": "30"} | variables,
+        command=command,
     )
     os.close(follower)
     outcome = fork.wait()
     return outcome, reader.finish().decode().replace("\r\n", "\n")
 
 
-def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path | None) -> None:
+def _become(
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    folder: Path | None,
+    closed: Collection[int],
+    command: Callable[[], object],
+) -> None:
     """In the fork: behaves like a fresh process from here on, and ends it."""
     code = 99
     try:
@@ -171,8 +214,11 @@ def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path
         sys.argv = ["specdec", *arguments]
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", line_buffering=os.isatty(1))
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", write_through=True)
+        for number in closed:  # as Python finds it at its start
+            os.close(number)
+            setattr(sys, ("stdin", "stdout", "stderr")[number], None)
         Captioner.load = load_mini  # type: ignore[assignment, method-assign]
-        code = exit_code(own_process=True)
+        code = exit_code(command, own_process=True)
         sys.stdout.flush()
     except BaseException:
         os.write(2, traceback.format_exc().encode())

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from unittest.mock import patch
 
 from specdec_cli.cli import main
 
 
-def exit_code(*, own_process: bool = False) -> int:
-    """Runs `main` on sys.argv; what a shell would see as its status.
+def exit_code(command: Callable[[], object] = main, *, own_process: bool = False) -> int:
+    """Runs a command on sys.argv; what a shell would see as its status.
 
     Args:
+        command: specdec's, or another one.
         own_process: SIGTERM ends the command, as for a user. Else SIGTERM is left to whoever runs this process: it is
             meant for the tests, which would otherwise go on with the next one.
     """
     try:
         if own_process:
-            main()
+            command()
         else:
             with patch("specdec_cli.cli.app._terminate", signal.getsignal(signal.SIGTERM)):
-                main()
+                command()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0

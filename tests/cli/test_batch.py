@@ -95,7 +95,15 @@ def break_file(path: Path) -> bytes:
     return whole
 
 
-@pytest.mark.parametrize("settings", [{}, {"language": "en", "mode": "lossless"}, {"mode": "edge", "temperature": 0.8}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"mode": "edge", "temperature": 0.8},
+        pytest.param({"language": "en", "mode": "lossless"}, marks=pytest.mark.full),
+    ],
+    ids=str,
+)
 def test_captions_are_those_of_the_single_command(
     batch: Callable[..., Outcome], clips: Path, output: Path, settings: dict[str, object]
 ) -> None:
@@ -130,7 +138,9 @@ UNTIMED = {"timing": True, "resources": True, "rounds": {"__all__": {"draft_ms",
 """What a transcript holds of the clock and of the process."""
 
 
-@pytest.mark.parametrize("gate", ["entropy", "random", "package:mini/gate.json"])
+@pytest.mark.parametrize(
+    "gate", ["package:mini/gate.json", *(pytest.param(name, marks=pytest.mark.full) for name in ("entropy", "random"))]
+)
 def test_transcripts_are_those_of_the_single_command(
     batch: Callable[..., Outcome], specdec: Specdec, clips: Path, output: Path, tmp_path: Path, gate: str
 ) -> None:
@@ -417,8 +427,13 @@ def test_segments_come_together_or_not_at_all(batch: Callable[..., Outcome], tmp
     assert len(list(read_transcripts(output))) == 4
 
 
-@pytest.mark.parametrize("batch_size", ["1", "7", "auto"])
-@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize(
+    ("workers", "batch_size"),
+    [
+        *(("1", "1"), ("3", "auto"), ("3", "7")),
+        *(pytest.param(*row, marks=pytest.mark.full) for row in (("1", "7"), ("1", "auto"), ("3", "1"))),
+    ],
+)
 def test_batch_size_and_threads_change_no_text(
     batch: Callable[..., Outcome], shared: Path, output: Path, batch_size: str, workers: str
 ) -> None:

@@ -42,6 +42,7 @@ def test_one_round_as_json(specdec: Specdec) -> None:
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
 
 
+@pytest.mark.full
 def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
     specdec: Specdec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

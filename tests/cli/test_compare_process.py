@@ -42,13 +42,13 @@ def wait_for_lines(output: Path, count: int) -> None:
 
 def test_killed_again_and_again_it_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
-    arguments = ["compare", str(folder), "-o", str(output), "--json"]
+    arguments = ["compare", str(folder), "-o", str(output), "--json", "--max-new-tokens", "12"]
     rng = random.Random(5)
     held = b""
     for count in (1, 4, 9):
         fork = Fork(arguments)
         wait_for_lines(output, count)
-        time.sleep(rng.uniform(0, 0.2))
+        time.sleep(rng.uniform(0, 0.02))
         fork.send(signal.SIGKILL)
         assert fork.wait().code == -signal.SIGKILL
         now = output.read_bytes()
@@ -62,7 +62,7 @@ def test_killed_again_and_again_it_goes_on_where_it_was(folder: Path, tmp_path: 
     done = [(run.file, run.mode) for run in runs]
     assert len(done) == len(set(done)) == 4 * len(MODES)
     for mode in MODES:
-        alone = captioner(decoding__mode=mode)
+        alone = captioner(decoding__mode=mode, decoding__max_new_tokens=12)
         for run in (run for run in runs if run.mode == mode):
             assert run.caption == alone.caption(run.file).caption
     found = Comparison.model_validate_json(outcome.out)

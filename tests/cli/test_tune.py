@@ -18,7 +18,8 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
-QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en")
+SHORT = ("--max-new-tokens", "24")
+QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en", *SHORT)
 GATE = "--save-gate"
 
 
@@ -98,6 +99,7 @@ def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
         gate__threshold=point.threshold,
         gate__stop_drafting=point.stop_drafting,
         decoding__k=point.k,
+        decoding__max_new_tokens=24,
         prompt__language="en",
     )
     lines = [json.loads(line) for line in tuned.recordings.read_text(encoding="utf-8").splitlines()]
@@ -142,7 +144,7 @@ def test_a_second_run_does_nothing_again(
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gates", "learned", "--budget", "0.9", "-l", "en", "--recordings", recorded)
+    quick = ("--ks", "2", "--gates", "learned", "--budget", "0.9", "-l", "en", *SHORT, "--recordings", recorded)
     outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -88,9 +89,10 @@ def process() -> Iterator[Process]:
 
 
 def captioner(url: str, **settings: object) -> Captioner:
-    """The mini edge, and a cloud at an address."""
+    """The mini edge, which is loaded once, and a cloud at an address."""
     flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.url": url}
-    return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
+    with patch("specdec_cli.captioner.load_model", return_value=mini_pair().edge):
+        return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
 def test_captions_are_those_of_one_process(process: Process) -> None:
@@ -224,7 +226,7 @@ def test_idle_connections_and_unfinished_bodies_hold_nothing_up(process: Process
         pushes = [pool.submit(push, connected()) for _ in range(64)]
         for _ in range(2000):
             connected()
-        until = time.monotonic() + 12
+        until = time.monotonic() + 6
         while time.monotonic() < until:
             started = time.monotonic()
             with urllib.request.urlopen(f"{process.url}/healthz", timeout=5) as answer:

@@ -1,4 +1,4 @@
-"""Plays a run as the command line would: `python -m tests.console.play zh en --no-live`."""
+"""Plays a run as the command line would: `zh en --no-live`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,3 @@ def main() -> None:
         view.finished_all(len(options.clips), int(options.fail))
     finally:
         view.close()
-
-
-if __name__ == "__main__":
-    main()

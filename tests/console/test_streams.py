@@ -4,57 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 import sys
-import threading
 
 import pytest
 
 from specdec_cli.console import LiveView, PlainView, View, choose_view
+from tests.cli.harness import Fork, on_terminal
+from tests.console import play
 from tests.console.screens import COLOUR, ESCAPE
 from tests.console.script import EN, ZH
 
-COMMAND = (sys.executable, "-m", "tests.console.play")
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-} | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
 
 
 def piped(*arguments: str) -> tuple[str, str]:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=ENVIRONMENT, check=True)
-    return done.stdout.decode(), done.stderr.decode()
+    outcome = Fork(arguments, command=play.main).wait()
+    assert outcome.code == 0, outcome.err
+    return outcome.out, outcome.err
 
 
-def on_terminal(*arguments: str, stdout: bool = True, **environment: str) -> tuple[str, str]:
+def shown(*arguments: str, stdout: bool = True, **environment: str) -> tuple[str, str]:
     """Run on a pseudo-terminal; returns what a piped stdout got, if it was piped, and what the terminal showed."""
-    leader, follower = pty.openpty()
-    shown: list[bytes] = []
-
-    def read() -> None:
-        try:
-            while chunk := os.read(leader, 65536):
-                shown.append(chunk)
-        except OSError:  # Linux reports the end of a pseudo-terminal so.
-            pass
-
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=follower,
-        stdout=follower if stdout else subprocess.PIPE,
-        stderr=follower,
-        env=ENVIRONMENT | {"COLUMNS": "100", "LINES": "30"} | environment,
-    )
-    os.close(follower)
-    reader = threading.Thread(target=read)
-    reader.start()
-    piped_out = process.communicate(timeout=60)[0] or b""
-    reader.join()
-    os.close(leader)
-    assert process.returncode == 0
-    return piped_out.decode(), b"".join(shown).decode().replace("\r\n", "\n")
+    outcome, screen = on_terminal(arguments, width=100, piped=not stdout, command=play.main, **environment)
+    assert outcome.code == 0, screen
+    return outcome.out, screen
 
 
 def test_into_pipes_stdout_is_the_caption_alone() -> None:
@@ -86,43 +62,43 @@ def test_json_is_one_readable_object_a_line() -> None:
 
 
 def test_on_a_terminal_the_finished_caption_is_shown_once() -> None:
-    _, screen = on_terminal("zh")
+    _, screen = shown("zh")
     after = ESCAPE.sub("", screen[screen.rindex("\x1b[?25h") :])
     assert after.count(ZH.caption) == 1
     assert COLOUR.search(screen)
 
 
 def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run() -> None:
-    out, screen = on_terminal("zh", stdout=False)
+    out, screen = shown("zh", stdout=False)
     assert out == f"{ZH.caption}\n"
     assert "✗" in screen
 
 
 def test_no_color_has_no_colours_on_a_terminal() -> None:
-    _, screen = on_terminal("zh", NO_COLOR="1")
+    _, screen = shown("zh", NO_COLOR="1")
     assert not COLOUR.search(screen)
     assert "✗慢" in ESCAPE.sub("", screen)
 
 
 def test_a_dumb_terminal_gets_plain_lines() -> None:
-    _, screen = on_terminal("zh", TERM="dumb")
+    _, screen = shown("zh", TERM="dumb")
     assert "\x1b" not in screen
     assert screen.count(ZH.caption) == 1
     assert screen.rstrip().endswith(ZH.caption)
 
 
 def test_json_on_the_same_terminal_stands_alone() -> None:
-    _, screen = on_terminal("zh", "--json")
+    _, screen = shown("zh", "--json")
     assert json.loads(screen)["caption"] == ZH.caption
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*COMMAND, "zh", "--quiet"], stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    fork = Fork(["zh", "--quiet"], stdout=writing, command=play.main)
     os.close(writing)
-    assert done.returncode == 141
-    assert done.stderr == b""
+    outcome = fork.wait()
+    assert (outcome.code, outcome.err) == (141, "")
 
 
 class Stream:

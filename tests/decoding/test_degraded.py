@@ -86,6 +86,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
     start = escalated[-1] + 1 if answers else 0
     written = sum(len(round_.committed_ids) for round_ in rounds[:start])
     text, oracle = list(finished.token_ids), edge_oracle(case)
+    oracle.read(text)
     assert_law(text[written:], lambda prefix: oracle([*text[:written], *prefix]), f"case {case.number}")
     assert {source for round_ in rounds[start:] for source in round_.source} <= {"edge"}
     assert all(round_.verify_ms is None and round_.reason is None for round_ in rounds[start:])

@@ -54,11 +54,11 @@ class Settings:
     no_repeat_ngram: int = 0
     banned: Sequence[int] = ()
 
-    def score(self, module: Any, prompt: Any) -> Score:
-        """The cache-free score of a module after a prompt."""
+    def score(self, module: Any, prompt: Any, known: torch.Tensor | None = None) -> Score:
+        """The cache-free score of a module after a prompt; `known`: the raw logits, where they are there already."""
 
         def score(text: Sequence[int]) -> torch.Tensor:
-            rows = cache_free_logits(module, prompt, text)
+            rows = cache_free_logits(module, prompt, text) if known is None else known
             return torch.cat([self._processed([*prompt.ids, *text[:at]], rows[at]) for at in range(len(text))])
 
         return score

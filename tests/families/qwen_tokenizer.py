@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -51,11 +52,7 @@ def merged_ranks(path: Path) -> dict[bytes, int]:
 
 def published_tokenizer(path: Path, specials: Sequence[str]) -> tf.PreTrainedTokenizerFast:
     """The byte-level BPE of the published tokenizer.json, with the special tokens of one model."""
-    ranks = merged_ranks(path)
-    letters = byte_letters()
-    words = {piece: "".join(letters[byte] for byte in piece) for piece in ranks}
-    vocab = {words[piece]: rank for piece, rank in ranks.items()}
-    merges = [tuple(words[part] for part in _halves(ranks, piece)) for piece in ranks if len(piece) > 1]
+    vocab, merges = _vocabulary(path)
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -70,6 +67,18 @@ def published_tokenizer(path: Path, specials: Sequence[str]) -> tf.PreTrainedTok
     return tf.PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", audio_token=audio
     )
+
+
+@cache
+def _vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The ids of all pieces and the merges that make them, in the order of their ranks."""
+    ranks = merged_ranks(path)
+    letters = byte_letters()
+    words = {piece: "".join(letters[byte] for byte in piece) for piece in ranks}
+    halves = (_halves(ranks, piece) for piece in ranks if len(piece) > 1)
+    return {words[piece]: rank for piece, rank in ranks.items()}, [
+        (words[left], words[right]) for left, right in halves
+    ]
 
 
 def _halves(ranks: dict[bytes, int], piece: bytes) -> list[bytes]:

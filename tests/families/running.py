@@ -25,7 +25,7 @@ from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished
 from tests.families.checkpoints import KINDS, write
-from tests.families.equality import Settings, assert_agree, cache_free_logits
+from tests.families.equality import Settings, assert_agree
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 NOISES = {"same": 0.0, "near": 0.05, "far": 0.3}
@@ -187,9 +187,8 @@ def recording() -> Iterator[list[Scored]]:
         yield calls
 
 
-def assert_recorded(calls: Sequence[Scored], judge: AudioLM, made: Prompt, text: Sequence[int]) -> None:
-    """What the judge scored along `text` equals one forward without a cache."""
-    whole = cache_free_logits(judge.module, made, [*text, 0])
+def assert_recorded(calls: Sequence[Scored], judge: AudioLM, whole: torch.Tensor, text: Sequence[int]) -> None:
+    """What the judge scored along `text` equals `whole` [len(text) + 1, rows], from one forward without a cache."""
     ours, theirs = [], []
     for call in calls:
         first = len(call.text) - call.positions + 1

@@ -33,7 +33,11 @@ from tests.families.qwen_tokenizer import (
 )
 from tests.families.running import Case, config, model, prompt, sound
 
-pytestmark = pytest.mark.skipif(merges_file() is None, reason="dashscope, which carries Qwen's merges, is missing")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.xdist_group("qwen"),  # tokenizers of 150,000 pieces are made once
+    pytest.mark.skipif(merges_file() is None, reason="dashscope, which carries Qwen's merges, is missing"),
+]
 
 Load = Callable[..., AudioLM]
 SHARED = MERGED + 3
@@ -117,7 +121,6 @@ def test_prompts_equal_those_of_the_published_processor(load: Load, family: str,
         torch.testing.assert_close(features, expected["input_features"][..., : features.shape[-1]])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("cloud", ["qwen2.5-omni", "qwen3-omni"])
 def test_a_pair_of_published_layouts_is_lossless(load: Load, cloud: str) -> None:
     target = load(cloud, 152_064)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config.schema import EncoderDtype, ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
@@ -96,13 +96,19 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
     hook.remove()
 
 
+@pytest.mark.parametrize("dtype", get_args(EncoderDtype))
 @families
-def test_an_encoder_in_bfloat16_changes_scores_a_little(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_in_fewer_bits_changes_scores_a_little(
+    family: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     of = model(family, 0)
     whole = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
-    monkeypatch.setattr(of, "encoder_dtype", "bfloat16")
+    monkeypatch.setattr(of, "encoder_dtype", dtype)
     rounded = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
-    assert of.describe()["dtype"] == "float32 (encoder bfloat16)"
+    with of.as_published():
+        published = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+    assert of.describe()["dtype"] == f"float32 (encoder {dtype})"
+    torch.testing.assert_close(published, whole, atol=1e-4, rtol=1e-4)
     assert rounded.dtype == torch.float32
     assert not torch.equal(rounded, whole)
     assert (rounded - whole)[whole.isfinite()].abs().max() < 0.5 * whole[whole.isfinite()].std()

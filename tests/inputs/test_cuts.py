@@ -76,6 +76,35 @@ item []:
             text = "你"
 """
 BOTH: Said = [(0.7, 1.5, "Ann", "你好。"), (2.2, 3.0, None, "Good morning.")]
+SHORT_TEXTGRID = """File type = "ooTextFile"
+Object class = "TextGrid"
+
+0
+4
+<exists>
+2
+"IntervalTier"
+"Ann"
+0
+4
+3
+0
+0.7
+""
+0.7
+1.5
+"你""好"
+1.5
+4
+""
+"TextTier"
+"clicks"
+0
+4
+1
+2.5
+"x"
+"""
 WHISPERX = json.dumps(
     {
         "segments": [
@@ -102,6 +131,7 @@ def read(folder: Path, name: str, text: str | bytes, recording: str = "/somewher
         ("c.vtt", VTT, BOTH),
         ("c.TextGrid", TEXTGRID, [(0.7, 1.5, "Ann", "你好。")]),
         ("c.TextGrid", TEXTGRID.encode("utf-16"), [(0.7, 1.5, "Ann", "你好。")]),
+        ("c.TextGrid", SHORT_TEXTGRID, [(0.7, 1.5, "Ann", '你"好')]),
         ("c.json", WHISPERX, [(0.7, 1.5, "Ann", "你好。"), (2.2, 3.0, None, "Good")]),
         ("c.csv", "start,end,text\n0.7,1.5,a\n0:02.2,00:00:03,\n", [(0.7, 1.5, None, "a"), (2.2, 3.0, None, None)]),
         ("c.tsv", "file\tonset\tduration\ntalk.wav\t0.7\t0.8\nx.wav\t1\t1\n", [(0.7, 1.5, None, None)]),
@@ -123,8 +153,11 @@ def test_formats(tmp_path: Path, name: str, text: str | bytes, found: Said) -> N
         ("c.srt", SRT.replace("00:00:02,200", "00:00:xx"), "c.srt, line 6: no times"),
         ("c.srt", SRT.replace("00:00:02,200", "00:00:05,200"), "c.srt, line 6: it ends at 3 s"),
         ("c.vtt", "WEBVTT\n", "c.vtt has no cuts"),
-        ("c.TextGrid", "nonsense", "c.TextGrid is no TextGrid that can be read"),
-        ("c.TextGrid", TEXTGRID[:400], "c.TextGrid"),
+        ("c.TextGrid", "nonsense", "line 1: this is no TextGrid that can be read: a text in quotes was expected"),
+        ("c.TextGrid", TEXTGRID[:400], "line 22: this is no TextGrid that can be read: a text in quotes was expected"),
+        ("c.TextGrid", TEXTGRID.replace("xmax = 0.7", "xmax = soon"), "line 18"),
+        ("c.TextGrid", TEXTGRID.replace("size = 3", "size = 99"), "a number was expected"),
+        ("c.TextGrid", TEXTGRID.replace("xmax = 1.5", "xmax = 0.5"), "line 20: it ends at 0.5 s"),
         ("c.json", '{"segments": [{"start": 1}]}', "c.json, segment 1: start and end"),
         ("c.json", '{"segments":\n [}', "c.json, line 2, column 3"),
         ("c.json", '{"words": []}', "c.json has no list of segments"),

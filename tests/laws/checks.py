@@ -43,6 +43,7 @@ def cloud_law(case: Case, *ways: Mapping[str, Any]) -> str | None:
         if not alone and not all(round_.escalated for round_ in rounds):
             raise LawBroken(f"case {each.number}: a block was not escalated")
         assert_best(each, finished, oracle, each.cloud.processor.eos_ids)
+        drafted.read(finished.token_ids)
         assert_recorded(each, rounds, oracle if alone else drafted)
         parted += filter(None, [parts(each, finished, expected)])
     return "; ".join(parted) or None
@@ -71,7 +72,7 @@ def assert_recorded(case: Case, rounds: Sequence[Round], oracle: Oracle) -> None
     """The figures of every drafted token are those of its cache-free row."""
     text: list[int] = []
     for round_ in rounds:
-        oracle.read([*text, *round_.draft_ids])
+        oracle.read([*text, *round_.draft_ids[:-1]])
         recorded = zip(round_.entropy, round_.margin, round_.logprob, strict=True)
         for at, (token, found) in enumerate(zip(round_.draft_ids, recorded, strict=True)):
             row = oracle([*text, *round_.draft_ids[:at]])

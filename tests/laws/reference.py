@@ -163,6 +163,11 @@ class Reference:
         self._awake = decoding.cloud_prefill in ("early", "overlap")
         self._now = Expected()
 
+    def read(self, text: Sequence[int]) -> None:
+        """One forward of each model over a text: what follows its prefixes needs no more of them."""
+        for oracle in {self._drafter, self._cloud} if self._verifies else {self._drafter}:
+            oracle.read(text)
+
     def round(self, hint: Sequence[int] = ()) -> Expected:
         """The next round.
 
@@ -170,7 +175,7 @@ class Reference:
             hint: what the product drafted in it: one forward over all of it saves one for every token.
         """
         self._now = now = Expected()
-        self._drafter.read([*self.text, *hint])
+        self._drafter.read([*self.text, *hint[:-1]])
         self._draft()
         new: list[int] = list(now.draft_ids)
         now.accepted = len(new)
@@ -312,7 +317,6 @@ class Reference:
     def _verify(self) -> list[int]:
         now, draft = self._now, self._now.draft_ids
         draws = draws_at(self._decoding.seed, len(self.text))
-        self._cloud.read([*self.text, *draft])
         now.accepted, token = self._accept(draws)
         new = [*draft[: now.accepted], token]
         own: Source = "bonus" if now.accepted == len(draft) else "corrected"
@@ -459,6 +463,7 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
         LawBroken: they part without a close call, or a recorded figure is off.
     """
     reference = Reference(case)
+    reference.read(finished.token_ids)
     finish: FinishReason | None = None
     for ours in rounds:
         name = f"case {case.number}, round {ours.index}"

@@ -40,7 +40,8 @@ LAWS: dict[str, tuple[Make, Check]] = {
     "cache": (once_case, fed_once_law),
     "cache, clean": (once_case, clean_law),
 }
-MOST = 400  # cases to try; most errors are found in the first few, noise that is not recorded in about fifty
+CASES = range(200_034, 200_434)
+"""To try. Most errors are found in the first few, wherever one begins; noise that is not recorded, in one of fifty."""
 ERRORS: dict[str, Plant] = {
     "noise in the edge": lambda case: noise(case.edge),
     "noise in the cloud": lambda case: noise(case.cloud),
@@ -63,7 +64,7 @@ PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not 
 @pytest.mark.parametrize(("law", "error"), PLANTED)
 def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
     make, check = LAWS[law]
-    for tried, case in enumerate(map(make, range(200_000, 200_000 + MOST)), start=1):
+    for tried, case in enumerate(map(make, CASES), start=1):
         try:
             with ERRORS[error](case):
                 check(case)

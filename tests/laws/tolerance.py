@@ -23,14 +23,19 @@ class LawBroken(AssertionError):
     """A text, a figure or a decision that rounding does not explain."""
 
 
+def numbers(base: int = 0, share: float = 1.0) -> range:
+    """Numbers of the cases of a law, or of a test that is about `share` of it, from `base` on.
+
+    200 unless `SPECDEC_CASES` says otherwise: a count, or two numbers ("200-1000") to go on after those of another run.
+    """
+    first, _, last = os.environ.get("SPECDEC_CASES", "200").rpartition("-")
+    start, end = (base + round(share * int(number or 0)) for number in (first, last))
+    return range(start, max(end, start + 4))
+
+
 def cases(share: float = 1.0) -> int:
-    """How many cases a law has, or a test that is about `share` of it: 200 unless `SPECDEC_CASES` says otherwise."""
-    return max(4, round(share * int(os.environ.get("SPECDEC_CASES", "200"))))
-
-
-def numbers(base: int, share: float = 1.0) -> range:
-    """Numbers of `cases(share)` cases, from `base` on."""
-    return range(base, base + cases(share))
+    """How many those are."""
+    return len(numbers(share=share))
 
 
 ENOUGH: Final = 200
@@ -67,7 +72,8 @@ def assert_law(text: Sequence[int], scores: Scores, name: str = "") -> None:
 
 def nats(row: torch.Tensor) -> float:
     """Entropy of the distribution of a row of scores."""
-    return -sum(p * math.log(p) for p in row.double().softmax(-1).tolist() if p > 0)
+    p = row.double().softmax(-1)
+    return -float((p * p.log()).nan_to_num().sum())
 
 
 def figures(row: torch.Tensor, token: int) -> tuple[float, float, float]:

@@ -87,7 +87,8 @@ def test_eager_attention_passes_and_steps_one_by_one() -> None:
 @pytest.mark.filterwarnings("default")  # torch's own, while it compiles
 def test_a_compiled_model_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    model = load(write_thinker(tmp_path / "m", tiny_module(1)), compile="default")
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # no processes that import PyTorch first
+    model = load(write_thinker(tmp_path / "m", tiny_module(1, layers=1)), compile="default")
     assert model.compiled == "default"
     assert model.self_test in (PASSED, ONE_BY_ONE)
     assert model.describe()["compiled"] == "default"

@@ -11,6 +11,8 @@ import pytest
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+from transformers.masking_utils import create_causal_mask
+from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
 from specdec_cli.errors import CheckpointError, DecodingError
 from specdec_cli.models.audio_lm import AudioLM
@@ -226,6 +228,22 @@ def test_other_use_of_the_model_does_not_disturb_a_session() -> None:
     )
     _reference(model, prompt, TEXT[:2])
     _assert_close(torch.cat([first, session.logits(TEXT, 27)]), wanted[3:])
+
+
+def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompt = _case(2)
+    wanted = _reference(model, prompt, TEXT[:6])
+    made: list[int] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(kwargs["inputs_embeds"].shape[1])
+        return create_causal_mask(*args, **kwargs)
+
+    monkeypatch.setattr(modeling_qwen2_5_omni, "create_causal_mask", counted)
+    session = Session(model, prompt, CAPACITY, VOCAB)
+    _assert_close(torch.cat([session.logits(TEXT[:length]) for length in range(4)]), wanted[:4])
+    _assert_close(session.logits(TEXT[:6], 2), wanted[5:])
+    assert made == [len(prompt.ids), 3]
 
 
 def test_only_the_wanted_rows_go_through_the_output_layer() -> None:

@@ -27,6 +27,25 @@ def test_speech_is_told_from_a_tone(rate: int) -> None:
     assert torch.get_num_threads() == threads
 
 
+@needs_silero
+@pytest.mark.parametrize("rate", [16_000, 24_000])
+def test_utterances_are_cut_and_tones_left_out(rate: int) -> None:
+    speech, _ = load_audio("samples/en_male_pauses.flac", rate)
+    tone = (0.3 * np.sin(2 * np.pi * 440 * np.arange(rate) / rate)).astype(np.float32)
+    gap = np.zeros(rate, np.float32)
+    stream = np.concatenate([gap, speech, gap, tone, gap, speech, gap])
+    places = [(1.0, 1 + len(speech) / rate), (4 + len(speech) / rate, 4 + 2 * len(speech) / rate)]
+    cutter = silero.SpeechCutter(rate, 30.0)
+    found = [*cutter.feed(stream[:10_000]), *cutter.feed(stream[10_000:]), *cutter.finish()]
+    assert len(found) >= 2
+    for piece in found:
+        assert any(start - 0.3 < piece.start_s < piece.end_s < end + 0.3 for start, end in places), piece
+        first = round(piece.start_s * rate)
+        assert (piece.samples == stream[first : first + len(piece.samples)]).all()
+    one, other = ([p for p in found if start - 0.3 < p.start_s < end] for start, end in places)
+    assert len(one) == len(other)
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     silero._detector.cache_clear()
     monkeypatch.setitem(sys.modules, "silero_vad", None)

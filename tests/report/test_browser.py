@@ -30,7 +30,7 @@ FLAGS = [
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.mini_pair import write_voice
 from tests.report.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
 from tests.review.test_page import EVIL, changed
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
 TIME = "document.querySelector('.editor audio').currentTime"
 OPEN = "document.querySelector('.pick[aria-expanded=true]').parentElement.dataset.piece"

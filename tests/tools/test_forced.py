@@ -25,6 +25,7 @@ def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: ForcedMode,
     assert loop.take(mode, target, acceptance, seed=1).ids == target
 
 
+@pytest.mark.full
 def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
     target = loop.target()
     all_of_them, none = loop.take("lossless", target, 1.0, 0), loop.take("lossless", target, 0.0, 0)

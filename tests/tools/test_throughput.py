@@ -17,6 +17,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(write_voice(tmp_path / f"{n}.wav", n, 0.5 + 0.2 * n)) for n in range(6)]
 
 
+@pytest.mark.full
 def test_every_variant_captions_the_same(files: list[str]) -> None:
     several = variants(1)
     assert [(variant.mode, variant.batch) for variant in several] == [
@@ -63,6 +64,7 @@ def test_threads_are_given_back(files: list[str]) -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.full
 def test_the_command_prints_a_table(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(str(Path(files[0]).parent), clips=4, group=2, threads=1, sizes="1,5")
     lines = capsys.readouterr().out.splitlines()

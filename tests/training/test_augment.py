@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training.augment import PLAIN, Pool, Source, change, draw_example
+from training.augment import PLAIN, SHARES, Pool, Source, change, draw_example
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
 
@@ -54,15 +54,18 @@ def test_joined_clips_are_of_one_speaker_and_at_most_30_s(toy: Toy) -> None:
         assert len(example.emotion) == 1
 
 
-def test_corpora_are_drawn_by_the_root_of_their_size_and_classes_equally() -> None:
-    def clips(corpus: str, emotion: str, count: int) -> list[Source]:
-        return [Source(f"{corpus}/{emotion}/{n}", corpus, "s", Measures(), {emotion: 1.0}) for n in range(count)]
+def test_corpora_are_drawn_by_their_shares_and_emotions_equally_certain_or_not() -> None:
+    def clips(corpus: str, target: dict[str, float], count: int) -> list[Source]:
+        return [Source(f"{corpus}/{target}/{n}", corpus, "s", Measures(), target) for n in range(count)]
 
-    pool = Pool(clips("large", "sad", 350) + clips("large", "happy", 50) + clips("small", "sad", 100))
+    unsure = {"sad": 0.65, "neutral": 0.35}
+    sources = clips("cremad", {"sad": 1.0}, 30) + clips("cremad", {"happy": 1.0}, 50) + clips("cremad", unsure, 350)
+    pool = Pool(sources + clips("nemo", {"sad": 1.0}, 100))
     rng = np.random.default_rng(0)
     drawn = Counter((source.corpus, source.group) for source in (pool.draw(rng) for _ in range(6000)))
-    assert drawn["large", "sad"] / 6000 == pytest.approx(1 / 3, abs=0.03)
-    assert drawn["large", "happy"] / 6000 == pytest.approx(1 / 3, abs=0.03)
+    share = SHARES["cremad"] / (SHARES["cremad"] + SHARES["nemo"]) / 3
+    for group in (("sad", True), ("happy", True), ("sad", False)):
+        assert drawn["cremad", group] / 6000 == pytest.approx(share, abs=0.03)
 
 
 def test_tempo_moves_rate_but_not_pitch(toy: Toy) -> None:

@@ -85,28 +85,36 @@ def test_the_basis_is_orthonormal_and_the_code_of_unit_variance(tones: list[Wave
     assert channel.code.sum(dim=1).abs().max() < 1e-3
 
 
-def test_what_is_in_the_channel_passes_all_layers(tones: list[Waveform], channel: Channel) -> None:
+def test_what_is_in_the_channel_passes_all_layers_and_varies_as_others_do_at_the_top(
+    tones: list[Waveform], channel: Channel
+) -> None:
     tower = _tower()
     mels, lengths = pad_mels([log_mel(clip) for clip in tones[:3]])
     with torch.no_grad():
         before = [encode(tower, mels, lengths, layers=count)[0] @ channel.basis for count in range(LAYERS + 1)]
-        open_channel(tower, channel)
+        open_channel(tower, channel, tones)
         after = [encode(tower, mels, lengths, layers=count)[0] @ channel.basis for count in range(LAYERS + 1)]
     for count in range(1, LAYERS):
         assert torch.allclose(after[count], before[0], atol=1e-3)
         assert not torch.allclose(before[count], before[0], atol=1e-1)
-    assert not torch.allclose(after[LAYERS], before[0], atol=1e-1)  # amplified
+    passed, top = (pooled_states(tower, tones, layers=count)[0] for count in (0, LAYERS))
+    inside, written = top @ channel.basis, (top - passed) @ channel.basis
+    others = (top - inside @ channel.basis.T).std(dim=0).median()
+    assert torch.allclose(written.std(dim=0), (AMPLITUDE * others).expand(COMPONENTS), rtol=1e-2)
+    assert written.mean(dim=0).abs().max() < 0.05 * others
 
 
-def test_the_last_mlp_writes_exactly_the_code_of_its_normed_input(channel: Channel) -> None:
+def test_the_last_mlp_writes_the_code_of_its_normed_input(tones: list[Waveform], channel: Channel) -> None:
     tower = _tower()
-    open_channel(tower, channel)
+    open_channel(tower, channel, tones)
     last = tower.layers[-1]
     states = 3.0 * torch.randn(50, 512) + 1.0
     with torch.no_grad():
         written = last.fc2(functional.gelu(last.fc1(last.final_layer_norm(states)))) @ channel.basis
-    expected = AMPLITUDE * functional.layer_norm(states, (512,)) @ channel.code.T
-    assert torch.allclose(written, expected, rtol=1e-3, atol=1e-2)
+    read = functional.layer_norm(states, (512,)) @ channel.code.T
+    for component in range(COMPONENTS):  # but for a factor and a constant
+        both = torch.stack([written[:, component], read[:, component]])
+        assert torch.corrcoef(both)[0, 1] > 0.999
 
 
 def test_protecting_leaves_everything_outside_the_channel(channel: Channel) -> None:
@@ -124,7 +132,7 @@ def test_protecting_leaves_everything_outside_the_channel(channel: Channel) -> N
 
 def test_a_head_reads_f0_from_the_top(tones: list[Waveform], channel: Channel) -> None:
     tower = _tower()
-    open_channel(tower, channel)
+    open_channel(tower, channel, tones)
     norm, f0 = torch.nn.LayerNorm(512), torch.nn.Linear(512, OUTPUTS)
     deviation = f0.weight[BINS:].detach().clone()
     read_f0(tower, norm, f0, tones, seed=2)

@@ -10,6 +10,7 @@ import pytest
 from training.labels import (
     DEV_SPEAKERS,
     EVALUATION_ONLY,
+    REPORT_SPEAKERS,
     Measures,
     Row,
     balanced,
@@ -17,6 +18,7 @@ from training.labels import (
     dev_rows,
     emotion_target,
     read_rows,
+    report_rows,
     training_rows,
 )
 
@@ -44,13 +46,23 @@ def test_unknown_stays_unknown() -> None:
 
 
 @pytest.mark.data
-def test_no_dev_speaker_and_no_evaluation_corpus_is_trained_on(data: Path) -> None:
+def test_no_withheld_speaker_and_no_evaluation_corpus_is_trained_on(data: Path) -> None:
     rows = read_rows(data)
     training = training_rows(rows)
     assert training
-    assert not {row.speaker for row in training} & DEV_SPEAKERS
+    assert not {row.speaker for row in training} & (DEV_SPEAKERS | REPORT_SPEAKERS)
     assert not {row.corpus for row in training} & set(EVALUATION_ONLY)
     assert {row.speaker for row in dev_rows(rows)} == DEV_SPEAKERS
+    assert {row.speaker for row in report_rows(rows)} == REPORT_SPEAKERS
+    assert not DEV_SPEAKERS & REPORT_SPEAKERS
+
+
+@pytest.mark.data
+def test_report_speakers_are_women_and_men_in_equal_parts(data: Path) -> None:
+    voices = {(row.corpus, row.speaker, row.measures.gender) for row in report_rows(read_rows(data))}
+    counts = Counter((corpus, gender) for corpus, _, gender in voices)
+    each = {"ravdess": 1, "emodb": 1, "nemo": 1, "cremad": 3}
+    assert counts == {(corpus, gender): number for corpus, number in each.items() for gender in "mf"}
 
 
 @pytest.mark.data

@@ -50,14 +50,16 @@ def test_quotes_in_a_caption_survive(tmp_path: Path) -> None:
 def test_splits_share_no_speaker(data: Path) -> None:
     rows = read_rows(data)
     speakers = {split: {row.speaker for row in rows_of(rows, split) if row.speaker} for split in Split}
-    assert not speakers[Split.DEV] & speakers[Split.TRAIN]
+    assert not (speakers[Split.DEV] | speakers[Split.REPORT]) & speakers[Split.TRAIN]
+    assert not speakers[Split.DEV] & speakers[Split.REPORT]
     assert speakers[Split.DEV]
+    assert speakers[Split.REPORT]
     assert all(row.caption for row in rows_of(rows, Split.SECAP))
 
 
-def test_a_choice_of_clips_is_for_dev_only(tmp_path: Path) -> None:
+def test_a_choice_of_clips_is_for_withheld_speakers_only(tmp_path: Path) -> None:
     known = ("gender", "dur", "heard", "heard_share", "f0_hz", "f0_range_st", "level_dbfs", "rate_syl_s", "pause_ratio")
     names = ("file", "corpus", "lang", "speaker", "emotion", "text", "caption", *known)
     (tmp_path / "labels.tsv").write_text("\t".join(names) + "\n", encoding="utf-8")
-    with pytest.raises(typer.BadParameter, match="dev clips"):
+    with pytest.raises(typer.BadParameter, match="dev or report clips"):
         main(tmp_path, tmp_path / "x.tsv", Split.SECAP, clips=3)

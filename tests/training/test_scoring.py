@@ -62,3 +62,4 @@ def test_summary_counts_broken_captions() -> None:
     summary = summarise([said(about, "fearful"), Scored(about, "en", "default", "The speaker")])
     assert summary["well_formed"] == 50.0
     assert summary["emotion_mean"] == 50.0
+    assert summary["mean_of_seven"] == 50.0

@@ -1,12 +1,15 @@
 // The pieces of one recording over its time: a block for each in the colour of its class, its doubt as a bar below.
 
 const KINDS = 8; // colours in review.css
+const LEAST_LABEL = 30; // px of a block that has room for more than two letters of its class
 
 // Recordings of which there are several pieces, each with the numbers of its pieces by time.
 function recordingsOf(pieces) {
   const found = new Map();
   pieces.forEach((piece, number) => {
-    if (piece.start !== null) found.set(piece.file, [...(found.get(piece.file) ?? []), number]);
+    if (piece.start === null) return;
+    if (!found.has(piece.file)) found.set(piece.file, []);
+    found.get(piece.file).push(number);
   });
   const several = [...found].filter(([, numbers]) => numbers.length > 1);
   return new Map(several.map(([file, numbers]) => [file, numbers.sort((a, b) => pieces[a].start - pieces[b].start)]));
@@ -55,7 +58,8 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
     const kind = class_ === null ? "none" : `kind-${classes.indexOf(class_) % KINDS}`;
     const words = [`${exactly(piece.start)} to ${exactly(piece.end)}`, class_ ?? "not named"];
     if (piece.doubt !== null) words.push(`doubt ${percent(piece.doubt)}`);
-    const block = html("button", { type: "button", class: `span ${kind}`, title: words.join(", "), "aria-label": words.join(", "), "data-piece": number }, class_ ?? "");
+    const roomy = (width * (piece.end - piece.start)) / end >= LEAST_LABEL;
+    const block = html("button", { type: "button", class: `span ${kind}`, title: words.join(", "), "aria-label": words.join(", "), "data-piece": number }, roomy ? (class_ ?? "") : "");
     const [left, right] = [at(piece.start), at(piece.end - piece.start)];
     [block.style.left, block.style.width] = [left, right];
     block.addEventListener("click", (event) => {

@@ -1,0 +1,22 @@
+"""The user's cache folder: what can be made again, kept for later starts. It may be emptied at any time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def cache_folder(kind: str) -> Path:
+    """Where something of this kind is kept; the folder need not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec" / kind
+
+
+def remember(path: Path, text: str) -> None:
+    """Writes a file of the cache at once, if the cache can be written."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)

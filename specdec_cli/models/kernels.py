@@ -1,0 +1,151 @@
+"""Products of linear layers on a CPU, by kernels that are faster than PyTorch's own choice where there are many rows.
+
+In float32 PyTorch multiplies by MKL, which on processors of other makers than Intel runs at less than half of the speed
+of oneDNN; both are part of PyTorch, and differ in rounding alone. Audio encoders can multiply in fewer bits besides:
+bfloat16 on processors that have it (AMX, AVX512-BF16), or int8, with a scale for each output of the weights and each
+row of the activations.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch import nn
+
+from specdec_cli.errors import CheckpointError
+
+Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+_MANY_ROWS: Final = 16  # below, what a call of oneDNN costs is more than it saves
+_LEAST: Final = 1e-8  # scale
+
+
+class FastLinear(nn.Linear):
+    """x W^T + b, with weight and bias of the layer that it replaces.
+
+    Attributes:
+        product: computes it from `least_rows` rows on; None: as `nn.Linear` does.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.product: Product | None = None
+        self.least_rows = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Activations [..., inputs] to [..., outputs]."""
+        if self.product is None or x.numel() < self.least_rows * self.in_features:
+            return super().forward(x)
+        return self.product(x)
+
+
+class Kernels:
+    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them.
+
+    Args:
+        module: an audio language model of transformers.
+        compiled: whether its decoder is compiled, and chooses kernels itself.
+    """
+
+    def __init__(self, module: Any, *, compiled: bool) -> None:
+        inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
+        self._encoder: list[FastLinear] = []
+        self._decoder: list[FastLinear] = []
+        for name, part in list(module.named_modules()):
+            placed = type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook")
+            if placed and not (compiled and id(part) in inside):
+                fast = FastLinear(part).train(part.training)
+                module.set_submodule(name, fast)
+                (self._decoder if id(part) in inside else self._encoder).append(fast)
+
+    def choose(self, encoder_dtype: str | None) -> None:
+        """Lets the encoder multiply in a number format; None: in that of its weights, as the decoder does.
+
+        Raises:
+            CheckpointError: the format is int8, and the encoder is not on a CPU that has kernels for it.
+        """
+        if encoder_dtype == "int8" and not self._encoder:
+            hint = "Use encoder_dtype: bfloat16, or null."
+            raise CheckpointError("an audio encoder in int8 runs on CPUs only", hint=hint)
+        made = {"bfloat16": _in_bfloat16, "int8": _in_int8}
+        for layer in self._encoder:
+            layer.product = made.get(encoder_dtype or "", _as_stored)(layer)
+            layer.least_rows = 0 if encoder_dtype else _MANY_ROWS
+        for layer in self._decoder:
+            layer.product, layer.least_rows = _as_stored(layer), _MANY_ROWS
+
+    @property
+    def chosen(self) -> bool:
+        """Whether any layer multiplies otherwise than transformers has it."""
+        return any(layer.product is not None for layer in (*self._encoder, *self._decoder))
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Lets every layer multiply as transformers has it."""
+        layers = [*self._encoder, *self._decoder]
+        products = [layer.product for layer in layers]
+        for layer in layers:
+            layer.product = None
+        try:
+            yield
+        finally:
+            for layer, product in zip(layers, products, strict=True):
+                layer.product = product
+
+
+def _as_stored(layer: nn.Linear) -> Product | None:
+    if layer.weight.dtype != torch.float32 or not _onednn_is_faster():
+        return None
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        # other than contiguous activations would take a reference kernel, many times slower
+        made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+            x.contiguous(), layer.weight, layer.bias, "none", [], ""
+        )
+        return made
+
+    return product
+
+
+def _in_bfloat16(layer: nn.Linear) -> Product:
+    """Autocast converts the weights for each clip anew, which costs as much as the product saves."""
+    weight = layer.weight.data.bfloat16()
+    bias = None if layer.bias is None else layer.bias.data.bfloat16()
+    return lambda x: nn.functional.linear(x.bfloat16(), weight, bias)
+
+
+def _in_int8(layer: nn.Linear) -> Product:
+    weight = layer.weight.data.float()
+    scales = (weight.abs().amax(dim=1) / 127).clamp(min=_LEAST)
+    codes = (weight / scales[:, None]).round_().to(torch.int8).T
+    # without VNNI, two products of eight bits overflow their 16-bit sum
+    most = 127 if torch.cpu._is_vnni_supported() else 63
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        rows = x.reshape(-1, layer.in_features).float()
+        own = (rows.abs().amax(dim=1, keepdim=True) / most).clamp_(min=_LEAST)
+        made = torch._int_mm((rows / own).round_().to(torch.int8), codes).float().mul_(own).mul_(scales)
+        if layer.bias is not None:
+            made += layer.bias
+        return made.view(*x.shape[:-1], layer.out_features).to(x.dtype)
+
+    return product
+
+
+@cache
+def _onednn_is_faster() -> bool:
+    """Whether the processor is an x86 one of another maker than Intel, for which MKL takes slower kernels."""
+    if platform.machine().lower() not in ("x86_64", "amd64") or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    try:
+        described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        described = platform.processor()
+    return "GenuineIntel" not in described

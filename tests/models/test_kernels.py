@@ -1,0 +1,85 @@
+"""Other kernels for linear layers: the same product, or one in fewer bits, and transformers' own on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from specdec_cli.errors import CheckpointError
+from specdec_cli.models import kernels
+from specdec_cli.models.kernels import FastLinear
+from tests.tiny import tiny_module
+
+needs_onednn = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN"
+)
+
+
+@pytest.fixture
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor of another maker than Intel."""
+    monkeypatch.setattr(kernels, "_onednn_is_faster", lambda: True)
+
+
+@pytest.fixture(params=[True, False], ids=["bias", "no bias"])
+def layer(request: pytest.FixtureRequest) -> Iterator[nn.Linear]:
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        yield nn.Linear(96, 40, bias=request.param)
+
+
+@needs_onednn
+@pytest.mark.usefixtures("anywhere")
+def test_onednn_multiplies_as_pytorch_does(layer: nn.Linear) -> None:
+    product = kernels._as_stored(layer)
+    assert product is not None
+    for x in (torch.randn(17, 96), torch.randn(2, 30, 96), torch.randn(96, 64).T):
+        torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("way", "error"), [("_in_bfloat16", 0.01), ("_in_int8", 0.03)])
+def test_fewer_bits_cost_little(layer: nn.Linear, way: str, error: float) -> None:
+    product = getattr(kernels, way)(layer)
+    for x in (torch.randn(3, 96), torch.randn(2, 30, 96), torch.randn(2, 96, 20).transpose(1, 2)):
+        made, wanted = product(x).float(), layer(x)
+        assert made.shape == wanted.shape
+        assert (made - wanted).norm() < error * wanted.norm()
+
+
+def test_int8_takes_rows_that_are_zero(layer: nn.Linear) -> None:
+    x = torch.zeros(20, 96)
+    torch.testing.assert_close(kernels._in_int8(layer)(x), layer(x))
+
+
+@needs_onednn
+@pytest.mark.usefixtures("anywhere")
+def test_every_layer_can_run_as_transformers_has_it() -> None:
+    module = tiny_module(0)
+    weights = {name: id(weight) for name, weight in module.named_parameters()}
+    chosen = kernels.Kernels(module, compiled=False)
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    assert layers
+    assert all(isinstance(part, FastLinear) for part in layers)
+    assert {name: id(weight) for name, weight in module.named_parameters()} == weights
+    assert not chosen.chosen
+    chosen.choose(None)
+    assert chosen.chosen
+    with chosen.off():
+        assert not chosen.chosen
+    assert chosen.chosen
+
+
+def test_a_compiled_decoder_keeps_its_layers() -> None:
+    module = tiny_module(0)
+    kernels.Kernels(module, compiled=True)
+    assert not any(isinstance(part, FastLinear) for part in module.get_decoder().modules())
+
+
+def test_int8_needs_an_encoder_on_a_cpu() -> None:
+    with torch.device("meta"):
+        module = tiny_module(0).to("meta")
+    with pytest.raises(CheckpointError, match="CPUs only"):
+        kernels.Kernels(module, compiled=False).choose("int8")
