@@ -332,9 +332,10 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
-    cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
+    cloud_prefill: Literal["lazy", "early", "overlap", "auto"] = Field(
         default="lazy",
-        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside",
+        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside "
+        "it; auto: beside it, if it is elsewhere and at least half of the latest clips have called it",
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",
@@ -410,7 +411,7 @@ class AcceptanceConfig(Section):
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
     # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
     cascade_alpha: float = Field(
-        default=0.5,
+        default=0.1,
         ge=0,
         le=10,
         description="rule cascade: how much surer than the edge the cloud must be to replace a token, as a share of "

@@ -52,6 +52,7 @@ class Loop:
     length: AdaptiveLength | int  # most tokens of a block, or what finds it
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
     beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
+    reads_ahead: bool = False  # with `cloud_prefill: auto`: whether the cloud reads the clip while the edge drafts
     away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     kept: int = 0  # likeliest tokens to keep of each committed one
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
@@ -82,6 +83,7 @@ class Loop:
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
+            self.costs.finished(called=self._awake)
         finally:
             self._close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
@@ -257,8 +259,11 @@ class Loop:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
         if self.verifier is None or self.settings.cloud_prefill == "lazy":
             return
-        self._awake = True
-        if self.settings.cloud_prefill == "overlap":  # if it fails, so does the first verification
+        if self.settings.cloud_prefill != "auto":
+            self._awake = True
+        elif not self.reads_ahead:
+            return  # and where it is: what other clips have done must not change the text
+        if self.settings.cloud_prefill != "early":  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)
             return
         try:

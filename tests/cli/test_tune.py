@@ -96,6 +96,7 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
 def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
     point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
     runs = captioner(
+        gate__name=point.gate,
         gate__threshold=point.threshold,
         gate__stop_drafting=point.stop_drafting,
         decoding__k=point.k,

@@ -189,7 +189,7 @@ def mixed(rng: random.Random) -> dict[str, Any]:
         "temperature": temperature,
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
-        "cloud_prefill": rng.choice(("lazy", "lazy", "early", "overlap")),
+        "cloud_prefill": rng.choice(("lazy", "auto", "early", "overlap")),
         "draft_ahead": rng.choice(("auto", "on")),
         "run_on": rng.choice((0, 0, 1, 3)),
         "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
