@@ -27,7 +27,7 @@ from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
 from specdec_cli.tune.spending import Parts, cloud_ms, parts_of
-from specdec_cli.tune.trace import Trace, replay
+from specdec_cli.tune.trace import Replayed, Trace, replay
 
 if TYPE_CHECKING:
     from specdec_cli.tune.fit import Fitted
@@ -236,16 +236,26 @@ def swept(
     With `parts` its time in the cloud is estimated from them.
     """
     replays = [replay(t, candidate.make(classifier, t.sha256, seed), candidate.k) for t in traces]
-    escalations = np.array([replayed.escalations for replayed in replays], float)
-    texts = [replayed.ids for replayed in replays]
-    outcome = Outcome(
+    return replayed(candidate, replays, traces, yardstick, parts), sum(each.exact for each in replays)
+
+
+def replayed(
+    candidate: Candidate,
+    replays: Sequence[Replayed],
+    traces: Sequence[Trace],
+    yardstick: Yardstick,
+    parts: Parts | None = None,
+) -> Outcome:
+    """What replays of the clips come to."""
+    texts = [each.ids for each in replays]
+    escalations = np.array([each.escalations for each in replays], float)
+    return Outcome(
         candidate,
         yardstick.table(traces, texts),
-        np.array([replayed.rounds for replayed in replays], float),
+        np.array([each.rounds for each in replays], float),
         escalations,
         confirmed=False,
         differing=yardstick.differing(traces, texts),
         cloud_ms=parts.hybrid_ms((escalations > 0).astype(float), escalations) if parts else None,
         alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else None,
     )
-    return outcome, sum(replayed.exact for replayed in replays)
