@@ -47,6 +47,9 @@ def _place(label: str) -> int:
 def _label(settings: dict[str, Any], mode: Mode) -> str:
     if mode != "hybrid":
         return f"{mode}, k {settings['k']}" if mode == "lossless" else mode
+    if settings.get("defer"):
+        wake = "" if settings.get("wake") is None else f", wake {settings['wake']:g}"
+        return f"{settings['gate']} {settings['threshold']:g}{wake}, deferred"
     stopping = ", stopping" if settings.get("stop_drafting") else ""
     return f"{settings['gate']} {settings['threshold']:g}, k {settings['k']}{stopping}"
 

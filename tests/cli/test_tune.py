@@ -19,7 +19,8 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
 SHORT = ("--max-new-tokens", "24")
-QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en", *SHORT)
+SAME = ("--ks", "2", "--gates", "entropy", "-l", "en", *SHORT)
+QUICK = (*SAME, "--budget", "0.5")
 GATE = "--save-gate"
 
 
@@ -241,7 +242,7 @@ def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: li
 
 def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
     for cost, share in (("clips", 0.7), ("time", 0.6)):
-        quick = ("--ks", "2", "--gates", "entropy", "-l", "en", "--recordings", recorded)
+        quick = (*SAME, "--recordings", recorded)
         outcome = specdec("tune", voices, *quick, "--budget", f"{cost}={share}", "--json")
         assert outcome.code == 0, outcome.err
         found = Tuning.model_validate_json(outcome.out)
@@ -258,7 +259,7 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gates", "entropy", "-l", "en", "--recordings", recorded)
+    quick = (*SAME, "--recordings", recorded)
     outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)
     assert outcome.code == 0, outcome.err
     assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
