@@ -87,7 +87,7 @@ def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
 
 def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
     """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
-    hidden = (SUGGESTED, *_NEVER)
+    hidden: tuple[str, ...] = (SUGGESTED, *_NEVER)
     if event.settings.get("defer"):
         hidden = (*hidden, "k", "stop_drafting")  # they do not count
     own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
