@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
+
+Cost = Literal["blocks", "clips", "time"]
+"""What the cloud costs: share of blocks escalated; of clips that wake it, with their first escalated block or an early
+prefill; of the time that cloud-only takes in the cloud: audio encoder, prefill and all further forwards."""
+
+COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]

@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 from specdec_cli.config import SETTINGS, Setting, shipped_configs
 from specdec_cli.errors import FLAGS
-from specdec_cli.types import ExportFormat, GateName, Mode
+from specdec_cli.types import COSTS, ExportFormat, GateName, Mode
 
 CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
 INPUT, STUDY, JUDGING, WORK, OUTPUT = "Input", "What is run", "How captions are judged", "Work", "Output"
@@ -190,7 +190,21 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "ks": Option(("--ks",), STUDY, "Block sizes to try, tokens.", "K,K"),
     "budget": Option(
-        ("--budget",), STUDY, "Largest share of blocks to escalate, 0 to 1.", "SHARE", least=0.0, most=1.0
+        ("--budget",),
+        STUDY,
+        "Largest share of blocks to escalate (0.2), of clips that wake the cloud (clips=0.5), or of cloud-only's time "
+        "in the cloud (time=0.4), 0 to 1.",
+        "SHARE|COST=SHARE",
+        values=one_of(*(f"{cost}=" for cost in COSTS)),
+        default="0.3; with --risk none",
+    ),
+    "risk": Option(
+        ("--risk",),
+        STUDY,
+        "Certify that at most this share of captions names other classes than the cloud's.",
+        "SHARE",
+        least=0.001,
+        most=0.999,
     ),
     "eval_seed": Option(
         ("--eval-seed",),

@@ -305,6 +305,11 @@ class Transcript(_Part):
     )
 
     @property
+    def woken(self) -> bool:
+        """Whether the cloud worked on the clip: a block was escalated, or its prefill began before any."""
+        return self.totals is not None and (self.totals.forwards_cloud or self.totals.escalations or 0) > 0
+
+    @property
     def probabilities(self) -> dict[str, float]:
         """Attribute -> probability of the class that the caption names, where it is known."""
         said, scores = self.labels or {}, self.scores or {}

@@ -57,6 +57,11 @@ class Yardstick:
         """The figures of one text of each clip [clips, attributes]."""
         return np.stack([self.figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
+    def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
+        """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
+        pairs = zip(traces, texts, strict=True)
+        return np.array([float(self.classes(ids) != self.classes(trace.cloud.ids)) for trace, ids in pairs])
+
     @property
     def attributes(self) -> list[str]:
         """What the columns of figures are about, where they are classes of references."""
