@@ -26,11 +26,11 @@ def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp
 
 
 def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "2.5")
+    monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "0.25")
     rows = {line.split()[0]: line.split()[1:] for line in specdec("config", "show", "--set", "decoding.k=9").lines}
     assert set(rows) == set(SETTINGS)
     assert rows["decoding.k"] == ["9", "flag", "--set"]
-    assert rows["gate.threshold"] == ["2.5", "SPECDEC_GATE__THRESHOLD"]
+    assert rows["gate.threshold"] == ["0.25", "SPECDEC_GATE__THRESHOLD"]
     assert rows["decoding.mode"][1].startswith("mini.yaml:")
 
 

@@ -21,6 +21,8 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["-k", "auto"], "decoding.k", "auto"),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
+    (["--defer"], "decoding.defer", True),
+    (["--wake", "0.4"], "gate.wake", 0.4),
     (["--stop-drafting"], "gate.stop_drafting", True),
     (["--accept", "rank"], "acceptance.rule", "rank"),
     (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
