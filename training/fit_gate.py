@@ -177,6 +177,12 @@ class Frontier:
         return {
             **{f"{what}_gap_closed": round(gap, 4) for what, gap in gaps.items()},
             "clips_that_wake_the_cloud": round(float((calls > 0).mean()), 4),
+            **{
+                f"clips_that_wake_the_cloud_{language}": round(
+                    float(np.mean([found[language, at].escalations > 0 for at in range(len(part.traces))])), 4
+                )
+                for language, part in self._parts.items()
+            },
             "calls_per_clip": round(float(calls.mean()), 4),
         }
 
