@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from specdec_cli.export.recordings import Recording
+from specdec_cli.export.recordings import CaptionedRecording
 from specdec_cli.export.tiers import Tier, tiers_of
 
 _SCHEMA: Final = "http://www.mpi.nl/tools/elan/EAFv3.0.xsd"
@@ -23,7 +23,7 @@ _MIME: Final = {
 _ASSOCIATION: Final = "Symbolic_Association"
 
 
-def textgrid(recording: Recording, _target: Path) -> str:
+def textgrid(recording: CaptionedRecording, _target: Path) -> str:
     """A Praat TextGrid in the long text format, of interval tiers; silent between pieces.
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
@@ -42,7 +42,7 @@ def textgrid(recording: Recording, _target: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def eaf(recording: Recording, target: Path) -> str:
+def eaf(recording: CaptionedRecording, target: Path) -> str:
     """An ELAN annotation document, EAF 3.0: captions aligned to time, and all else attached to them.
 
     The tiers of a caption are its children (`Symbolic_Association`), so that ELAN moves them along with its boundaries.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from specdec_cli.export.recordings import Recording, columns, one_line, short_names
+from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_names
 from specdec_cli.export.table import as_csv
 
 _TABLE: Final = "pieces"
@@ -16,7 +16,7 @@ _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
 _TEXTS: Final = ("caption", "speaker", "text")
 
 
-def database(recordings: Iterable[Recording]) -> dict[str, Iterable[str]]:
+def database(recordings: Iterable[CaptionedRecording]) -> dict[str, Iterable[str]]:
     """The files of a database: its header, and one table of all pieces with a segmented index.
 
     Columns are the caption and `details`; a label's column is called like its attribute. Recordings are named by their
@@ -57,7 +57,7 @@ def database(recordings: Iterable[Recording]) -> dict[str, Iterable[str]]:
     return {"db.yaml": [header_text], f"db.{_TABLE}.csv": _rows(recordings, names)}
 
 
-def _rows(recordings: Iterable[Recording], names: Mapping[str, str]) -> Iterator[str]:
+def _rows(recordings: Iterable[CaptionedRecording], names: Mapping[str, str]) -> Iterator[str]:
     yield as_csv(["file", "start", "end", *names.values()])
     for recording in recordings:
         for piece in recording.pieces:

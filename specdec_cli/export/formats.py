@@ -11,7 +11,7 @@ from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.annotation import eaf, textgrid
 from specdec_cli.export.audformat import database
 from specdec_cli.export.folder import Folder, Written, fitted
-from specdec_cli.export.recordings import Recording, Stored
+from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.rttm import rttm
 from specdec_cli.export.subtitles import srt, vtt
 from specdec_cli.export.table import table_rows
@@ -20,7 +20,7 @@ from specdec_cli.inputs import Inputs
 from specdec_cli.targets import STDOUT, TABLE, write
 from specdec_cli.types import ExportFormat
 
-_EACH: Final[Mapping[ExportFormat, Callable[[Recording, Path], str]]] = {
+_EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Path], str]]] = {
     "textgrid": textgrid,
     "eaf": eaf,
     "srt": srt,

@@ -68,7 +68,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class CaptionedRecording:
     """A recording and its captioned pieces, by time.
 
     Attributes:
@@ -165,7 +165,7 @@ class Stored:
         labels = self.lexicon.labels(values["caption"], values["language"])
         return replace(line, values={**values, "labels": labels})
 
-    def __iter__(self) -> Iterator[Recording]:
+    def __iter__(self) -> Iterator[CaptionedRecording]:
         """The recordings.
 
         Raises:
@@ -180,7 +180,7 @@ class Stored:
             pieces = [Piece.of(line, self.transcripts) for line in self.lines(keys) if line.good]
             if pieces:
                 pieces.sort(key=lambda piece: (piece.start_ms, piece.end_ms))
-                yield Recording(stored_path(path), names[path], tuple(pieces), made)
+                yield CaptionedRecording(stored_path(path), names[path], tuple(pieces), made)
 
 
 def _names(paths: Sequence[str], base: str) -> dict[str, str]:

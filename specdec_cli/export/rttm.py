@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.recordings import Piece, Recording, one_line
+from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
 
 SPEAKER: Final = "speaker"
 NOBODY: Final = "unknown"
 """The name of a turn where it is not known. Not <NA>, which pandas, and tools built on it, read as no text."""
 
 
-def rttm(recordings: Iterable[Recording], naming: str | None = None) -> Iterator[str]:
+def rttm(recordings: Iterable[CaptionedRecording], naming: str | None = None) -> Iterator[str]:
     """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
 
     Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
@@ -40,7 +40,7 @@ def rttm(recordings: Iterable[Recording], naming: str | None = None) -> Iterator
             yield f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {_field(name(piece) or '')} <NA> <NA>\n"
 
 
-def _pieces(recordings: Iterable[Recording]) -> Iterator[Piece]:
+def _pieces(recordings: Iterable[CaptionedRecording]) -> Iterator[Piece]:
     return (piece for recording in recordings for piece in recording.pieces)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_cli.export.recordings import Recording
+from specdec_cli.export.recordings import CaptionedRecording
 
 
-def srt(recording: Recording, _target: Path) -> str:
+def srt(recording: CaptionedRecording, _target: Path) -> str:
     """SubRip: the caption of each piece while it lasts, after the speaker's name. An arrow in a text becomes →."""
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
@@ -17,7 +17,7 @@ def srt(recording: Recording, _target: Path) -> str:
     return "\n".join(cues)
 
 
-def vtt(recording: Recording, _target: Path) -> str:
+def vtt(recording: CaptionedRecording, _target: Path) -> str:
     """WebVTT: the caption of each piece while it lasts, voiced by its speaker (https://www.w3.org/TR/webvtt1/)."""
     cues = ["WEBVTT\n"]
     for piece in recording.pieces:

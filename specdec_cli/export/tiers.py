@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from specdec_cli.export.recordings import Recording, columns, one_line, short_names
+from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_names
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
@@ -36,7 +36,7 @@ class Tier:
         return f"{name} ({self.layer + 1})" if self.layer else name
 
 
-def tiers_of(recording: Recording) -> Iterator[list[Tier]]:
+def tiers_of(recording: CaptionedRecording) -> Iterator[list[Tier]]:
     """The tiers of a recording, those of the same pieces together: the caption first, then all else about them.
 
     Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer. An

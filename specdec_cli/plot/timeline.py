@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.recordings import Piece, Recording, Stored
+from specdec_cli.export.recordings import CaptionedRecording, Piece, Stored
 from specdec_cli.store import read_lines
 from specdec_cli.transcript.schema import RoundRecord
 
@@ -85,7 +85,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
         TranscriptError: a line holds something else.
         ConfigError: too many recordings were captioned whole.
     """
-    whole: list[Recording] = []
+    whole: list[CaptionedRecording] = []
     for recording in stored:
         if len(recording.pieces) == 1:
             whole.append(recording)
