@@ -394,7 +394,7 @@ def _classifier(config: Config) -> Classifier | None:
     if config.gate_in_force != "learned" or path is None:
         return None
     file, weights = read_learned(path, config.gate.file)
-    return Classifier(weights, file.threshold, file.tokenizer)
+    return Classifier(weights, file.threshold, file.tokenizer, file.wake, file.waking)
 
 
 def _synonyms(config: Config, pair: Pair) -> Synonyms:

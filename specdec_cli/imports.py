@@ -189,6 +189,8 @@ class _Deferred(ModuleType):
     def __getattr__(self, name: str) -> Any:
         own, spec = self.__name__, self.__spec__
         with _lock:
+            if type(self) is ModuleType:  # another thread executed it meanwhile
+                return getattr(self, name)
             known = vars(self)
             if own in _executing and "__getattr__" in known:
                 return known["__getattr__"](name)

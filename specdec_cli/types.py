@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
+
+Cost = Literal["blocks", "clips", "time"]
+"""What the cloud costs: share of blocks escalated; of clips that wake it, with their first escalated block or an early
+prefill; of the time that cloud-only takes in the cloud: audio encoder, prefill and all further forwards."""
+
+COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]
@@ -107,6 +113,7 @@ class Round:
     bytes_up: int | None = None  # bodies of requests as sent, repeats included; None where nothing was sent
     bytes_down: int | None = None  # and of answers
     alternatives: tuple[Alternatives, ...] = ()  # of each committed token; empty where the loop does not keep them
+    waking: bool = False  # whether the gate decided on the clip's first call of the cloud, by the wake threshold
 
     @property
     def max_entropy(self) -> float | None:

@@ -90,6 +90,9 @@ class TableModule(torch.nn.Module):
     def get_output_embeddings(self) -> torch.nn.Module:
         return self.output
 
+    def get_decoder(self) -> torch.nn.Module:
+        return self.embedding
+
     def get_audio_features(self, sound: torch.Tensor) -> torch.Tensor:
         return sound
 

@@ -175,7 +175,9 @@ _ENGINE_NOTE: Final = """\
 `specdec compare` of the same clips of dev speakers under every setting, in tables by `python -m training.sweep`: the
 corpora in equal parts, one CPU thread on a shared machine, so read the times as ratios. Per cent unless said otherwise.
 Attributes: mean over the six prosody classes and emotion. Gap: share of the gap between edge and cloud that is closed.
-Escalated, of rounds; accepted, of drafted tokens of escalated blocks."""
+Over random: points of it above escalation at random that spends as much of blocks / clips / time (*: the paired 95%
+interval excludes 0). Blocks escalated, of all; clips woken, those on which the cloud works; cloud's time, of
+cloud-only's; accepted, of drafted tokens of escalated blocks."""
 
 
 def _engine(swept: dict[str, dict[str, dict[str, str]]]) -> str:

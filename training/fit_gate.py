@@ -1,14 +1,17 @@
 """Fit the mini pair's gate: `python -m training.fit_gate --data DIR`.
 
-On clips of training speakers only, in both languages; dev speakers and the corpora that are for evaluation only have
-no part in it. Half of the speakers fit the weights, the other half choose k and the threshold. It records every clip
-once with both models, and goes on from its recordings when it is run again with the same weights.
+On clips of dev speakers, in both languages: the pair knows its training speakers by heart, and report speakers and the
+corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens change
+about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion
+counts more. Every figure and both thresholds come from classifiers that were fitted without the speaker at hand. Every
+clip is recorded once with both models, and a second run with the same weights goes on from the recordings.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,135 +19,252 @@ import numpy as np
 import torch
 import typer
 from rich.console import Console
+from sklearn.model_selection import GroupKFold
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
+from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fingerprint
 from specdec_cli.console.progress import choose_steps
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import ConfigError
+from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Reference
+from specdec_cli.metrics import Reference, Values
+from specdec_cli.metrics.bootstrap import mean
 from specdec_cli.prompts import Language
 from specdec_cli.store import Watch
-from specdec_cli.tune.candidates import candidates
-from specdec_cli.tune.fit import examples, fit
-from specdec_cli.tune.frontier import Outcome, least_within_noise
+from specdec_cli.tune.fit import Consequences, examples, fit
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import setup_of
-from specdec_cli.tune.trace import Trace
-from specdec_cli.tune.tuner import Tuner, split, swept
+from specdec_cli.tune.trace import Replayed, Trace, replay
+from specdec_cli.tune.tuner import Tuner
 from training import WEIGHTS
-from training.labels import Row, balanced, read_rows, training_rows
+from training.labels import Row, balanced, dev_rows, read_rows
 from training.references import classes_of
 
 LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
+SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+"""Shares of the clips that figures are given for."""
+
+THRESHOLDS: Final = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
+"""Probabilities of a change at which a block may be escalated once the cloud is awake."""
+
+FOLDS: Final = 5
+TOLERANCE: Final = 0.01
+"""Part of the gap that fewer calls may cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The recordings of one language, and what measures captions in it."""
+
+    traces: list[Trace]
+    yardstick: Yardstick
+    speakers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The clips of some speakers, (language, index) each, and a classifier that was fitted without them."""
+
+    clips: list[tuple[Language, int]]
+    classifier: Classifier
 
 
 def recorded(
     captioner: Captioner, plan: Plan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
-) -> dict[Language, tuple[list[Trace], dict[str, Reference]]]:
-    """Recordings of `rows` in each language, with their references by SHA-256."""
+) -> dict[Language, Part]:
+    """Recordings of `rows` in each language."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
-    named = {str(data / row.file): Reference(row.file, (), classes_of(row), row.speaker) for row in rows}
-    found: dict[Language, tuple[list[Trace], dict[str, Reference]]] = {}
+    named = {str(data / row.file): row for row in rows}
+    found: dict[Language, Part] = {}
     of_pair = hashlib.sha256(repr(captioner.setup.models.weights).encode()).hexdigest()[:16]
     for language in LANGUAGES:
-        speaking = captioner.variant(load_config("mini", flags={"prompt.language": language}, environ={}).config)
+        prompt = captioner.config.prompt.model_copy(update={"language": language})
+        speaking = captioner.variant(captioner.config.model_copy(update={"prompt": prompt}))
         with Journal(setup_of(speaking), work / f"gate-{of_pair}-{language}.jsonl") as journal:
-            recordings = Tuner(speaking, plan, journal, watch).record(clips)
-        found[language] = recordings, {r.sha256: named[r.file] for r in recordings}
+            traces = Tuner(speaking, plan, journal, watch).record(clips)
+        known = {t.sha256: named[t.file] for t in traces}
+        references = {sha256: Reference(row.file, (), classes_of(row), row.speaker) for sha256, row in known.items()}
+        yardstick = Yardstick(Lexicon.load(), references, language, captioner.decode)
+        found[language] = Part(traces, yardstick, [known[t.sha256].speaker for t in traces])
     return found
+
+
+class Fitting:
+    """Both classifiers, from clips of all languages or of some of them.
+
+    Args:
+        parts: the recordings.
+        k: tokens drafted per block.
+        weights: attribute -> how much a change of its class counts for waking the cloud.
+        seed: of the folds within.
+    """
+
+    def __init__(self, parts: Mapping[Language, Part], k: int, weights: Mapping[str, float], seed: int) -> None:
+        self._seed = seed
+        names = sorted({speaker for part in parts.values() for speaker in part.speakers})
+        self._found: dict[str, list[Any]] = {"block": [], "wake": []}
+        for part in parts.values():
+            groups = [names.index(speaker) for speaker in part.speakers]
+            for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
+                consequences = Consequences(part.yardstick.classes, counted)
+                self._found[what] += examples(part.traces, groups, length, consequences)
+        self._names = names
+
+    def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:
+        """Weights for blocks and for waking, fitted without some speakers, and figures of both fits."""
+        left_out = {self._names.index(speaker) for speaker in without}
+        fits = {
+            what: fit([e for e in found if e.group not in left_out], seed=self._seed, single_tokens=False)
+            for what, found in self._found.items()
+        }
+        figures = {what: fitting.figures for what, fitting in fits.items()}
+        return fits["block"].weights, fits["wake"].weights, figures
+
+
+def folds_of(parts: Mapping[Language, Part], fitting: Fitting, tokenizer: str) -> list[Fold]:
+    """Every clip in one fold, speakers kept together."""
+    clips = [(language, at) for language, part in parts.items() for at in range(len(part.traces))]
+    speakers = [parts[language].speakers[at] for language, at in clips]
+    folds = []
+    for _, test in GroupKFold(min(FOLDS, len(set(speakers)))).split(clips, groups=speakers):
+        block, wake, _ = fitting.fitted(without=sorted({speakers[at] for at in test}))
+        classifier = Classifier(block, 0.5, tokenizer, 0.5, wake)
+        folds.append(Fold([clips[at] for at in test], classifier))
+    return folds
+
+
+class Frontier:
+    """What gates would do with the clips, each judged without its speaker, and how much of the gap that closes."""
+
+    def __init__(self, parts: Mapping[Language, Part], folds: Sequence[Fold]) -> None:
+        self._parts, self._folds = parts, folds
+        self.alone = self._quality(
+            {(la, at): p.traces[at].edge.ids for la, p in parts.items() for at in range(len(p.traces))}
+        )
+        self.cloud = self._quality(
+            {(la, at): p.traces[at].cloud.ids for la, p in parts.items() for at in range(len(p.traces))}
+        )
+
+    def wake_figures(self, name: Any) -> Values:
+        """What a gate finds of each clip's whole draft."""
+        found = []
+        for fold in self._folds:
+            gate = Gate(name, 0.0, classifier=fold.classifier)
+            for language, at in fold.clips:
+                judge = gate.open(0, waking=True, whole=True)
+                for token in self._parts[language].traces[at].edge.drafted(0, MOST_DEFERRED):
+                    judge.add(token)
+                found.append(min(judge.scores) if name == "margin" else max(judge.scores))
+        return np.array(found)
+
+    def run(self, name: Any, threshold: float, wake: float) -> dict[str, float]:
+        """A gate with deferred drafts: shares of the gap closed, of clips that wake the cloud, and calls a clip."""
+        found: dict[tuple[Language, int], Replayed] = {}
+        for fold in self._folds:
+            gate = Gate(name, threshold, wake=wake, classifier=fold.classifier)
+            found |= {
+                (language, at): replay(self._parts[language].traces[at], gate, 1, defer=True)
+                for language, at in fold.clips
+            }
+        quality = self._quality({clip: replayed.ids for clip, replayed in found.items()})
+        calls = np.array([replayed.escalations for replayed in found.values()], float)
+        gaps = {what: (quality[what] - self.alone[what]) / (self.cloud[what] - self.alone[what]) for what in quality}
+        return {
+            **{f"{what}_gap_closed": round(gap, 4) for what, gap in gaps.items()},
+            "clips_that_wake_the_cloud": round(float((calls > 0).mean()), 4),
+            "calls_per_clip": round(float(calls.mean()), 4),
+        }
+
+    def _quality(self, texts: Mapping[tuple[Language, int], tuple[int, ...]]) -> dict[str, float]:
+        """Mean over the languages of the mean over attributes, and of emotion alone."""
+        means: dict[str, list[float]] = {"mean": [], "emotion": []}
+        for language, part in self._parts.items():
+            table = part.yardstick.table(part.traces, [texts[language, at] for at in range(len(part.traces))])
+            means["mean"].append(float(mean(table)(np.ones(len(table)))))
+            emotion = table[:, part.yardstick.attributes.index("emotion")]
+            means["emotion"].append(float(np.nanmean(emotion)))
+        return {name: float(np.mean(values)) for name, values in means.items()}
+
+
+def fitted_gate(
+    captioner: Captioner, parts: dict[Language, Part], k: int, share: float, weights: Mapping[str, float], seed: int
+) -> tuple[GateFile, dict[str, Any]]:
+    """The gate file, and the figures that it was chosen by."""
+    tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
+    fitting = Fitting(parts, k, weights, seed)
+    frontier = Frontier(parts, folds_of(parts, fitting, tokenizer))
+    figures = frontier.wake_figures("learned")
+    wake = float(np.quantile(figures, 1 - share))
+    tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}
+    enough = tried[THRESHOLDS[0]]["mean_gap_closed"] - TOLERANCE
+    threshold = max(t for t, found in tried.items() if found["mean_gap_closed"] >= enough)
+    compared: dict[str, dict[str, Any]] = {}
+    for name, low in (("learned", threshold), ("entropy", 0.3), ("margin", 0.85)):
+        found = figures if name == "learned" else frontier.wake_figures(name)
+        at = {s: float(np.quantile(found, s if name == "margin" else 1 - s)) for s in SHARES}
+        compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
+    block, waking, of_fits = fitting.fitted()
+    origin = {
+        "specdec": __version__,
+        "edge": captioner.config.edge.model,
+        "cloud": captioner.config.cloud.label if captioner.config.cloud else None,
+        "weights": captioner.setup.models.weights,
+        "speakers": "dev speakers, each judged by classifiers that were fitted without it",
+        "clips": {language: len(part.traces) for language, part in parts.items()},
+        "label": "the cloud's token changes a class that the caption names",
+        "weights_of_changes_for_waking": dict(weights),
+        "cross_fitted": {"shipped": tried[threshold], "by_share_of_clips": compared},
+        "learned": of_fits,
+    }
+    gate = GateFile(
+        gate="learned",
+        threshold=threshold,
+        k=k,
+        stop_drafting=True,
+        defer=True,
+        wake=round(wake, 4),
+        tokenizer=tokenizer,
+        fitted_on=origin,
+        learned=block,
+        waking=waking,
+    )
+    return gate, origin
 
 
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
-    clips: Annotated[int, typer.Option(help="Training clips, the corpora in equal parts.")] = 500,
-    k: Annotated[int, typer.Option(help="Tokens drafted per block, written into the file.")] = 2,
-    budget: Annotated[float, typer.Option(help="Most blocks to escalate, 0 to 1.")] = 0.2,
+    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
+    k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
+    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.5,
+    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 5.0,
+    config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
+    edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
+    cloud: Annotated[str | None, typer.Option(help="Cloud checkpoint likewise.")] = None,
     work: Annotated[Path, typer.Option(help="Folder for the recordings.")] = Path("mini-training"),
     output: Annotated[Path, typer.Option(help="Where the gate file goes.")] = WEIGHTS / "gate.json",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the choice of clips and the split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the choice of clips and the folds.")] = 0,
 ) -> None:
-    """Fit the shipped gate on training speakers and write it."""
+    """Fit the gate on dev speakers and write it."""
     torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
     watch = choose_steps()
-    captioner = Captioner.load(load_config("mini", environ={}).config)
-    plan = Plan(("learned", "random"), (k,), budget, seed)
+    models = {"edge.model": edge, "cloud.model": cloud}
+    flags = {"gate.name": "entropy", **{name: model for name, model in models.items() if model is not None}}
+    captioner = Captioner.load(load_config(config, flags=flags, environ={}).config)
+    plan = Plan(("learned",), (k,), 1.0, seed)
     try:
-        parts = recorded(captioner, plan, data, balanced(training_rows(read_rows(data)), clips, seed), work, watch)
+        parts = recorded(captioner, plan, data, balanced(dev_rows(read_rows(data)), clips, seed), work, watch)
     finally:
         watch.close()
-    gate, figures = fitted_gate(captioner, plan, parts)
+    gate, figures = fitted_gate(captioner, parts, k, share, {"emotion": emotion}, seed)
     output.write_text(gate.to_json(), encoding="utf-8")
     Console().print(figures)
-
-
-def fitted_gate(
-    captioner: Captioner, plan: Plan, parts: dict[Language, tuple[list[Trace], dict[str, Reference]]]
-) -> tuple[GateFile, dict[str, Any]]:
-    """The gate file, and the figures that it was chosen by."""
-    (k,) = plan.ks
-    lexicon, tokenizer = Lexicon.load(), tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
-    halves = {language: split(recordings, known, plan.seed) for language, (recordings, known) in parts.items()}
-    yardsticks = {
-        language: Yardstick(lexicon, known, language, captioner.decode) for language, (_, known) in parts.items()
-    }
-    found = [
-        example
-        for language, half in halves.items()
-        for example in examples(half.fitting, [half.groups[r.sha256] for r in half.fitting], k, yardsticks[language])
-    ]
-    fitting = fit(found, seed=plan.seed)
-    classifier = Classifier(fitting.weights, 0.5, tokenizer)
-    chosen: dict[Language, list[Outcome]] = {}
-    both = [recording for half in halves.values() for recording in half.held_out]
-    tried = list(candidates(both, ("learned",), (k,), classifier))
-    for language, half in halves.items():
-        chosen[language] = [swept(c, half.held_out, yardsticks[language], classifier, plan.seed)[0] for c in tried]
-    together = [_joined(outcomes) for outcomes in zip(*chosen.values(), strict=True)]
-    best = least_within_noise(together, plan.budget)
-    if best is None:
-        raise ConfigError(f"no threshold keeps to {plan.budget:g} of the blocks", hint="Allow more: --budget")
-    origin = {
-        "specdec": __version__,
-        "edge": "package:mini/edge",
-        "cloud": "package:mini/cloud",
-        "weights": captioner.setup.models.weights,
-        "speakers": "training speakers of the mini pair",
-        "clips": sum(len(half.fitting) for half in halves.values()),
-        "threshold_chosen_on": len(both),
-        "budget": plan.budget,
-        "estimated_escalation_rate": round(best.rate, 4),
-        "learned": fitting.figures,
-    }
-    candidate = best.candidate
-    gate = GateFile(
-        gate="learned",
-        threshold=candidate.threshold,
-        k=k,
-        stop_drafting=candidate.stop_drafting,
-        tokenizer=tokenizer,
-        fitted_on=origin,
-        learned=fitting.weights,
-    )
-    return gate, {"setting": candidate.label, **origin}
-
-
-def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """One setting over the clips of several languages."""
-    return Outcome(
-        outcomes[0].candidate,
-        np.concatenate([outcome.quality for outcome in outcomes]),
-        np.concatenate([outcome.rounds for outcome in outcomes]),
-        np.concatenate([outcome.escalations for outcome in outcomes]),
-        confirmed=False,
-    )
 
 
 if __name__ == "__main__":

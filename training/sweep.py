@@ -22,7 +22,7 @@ from rich.table import Table
 
 from specdec_cli.compare.result import Comparison, GapMeasure
 from specdec_cli.metrics.bootstrap import Interval
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Mode
 
 Figures = dict[str, str]
 """Column -> figure, as it is printed."""
@@ -47,6 +47,9 @@ def _place(label: str) -> int:
 def _label(settings: dict[str, Any], mode: Mode) -> str:
     if mode != "hybrid":
         return f"{mode}, k {settings['k']}" if mode == "lossless" else mode
+    if settings.get("defer"):
+        wake = "" if settings.get("wake") is None else f", wake {settings['wake']:g}"
+        return f"{settings['gate']} {settings['threshold']:g}{wake}, deferred"
     stopping = ", stopping" if settings.get("stop_drafting") else ""
     return f"{settings['gate']} {settings['threshold']:g}, k {settings['k']}{stopping}"
 
@@ -58,7 +61,11 @@ def _figures(comparison: Comparison, mode: Mode) -> Figures:
         "attributes": _percent(quality.label_mean),
         "gap": _gap(comparison, mode, "labels"),
         "emotion gap": _gap(comparison, mode, "emotion"),
-        "escalated": _percent(costs.escalation_rate),
+        "gap over random": _over_random(comparison, mode, "labels"),
+        "emotion gap over random": _over_random(comparison, mode, "emotion"),
+        "blocks": _percent(costs.escalation_rate),
+        "clips woken": _percent(costs.clips_woken),
+        "cloud's time": _percent(costs.cloud_time),
         "accepted": _percent(costs.acceptance_rate),
         "edge's tokens": _percent(costs.edge_token_share),
         "ms a clip": "-" if total_s is None else f"{1e3 * total_s / len(comparison.clips):.1f}",
@@ -74,6 +81,25 @@ def _gap(comparison: Comparison, mode: Mode, measure: GapMeasure) -> str:
             ends = "" if gap.closed.low is None else f" ({gap.closed.low:.2f}-{gap.closed.high:.2f})"
             return f"{gap.closed.value:.2f}{ends}"
     return "-"
+
+
+def _over_random(comparison: Comparison, mode: Mode, measure: GapMeasure) -> str:
+    """Points of the gap closed above escalation at random that spends as much of blocks, clips and time.
+
+    A star: the paired interval excludes 0.
+    """
+    for gap in comparison.gaps:
+        if (gap.mode, gap.basis, gap.measure) == (mode, "references", measure):
+            at = {each.cost: each.above_random for each in gap.at_costs}
+            return " / ".join(_points(at.get(cost)) for cost in COSTS)
+    return "-"
+
+
+def _points(found: Interval | None) -> str:
+    if found is None:
+        return "-"
+    certain = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+    return f"{100 * found.value:+.0f}{'*' if certain else ''}"
 
 
 def _percent(share: Interval | None) -> str:

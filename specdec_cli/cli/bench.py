@@ -9,7 +9,17 @@ from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.startup import still_collector
 
 
-@command("language", "k", "gate", "threshold", "stop_drafting", "max_new_tokens", example="--clips recordings/")
+@command(
+    "language",
+    "k",
+    "gate",
+    "threshold",
+    "defer",
+    "wake",
+    "stop_drafting",
+    "max_new_tokens",
+    example="--clips recordings/",
+)
 def bench(
     given: Given,
     clips: str | None = None,

@@ -98,7 +98,7 @@ def compare(
         from specdec_cli.report.page import write_report
 
         with work.view.loading("the page"):
-            write_report(html, found, by_mode(transcripts, wanted))
+            write_report(html, found, by_mode(transcripts, wanted), lexicon=words)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors), done=bool(found.clips))
 

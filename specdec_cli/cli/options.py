@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 from specdec_cli.config import SETTINGS, Setting, shipped_configs
 from specdec_cli.errors import FLAGS
-from specdec_cli.types import ExportFormat, GateName, Mode
+from specdec_cli.types import COSTS, ExportFormat, GateName, Mode
 
 CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
 INPUT, STUDY, JUDGING, WORK, OUTPUT = "Input", "What is run", "How captions are judged", "Work", "Output"
@@ -131,6 +131,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
     "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
     "threshold": _of("gate.threshold", "--threshold", panel=DECODING, metavar="X"),
+    "defer": _of("decoding.defer", "--defer/--no-defer", panel=DECODING),
+    "wake": _of("gate.wake", "--wake", panel=DECODING, metavar="X"),
     "stop_drafting": _of("gate.stop_drafting", "--stop-drafting/--no-stop-drafting", panel=DECODING),
     "accept": _of("acceptance.rule", "--accept", panel=DECODING, metavar="RULE"),
     "max_new_tokens": _of("decoding.max_new_tokens", "--max-new-tokens", panel=DECODING),
@@ -188,7 +190,21 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "ks": Option(("--ks",), STUDY, "Block sizes to try, tokens.", "K,K"),
     "budget": Option(
-        ("--budget",), STUDY, "Largest share of blocks to escalate, 0 to 1.", "SHARE", least=0.0, most=1.0
+        ("--budget",),
+        STUDY,
+        "Largest share of blocks to escalate (0.2), of clips that wake the cloud (clips=0.5), or of cloud-only's time "
+        "in the cloud (time=0.4), 0 to 1.",
+        "SHARE|COST=SHARE",
+        values=one_of(*(f"{cost}=" for cost in COSTS)),
+        default="0.3; with --risk none",
+    ),
+    "risk": Option(
+        ("--risk",),
+        STUDY,
+        "Certify that at most this share of captions names other classes than the cloud's.",
+        "SHARE",
+        least=0.001,
+        most=0.999,
     ),
     "eval_seed": Option(
         ("--eval-seed",),

@@ -9,7 +9,7 @@ from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import TUNED_GATES
 from specdec_cli.cli.startup import read_references, still_collector
 from specdec_cli.errors import ConfigError, SpecdecError
-from specdec_cli.types import GateName
+from specdec_cli.types import COSTS, Cost, GateName
 
 
 @command("language", "style", "prompt", "accept", "max_new_tokens", example="recordings/ --save-gate gate.json")
@@ -17,7 +17,8 @@ def tune(
     paths: list[str],
     gates: str | None = None,
     ks: str = "2,3,5",
-    budget: float = 0.3,
+    budget: str | None = None,
+    risk: float | None = None,
     recursive: bool = False,
     limit: int | None = None,
     *,
@@ -47,6 +48,7 @@ def tune(
     from specdec_cli.tune.plan import require_tunable
 
     competing, sizes = parse_gates(gates), parse_ks(ks)
+    cost, share = parse_budget(budget or ("blocks=0.3" if risk is None else "blocks=1"))
     resolved = given.resolve({"decoding.mode": "hybrid"})
     words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
@@ -62,7 +64,7 @@ def tune(
                 clips[recording.sha256] = recording.path
         if not clips:
             return ALL_FAILED
-        require_tunable(resolved.config, competing, len(clips))
+        require_tunable(resolved.config, competing, len(clips), risk)
         with work.libraries():
             from specdec_cli.captioner import Captioner
             from specdec_cli.tune.journal import Journal
@@ -71,7 +73,7 @@ def tune(
             from specdec_cli.tune.run import tune as tuned
         with still_collector():
             captioner = Captioner.load(resolved.config, loading=work.view.loading)
-        plan = Plan(competing, sizes, budget, eval_seed)
+        plan = Plan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with Journal(setup_of(captioner), recordings) as journal:
             found, file = tuned(captioner, plan, clips, find, words, journal, work)
@@ -81,10 +83,11 @@ def tune(
         write(save_gate, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(save_gate)})
     if plot is not None:
-        from specdec_cli.report.frontier import frontier_svg
+        from specdec_cli.report.frontier import frontier_file
 
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
-        write(plot, frontier_svg([*found.estimated, *found.confirmed], title=title), PICTURE)
+        oracles = {curve.cost: curve.points for curve in found.oracles}
+        write(plot, frontier_file([*found.estimated, *found.confirmed], title=title, oracles=oracles), PICTURE)
     from specdec_cli.console.tune import print_tuning
 
     emit(found, print_tuning, json=json)
@@ -107,6 +110,27 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
         named = repr(unknown[0]) if asked else "nothing"
         raise ConfigError(f"--gates: {named} cannot be tuned.", hint=f"Gates: {', '.join(TUNED_GATES)}.")
     return (*(gate for gate in TUNED_GATES if gate in asked), "random")
+
+
+def parse_budget(text: str) -> tuple[Cost, float]:
+    """What a budget is of, and the share: `0.2` and `blocks=0.2`, `clips=0.5`, `time=0.4`.
+
+    Raises:
+        ConfigError: there is no such cost, or the share is no number from 0 to 1.
+    """
+    name, _, value = text.rpartition("=")
+    cost = next((known for known in COSTS if known == (name.strip() or "blocks")), None)
+    if cost is None:
+        raise ConfigError(f"--budget: there is no cost {name.strip()!r}.", hint=f"Costs: {', '.join(COSTS)}.")
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ConfigError(
+            f"--budget: {value.strip()!r} is no share from 0 to 1.", hint="For example: --budget clips=0.5"
+        )
+    return cost, share
 
 
 def parse_ks(text: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.compare.costs import costs, process
+from specdec_cli.compare.costs import costs, measurements, process
 from specdec_cli.compare.headline import headline
 from specdec_cli.compare.pairing import MODES, pair
 from specdec_cli.compare.quality import Judged, gaps, quality
@@ -54,8 +54,9 @@ def comparison(
     judged = Judged(pairing, transcripts[0].language, lexicon, found_references)
     resampler = Resampler(len(pairing.clips), seed=seed)
     any_clips = bool(pairing.clips)
-    figures = costs(pairing, resampler) if any_clips else []
-    found = gaps(judged, resampler) if any_clips else []
+    table = measurements(pairing)
+    figures = costs(table, resampler) if any_clips else []
+    found, oracles = gaps(judged, table, resampler) if any_clips else ([], [])
     runs = [run for clip in pairing.clips for runs in clip.runs.values() for run in runs]
     return Comparison(
         headline=headline(pairing, figures, found),
@@ -78,6 +79,7 @@ def comparison(
         process=process(runs),
         quality=quality(judged, resampler, bertscore=bertscore) if any_clips else [],
         gaps=found,
+        oracles=oracles,
         attributes=list(lexicon.attributes),
         references_found=None if references is None else sum(reference is not None for reference in found_references),
         resamples=resampler.resamples,

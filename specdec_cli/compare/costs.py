@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Figure, ModeFigures, Process
 from specdec_cli.metrics import Interval, Resampler, Values
-from specdec_cli.metrics.bootstrap import Statistic, middle, quotient, ratio, total
+from specdec_cli.metrics.bootstrap import Statistic, mean, middle, quotient, ratio, total
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
 
@@ -19,16 +19,20 @@ Columns = dict[str, Values]
 """One mode's measurements by name, [clips] each; of repeats the median, NaN where not measured."""
 
 
-def costs(pairing: Pairing, resampler: Resampler) -> list[ModeFigures]:
-    """One entry a mode; `pairing` holds at least one clip."""
-    table = {
+def measurements(pairing: Pairing) -> dict[Mode, Columns]:
+    """What was measured of each mode."""
+    return {
         mode: {
             name: np.array([clip.middle(mode, figure) for clip in pairing.clips], dtype=np.float64)
             for name, figure in _MEASURED.items()
         }
         for mode in pairing.modes
     }
-    return [_figures(mode, table, resampler) for mode in pairing.modes]
+
+
+def costs(table: Mapping[Mode, Columns], resampler: Resampler) -> list[ModeFigures]:
+    """One entry a mode, of at least one clip."""
+    return [_figures(mode, table, resampler) for mode in table]
 
 
 def process(transcripts: Sequence[Transcript]) -> Process:
@@ -44,7 +48,7 @@ def process(transcripts: Sequence[Transcript]) -> Process:
     )
 
 
-def _figures(mode: Mode, table: dict[Mode, Columns], resampler: Resampler) -> ModeFigures:
+def _figures(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> ModeFigures:
     own = table[mode]
 
     def figure(statistic_of: Callable[[Columns], Statistic]) -> Figure:
@@ -59,6 +63,8 @@ def _figures(mode: Mode, table: dict[Mode, Columns], resampler: Resampler) -> Mo
 
     def share(part: str, whole: str) -> Interval | None:
         return resampler.interval(ratio(own[part], own[whole]))
+
+    between = mode in ("hybrid", "lossless")
 
     def count(name: str) -> int:
         return round(float(np.nansum(own[name])))
@@ -78,7 +84,11 @@ def _figures(mode: Mode, table: dict[Mode, Columns], resampler: Resampler) -> Mo
         cloud_calls=None if mode == "cloud" else count("escalations"),
         clips_asked=None if mode == "cloud" else int((own["escalations"] > 0).sum()),
         rounds=count("rounds"),
-        escalation_rate=share("escalations", "rounds") if mode in ("hybrid", "lossless") else None,
+        escalation_rate=share("escalations", "rounds") if between else None,
+        clips_woken=resampler.interval(mean(own["woken"])) if between else None,
+        cloud_time=resampler.interval(ratio(own["cloud_ms"], table["cloud"]["cloud_ms"]))
+        if between and "cloud" in table
+        else None,
         edge_token_share=share("edge_tokens", "tokens"),
         acceptance_rate=share("accepted", "drafted"),
         uplink_bytes=count("uplink"),
@@ -133,6 +143,9 @@ _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
     "ttft_ms": lambda run: run.timing.ttft_ms,
     "prompt_tokens": lambda run: _product(run.timing.input_tokens_per_s, _prefill_ms(run), 1e-3),
     "prefill_ms": _prefill_ms,
+    "woken": lambda run: float(run.woken),
+    "cloud_ms": lambda run: run.timing.forwards_cloud_ms if run.woken else 0.0,
+    "prefill_cloud_ms": lambda run: run.timing.prefill_cloud_ms,
     "cpu_ms": lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2),
     "uplink": lambda run: run.uplink.bytes,
     "network_ms": _network_ms,

@@ -40,8 +40,11 @@ def headline(pairing: Pairing, costs: Sequence[ModeFigures], gaps: Sequence[Gap]
     else:
         stated = [gap for gap in gaps if gap.basis == "references"] or list(gaps)
         stated = [gap for gap in stated if gap.mode not in echoes]
-        rates = {figures.mode: figures.escalation_rate for figures in costs}
-        sentences += [_quality(gap, rates[gap.mode]) for gap in stated]
+        spent = {figures.mode: figures for figures in costs}
+        first = {gap.mode: gap for gap in reversed(stated)}
+        sentences += [_quality(gap, spent[gap.mode] if first[gap.mode] is gap else None) for gap in stated]
+        if leading := next((gap for gap in sorted(stated, key=_place) if gap.closed is not None), None):
+            sentences += _otherwise(leading)
     judged = gaps if clips >= FEWEST_CLIPS else []
     return [*sentences, *(sentence for figures in costs if (sentence := _time(figures, judged, echoes)))]
 
@@ -78,13 +81,17 @@ def _and_others(count: int) -> str:
     return "" if count == 1 else f" and of {count - 1} other clip{'s' if count > 2 else ''}"
 
 
-def _quality(gap: Gap, escalation: Interval | None) -> str:
+def _place(gap: Gap) -> int:
+    return _WEIGHT.index((gap.basis, gap.measure))
+
+
+def _quality(gap: Gap, costs: ModeFigures | None) -> str:
     subject = SUBJECTS[gap.basis, gap.measure]
     ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
         return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
     if gap.closed is not None and is_above(gap.closed, 0):
-        price = f", with {percent_spread(escalation)} of its blocks escalated" if escalation else ""
+        price = _price(costs) if costs else ""
         return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){price}."
     own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
     verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
@@ -93,6 +100,33 @@ def _quality(gap: Gap, escalation: Interval | None) -> str:
     cloud = _against_edge(gap.gap)
     so = "there is no gap to close" if cloud == "worse" else "no share of a gap can be given"
     return f"{subject}: cloud-only is {cloud} than edge-only ({ends}), so {so}; {verdict}."
+
+
+def _price(costs: ModeFigures) -> str:
+    """What a mode spends of the three costs, those first that look smallest."""
+    shares = (
+        (costs.escalation_rate, "of its blocks escalated"),
+        (costs.clips_woken, "of the clips waking the cloud"),
+        (costs.cloud_time, "of the time that cloud-only takes in the cloud"),
+    )
+    told = [f"{percent(share.value)} {what}" for share, what in shares if share is not None]
+    return f", with {' and '.join(filter(None, (', '.join(told[:-1]), told[-1])))}" if told else ""
+
+
+def _otherwise(gap: Gap) -> Iterator[str]:
+    """What random escalation and the oracle close at the mode's own cost, by the cost that says most."""
+    at = {each.cost: each for each in gap.at_costs}
+    found = at.get("time") or at.get("clips")
+    if found is None or found.above_random is None or gap.closed is None or not is_above(gap.closed, 0):
+        return
+    above = found.above_random
+    place = "above that" if is_above(above, 0) else "below that" if is_below(above, 0) else "not measurably above that"
+    cost = "of the cloud's time" if found.cost == "time" else "of the clips"
+    best = f"; the oracle closes {percent_spread(found.oracle)}" if found.oracle else ""
+    yield (
+        f"{SUBJECTS[gap.basis, gap.measure]}: for as much {cost}, escalation at random closes "
+        f"{percent(found.spent.value)} of the gap; {gap.mode} is {place}, {points(above)}{best}."
+    )
 
 
 def _against_edge(difference: Interval) -> str:
@@ -124,7 +158,7 @@ def _takes(spread: Interval, other: str) -> str:
 
 def _verdict(mode: Mode, gaps: Sequence[Gap]) -> str | None:
     """The quality gained for the time, by the measure that weighs most."""
-    first = min(gaps, key=lambda gap: _WEIGHT.index((gap.basis, gap.measure)), default=None)
+    first = min(gaps, key=_place, default=None)
     if first is None or (mode == "cloud" and first.basis == "cloud"):
         return None
     if mode == "cloud":

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from specdec_cli.compare.costs import Columns
+from specdec_cli.compare.frontier import oracle_of, spendings
 from specdec_cli.compare.pairing import Pairing
-from specdec_cli.compare.result import Basis, CloudAgreement, Gap, GapMeasure, ModeQuality
+from specdec_cli.compare.result import Basis, CloudAgreement, Gap, GapMeasure, ModeQuality, OracleFound
 from specdec_cli.metrics import (
     Resampler,
     TextQuality,
@@ -25,6 +27,7 @@ from specdec_cli.metrics import (
     text_scores,
 )
 from specdec_cli.metrics.bootstrap import mean
+from specdec_cli.metrics.frontier import measure_costs, oracle_curves
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
@@ -123,19 +126,30 @@ def _text(judged: Judged, mode: Mode, bertscore: bool) -> TextQuality | None:
     return text_scores(captions, texts, judged.language, bertscore=bertscore)
 
 
-def gaps(judged: Judged, resampler: Resampler) -> list[Gap]:
-    """One entry a mode between the two and a measure; none where edge-only or cloud-only was not run."""
+def gaps(judged: Judged, table: Mapping[Mode, Columns], resampler: Resampler) -> tuple[list[Gap], list[OracleFound]]:
+    """One gap a mode between the two and a measure, and one oracle a measure of classes.
+
+    None where edge-only or cloud-only was not run. `table` holds what was measured of the same clips.
+    """
+    found: list[Gap] = []
+    oracles: list[OracleFound] = []
     modes = judged.pairing.modes
     if not {"edge", "cloud"} <= set(modes):
-        return []
-    return [
-        Gap(mode=mode, basis=basis, measure=measure, **dict(found))
-        for basis, measure, of in (*_by_references(judged), *_by_cloud(judged))
-        for mode in modes
-        if mode not in ("edge", "cloud") and (found := measure_gap(of["edge"], of[mode], of["cloud"], resampler))
-    ]
+        return found, oracles
+    for basis, measure, of in (*_by_references(judged), *_by_cloud(judged)):
+        best = oracle_of(of["edge"], of["cloud"], table) if measure in _OF_CLASSES else None
+        for mode in modes:
+            tables = of["edge"], of[mode], of["cloud"]
+            if mode in ("edge", "cloud") or (gap := measure_gap(*tables, resampler)) is None:
+                continue
+            spent = measure_costs(tables, spendings(mode, table), best, resampler, measurable=gap.closed is not None)
+            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=spent, **dict(gap)))
+        if best is not None and (curves := oracle_curves(best)):
+            oracles.append(OracleFound(basis=basis, measure=measure, curves=curves))
+    return found, oracles
 
 
+_OF_CLASSES: Final[tuple[GapMeasure, ...]] = ("labels", "emotion")
 _Measure = tuple[Basis, GapMeasure, Mapping[Mode, Values]]
 """The last: mode -> how good each caption is, 0 to 1, [clips] or [clips, attributes]; NaN where it cannot be judged."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from specdec_cli.metrics.bootstrap import Figures, Interval
+from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.metrics.gap import GapClosed
 from specdec_cli.metrics.labels import LabelQuality as LabelQuality
 from specdec_cli.metrics.text import TextQuality as TextQuality
@@ -54,6 +55,14 @@ class ModeFigures(Figures):
     clips_asked: int | None = Field(description="clips with at least one verification; null: cloud-only")
     rounds: int = Field(description="blocks drafted")
     escalation_rate: Interval | None = Field(description="cloud_calls / rounds; null where one model works alone")
+    clips_woken: Interval | None = Field(
+        default=None, description="clips on which the cloud worked / clips; null where one model works alone"
+    )
+    cloud_time: Interval | None = Field(
+        default=None,
+        description="the cloud's audio encoder, prefill and forwards / those of cloud-only, sums over clips; null "
+        "where one model works alone, cloud-only is not compared, or the cloud does not say",
+    )
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
@@ -108,6 +117,15 @@ class Gap(GapClosed):
     mode: Mode
     basis: Basis
     measure: GapMeasure
+    at_costs: list[AtCost] = Field(default=[], description="what the mode spends, and what that closes otherwise")
+
+
+class OracleFound(Figures):
+    """What escalating exactly where the cloud's class is right and the edge's is not would close."""
+
+    basis: Basis
+    measure: GapMeasure
+    curves: list[OracleCurve] = Field(description="one for each cost that was measured")
 
 
 class ClipComparison(Figures):
@@ -159,6 +177,7 @@ class Comparison(Figures):
     process: Process
     quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
     gaps: list[Gap]
+    oracles: list[OracleFound] = Field(default=[], description="of the measures that are of classes")
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
     references_found: int | None = Field(description="clips with a reference; null: no references were given")
     resamples: int = Field(description="bootstrap resamples behind every interval")
@@ -168,6 +187,10 @@ class Comparison(Figures):
     def costs_of(self, mode: Mode) -> ModeFigures:
         """The costs of one of `modes`."""
         return self.costs[self.modes.index(mode)]
+
+    def stated_gaps(self) -> list[Gap]:
+        """The gaps that sentences and pictures go by: against references if there are any."""
+        return [gap for gap in self.gaps if gap.basis == "references"] or self.gaps
 
     def quality_of(self, mode: Mode) -> ModeQuality:
         """The quality of one of `modes`."""

@@ -143,6 +143,8 @@ def _gate(config: Config) -> Iterator[Clash]:
     if gate.threshold is not None and not low <= gate.threshold <= high:
         default = DEFAULT_THRESHOLDS.get(gate.name, "the gate file's")
         yield Clash("gate.threshold", "gate.name", f"Its threshold must be {bounds}; the default is {default}.")
+    if gate.wake is not None and not low <= gate.wake <= high:
+        yield Clash("gate.wake", "gate.name", f"Its threshold must be {bounds}.")
     if gate.name == "learned" and gate.file is None and config.decoding.mode == "hybrid":
         hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
         yield Clash("gate.name", "gate.file", hint, ", which needs weights")
@@ -183,9 +185,9 @@ def _ignored_by_mode(config: Config) -> Iterator[Clash]:
     unused: list[str] = []
     if mode in ("edge", "cloud"):
         unused += [setting.name for section in ("gate", "acceptance") for setting in settings_of(section)]
-        unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on"]
+        unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on", "decoding.defer"]
     if mode == "lossless":
-        unused += ["gate.threshold", "gate.file", "gate.stop_drafting"]
+        unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting", "decoding.defer"]
         unused += ["gate.name"] * (config.gate.name != "always")
     if mode == "edge":
         unused.append("decoding.require_cloud")
@@ -200,6 +202,12 @@ def _ignored_by_choice(config: Config) -> Iterator[Clash]:
             yield Clash(f"acceptance.{name}", "acceptance.rule", f"It counts only with the rule {rule}.")
     if gate.name in ("always", "never"):
         yield Clash("gate.threshold", "gate.name", "That gate has no threshold.")
+        yield Clash("gate.wake", "gate.name", "That gate has no threshold.")
+    if decoding.mode == "hybrid" and not decoding.defer:
+        yield Clash("gate.wake", "decoding.defer", "It counts only for a draft of the whole caption: add --defer.")
+    if config.defers:
+        hint = "A deferred draft is not cut into blocks: leave one of the two out."
+        yield from (Clash(name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
     if gate.name != "learned":
         yield Clash("gate.file", "gate.name", "Only the gate learned has weights.")
     if gate.stop_drafting and gate.name not in TOKEN_GATES:

@@ -65,14 +65,23 @@ class GateFile(_Part):
     threshold: float = Field(description="in the unit of the gate")
     k: int = Field(ge=1, le=64, description="tokens drafted per block")
     stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
+    defer: bool = Field(default=False, description="whether all of a caption is drafted before the gate decides")
+    wake: float | None = Field(
+        default=None, description="threshold until the cloud has been called for a clip; null: the threshold"
+    )
     tokenizer: str = Field(description="fingerprint of the tokenizer whose ids it was fitted with")
     fitted_on: dict[str, Any] = Field(description="models, clips, blocks and measured figures, for people")
     learned: LearnedWeights | None = Field(default=None, description="weights of the gate `learned`")
+    waking: LearnedWeights | None = Field(
+        default=None, description="and those that `wake` is about, until the cloud has been called; null: the same"
+    )
 
     @model_validator(mode="after")
     def _weights_where_learned(self) -> GateFile:
         if (self.gate == "learned") != (self.learned is not None):
             raise ValueError("the gate `learned`, and no other, has weights")
+        if self.waking is not None and (self.learned is None or self.wake is None):
+            raise ValueError("weights to wake the cloud by go with the gate `learned` and a threshold `wake`")
         return self
 
     def to_json(self) -> str:
@@ -149,7 +158,9 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
         for key, value in {
             "gate.name": file.gate,
             "gate.threshold": file.threshold,
+            "gate.wake": file.wake,
             "gate.stop_drafting": file.stop_drafting,
+            "decoding.defer": file.defer,
             "decoding.k": file.k,
             "gate.file": name if file.learned else None,
         }.items()

@@ -55,7 +55,10 @@ def _named(new: object, _old: object) -> bool:
 
 
 DISPLACEMENTS: Final = (
-    Displacement("gate.name", ("gate.threshold",)),
+    Displacement("gate.name", ("gate.threshold", "gate.wake")),
+    Displacement("gate.threshold", ("gate.wake",)),
+    Displacement("decoding.k", ("decoding.defer",), lambda _new, _old: True),
+    Displacement("gate.stop_drafting", ("decoding.defer",), lambda new, _old: new is True),
     Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
     Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
     Displacement("audio.segment", ("audio.segment_s",), _named),

@@ -309,6 +309,11 @@ class BlockConfig(Section):
         Literal["auto"] | Annotated[int, Field(ge=1, le=64)],
         expected("auto, or a whole number from 1 to 64", ("auto",)),
     ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
+    defer: bool = Field(
+        default=False,
+        description="true: draft all of the caption, at most 64 tokens at a time, before the gate decides, so that it "
+        "can be verified in one call; k does not count, and text appears later",
+    )
     cost_ratio: float | None = Field(
         default=None,
         gt=0,
@@ -327,9 +332,10 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
-    cloud_prefill: Literal["lazy", "early", "overlap"] = Field(
+    cloud_prefill: Literal["lazy", "early", "overlap", "auto"] = Field(
         default="lazy",
-        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside",
+        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside "
+        "it; auto: beside it, if it is elsewhere and at least half of the latest clips have called it",
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",
@@ -356,6 +362,11 @@ class GateConfig(Section):
         "learned: above this probability that the cloud would change the block; random: this share of the blocks; "
         "null: 1.0, 0.3, -1.0, the gate file's, 0.1",
     )
+    wake: float | None = Field(
+        default=None,
+        description="with decoding.defer: threshold until the cloud has been called for the clip, in the same unit; "
+        "null: the gate file's, or the threshold",
+    )
     file: GateFileName | None = Field(
         default=None, description="weights of the gate learned: a file of `specdec tune`, or package:mini/gate.json"
     )
@@ -369,6 +380,15 @@ class GateConfig(Section):
         if self.name in ("always", "never"):
             return None
         return DEFAULT_THRESHOLDS.get(self.name) if self.threshold is None else self.threshold
+
+    def effective_wake(self, threshold: float | None, of_file: float | None = None) -> float | None:
+        """The wake threshold in force, where `threshold` is; `of_file`: what the learned gate's file says.
+
+        A file's wake threshold belongs to its own threshold: beside another one it does not count.
+        """
+        if self.wake is not None:
+            return self.wake
+        return threshold if of_file is None or self.threshold is not None else of_file
 
     @property
     def weights_path(self) -> Path | None:
@@ -391,7 +411,7 @@ class AcceptanceConfig(Section):
     typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
     # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
     cascade_alpha: float = Field(
-        default=0.5,
+        default=0.1,
         ge=0,
         le=10,
         description="rule cascade: how much surer than the edge the cloud must be to replace a token, as a share of "
@@ -478,6 +498,11 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+
+    @property
+    def defers(self) -> bool:
+        """Whether all of a caption is drafted before the gate decides."""
+        return self.decoding.defer and self.decoding.mode == "hybrid"
 
     @property
     def gate_in_force(self) -> GateName:

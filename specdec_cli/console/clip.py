@@ -17,7 +17,7 @@ from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import EventText, Finished, FinishReason, Mode, Prefill, Round, Started
 
 INDENT = 10
-_NEVER = ("gate_weights",)  # a digest tells a reader nothing
+_NEVER = ("gate_weights", "wake_weights")  # a digest tells a reader nothing
 _ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
 _DEFAULTS = {
     name: setting(field.default)
@@ -87,7 +87,9 @@ def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
 
 def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
     """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
-    hidden = (SUGGESTED, *_NEVER)
+    hidden: tuple[str, ...] = (SUGGESTED, *_NEVER)
+    if event.settings.get("defer"):
+        hidden = (*hidden, "k", "stop_drafting")  # they do not count
     own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
     yield from ((name, own[name]) for name in _ALWAYS if name in own)
     yield from suggestions_in_words(event.settings.get(SUGGESTED))
@@ -97,7 +99,8 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
     """What the signs and the bars mean."""
     marks = legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
-    bars = bars_legend(threshold_of(event.settings), signs, figure_of(event.settings))
+    wake = threshold_of(event.settings, waking=True)
+    bars = bars_legend(threshold_of(event.settings), signs, figure_of(event.settings), wake)
     return [*labelled("signs", marks, width - 1), *labelled("bars", bars, width - 1)]
 
 

@@ -67,6 +67,9 @@ def _tables(found: Comparison, width: int) -> Iterator[Text]:
     facts.append(f"GPU {process.gpu_mb:,.0f} MiB" if process.gpu_mb is not None else "no GPU")
     note = " (of the process, which holds the models of all modes at once)"
     yield from hanging(Text(" process"), Text.assemble(", ".join(facts), (note, DIM)), 18, width)
+    for spent in tables.at_costs(found):
+        yield from titled(spent.title, "points above random escalation, which closes the share that is spent", width)
+        yield from grid(spent.columns, spent.rows, width)
     for table in (tables.classes(found), tables.texts(found), tables.agreement(found)):
         if table:
             yield from titled(table.title, "", width)

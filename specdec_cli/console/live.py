@@ -35,6 +35,8 @@ MAX_CAPTION_LINES = 6
 PROSE_WIDTH = 100
 LOG_WIDTH = 100
 """Cells of a row where there is no terminal to ask."""
+DEFERRED_ROW = 8
+"""Tokens that a line of a deferred draft has room for."""
 SILENT_DBFS = -75.0
 """A microphone that delivers less is muted."""
 
@@ -206,7 +208,7 @@ class LiveView(View):
 
     def _layout_of(self, clip: Started, drafted: int) -> Layout:
         """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
-        k = clip.settings.get("k")
+        k = DEFERRED_ROW if clip.settings.get("defer") else clip.settings.get("k")
         k = k if isinstance(k, int) else drafted
         return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
 

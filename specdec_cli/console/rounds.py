@@ -139,7 +139,7 @@ def render_round(
     `in_prefill`: whether the cloud verified in the forward of its prefill, which has a line of its own.
     """
     widths = {column.name: column.width for column in layout.columns}
-    figure, threshold = figure_of(clip.settings), threshold_of(clip.settings)
+    figure, threshold = figure_of(clip.settings), threshold_of(clip.settings, waking=round_.waking)
     values = round_.score if figure == "learned" else round_.entropy
     starts = range(0, max(len(values), 1), widths[figure])
     alone = round_.verify_ms if clip.mode == "cloud" and round_.verify_ms is not None else round_.draft_ms

@@ -78,9 +78,12 @@ def figure_of(settings: Mapping[str, object]) -> Figure:
     return "learned" if settings.get("gate") == "learned" else "entropy"
 
 
-def threshold_of(settings: Mapping[str, object]) -> float | None:
-    """The threshold of an entropy or a learned gate, in the unit of the bars; None for gates of other figures."""
-    value = settings.get("threshold")
+def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> float | None:
+    """The threshold of an entropy or a learned gate, in the unit of the bars; None for gates of other figures.
+
+    `waking`: the one that counts until the cloud has been called.
+    """
+    value = settings.get("wake" if waking else "threshold")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if settings.get("gate", "entropy") in ("entropy", "learned") else None
@@ -110,14 +113,16 @@ def bars(values: Sequence[float], threshold: float | None, signs: Signs) -> Text
     return rendered
 
 
-def bars_legend(threshold: float | None, signs: Signs, figure: Figure = "entropy") -> Text:
-    """What the bars mean."""
+def bars_legend(threshold: float | None, signs: Signs, figure: Figure = "entropy", wake: float | None = None) -> Text:
+    """What the bars mean; `wake`: the threshold until the cloud has been called, if there is one."""
     if threshold is None:
         return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0 to {FULL_SCALE_NATS:g} nats", DIM))
     unit = "" if figure == "learned" else " nat" if threshold == 1 else " nats"
     what = "probability of a change by the cloud" if figure == "learned" else "entropy"
     low, high = signs.bars[:4], signs.bars[4:]
     end = f" at or above {threshold:g}{unit} (escalated)"
+    if wake is not None:
+        end = f" at or above {wake:g}{unit} (wakes the cloud), from then on {threshold:g} (escalated)"
     return Text.assemble(f"{what} ", (low, BELOW), (" below, ", DIM), (high, ABOVE), (end, DIM))
 
 

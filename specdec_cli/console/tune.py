@@ -13,13 +13,17 @@ from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
 from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
 from specdec_cli.report.figures import NONE, count, percent, share
+from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
     from specdec_cli.metrics import Interval
-    from specdec_cli.tune.frontier import Tuning
+    from specdec_cli.tune.frontier import FrontierPoint, Tuning
+    from specdec_cli.tune.risk import Certified
 
+_LEAST: Final[dict[Cost, str]] = {"blocks": "of the blocks", "clips": "of the clips", "time": "of the cloud's time"}
 _BAR: Final = 24  # cells of a gap that is closed
-_WITH_BAR: Final = 96  # cells from which there is room for it
+_WITH_QUALITY: Final = 90  # cells from which there is room for quality itself
+_WITH_BAR: Final = 108  # cells from which there is room for it
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
@@ -41,7 +45,10 @@ def _lines(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
         yield from hanging(Text(f" {signs.dot}"), sentence, 3, prose)
     yield Text()
     yield from _frontier(found, width, signs)
-    note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
+    note = (
+        "run on clips that no setting was chosen on; blocks: escalated, clips: that wake the cloud, time: the cloud's, "
+        "of cloud-only's; random escalates a fixed share of blocks"
+    )
     yield from hanging(Text(), Text(note, DIM), 1, prose)
 
 
@@ -55,28 +62,56 @@ def _sentences(found: Tuning) -> Iterator[Text]:
         yield Text(found.reason or "", ASKED)
         return
     calls = f"{best.asks_per_clip:.1f} calls per clip"
-    closed = f" and closes {_gap(best.gap_closed)} of the gap" if best.gap_closed is not None else ""
-    yield Text(
-        f"Recommended: {best.label}. It escalates {share(best.escalation_rate)} of the blocks ({calls}){closed}: "
-        "the fewest within one standard error of the best within the budget.",
-        GOOD,
-    )
+    spent = [f"escalates {share(best.spent['blocks'])} of the blocks ({calls})"]
+    spent.append(f"wakes the cloud for {share(best.spent['clips'])} of the clips")
+    if best.spent["time"] is not None:
+        spent.append(f"takes {share(best.spent['time'])} of cloud-only's time in the cloud")
+    closed = f", and closes {_gap(best.gap_closed)} of the gap" if best.gap_closed is not None else ""
+    why = f"the least {_LEAST[found.cost]} within one standard error of the best within the budget"
+    if found.risk is not None:
+        why = f"the least {_LEAST[found.cost]} that is certified"
+    yield Text(f"Recommended: {best.label}. It {', '.join(spent)}{closed}: {why}.", GOOD)
+    if found.risk is not None:
+        yield Text(_guarantee(found.risk))
+    yield from _otherwise(best, found.cost)
     if found.output:
         yield Text(f"Use it: --gate {clean(found.output)}")
 
 
+def _guarantee(risk: Certified) -> str:
+    """What is certified, on what condition."""
+    return (
+        f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
+        f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
+        "exchangeable with these."
+    )
+
+
+def _otherwise(best: FrontierPoint, cost: Cost) -> Iterator[Text]:
+    """What random escalation and the oracle close for as much."""
+    at = best.at(cost)
+    if at is None or at.above_random is None:
+        return
+    oracle = f", the oracle {_gap(at.oracle)}" if at.oracle is not None else ""
+    above = f"{100 * at.above_random.value:+.0f} points{_ends(at.above_random, 0)}"
+    yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above{oracle}.")
+
+
 def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
     """The settings that were run, gate by gate."""
-    table = columns(False, True, True, True, True, False)
-    head = (" setting", "escalated", "calls per clip", "quality", "gap closed", "")
+    wide = width >= _WITH_QUALITY
+    table = columns(False, *[True] * (5 if wide else 4), False)
+    head = (" setting", "blocks", "clips", "time", *(["quality"] if wide else []), "gap closed", "")
     table.add_row(*(Text(name, DIM) for name in head))
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((signs.ok if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
-        calls, closed = f"{point.asks_per_clip:.2f}", point.gap_closed
+        closed = point.gap_closed
         bar = _bar(closed.value, signs) if closed is not None and width >= _WITH_BAR else Text()
-        figures = (share(point.escalation_rate), calls, share(point.quality), _gap(closed) if closed else NONE)
+        spent = (share(point.spent[cost]) for cost in COSTS)
+        quality = [share(point.quality)] if wide else []
+        figures = (*spent, *quality, _gap(closed) if closed else NONE)
         table.add_row(label, *figures, bar)
     yield from lines_of(table, width)
 

@@ -126,9 +126,16 @@ def build_loop(
     gate = Gate(
         config.gate_in_force,
         config.gate.threshold,
+        wake=config.gate.effective_wake(config.gate.threshold, classifier.wake if classifier else None),
         stop_drafting=config.gate.stop_drafting,
         classifier=classifier,
         generator=gate_generator(config, edge_prompt),
+    )
+    reads_ahead = (
+        settings.cloud_prefill == "auto"
+        and verifier is not None
+        and _apart(pair, verifier)
+        and (settings.mode == "lossless" or pair.costs.calls_often)
     )
     return Loop(
         drafter,
@@ -138,7 +145,8 @@ def build_loop(
         settings,
         block_length(config, pair.costs),
         costs=pair.costs,
-        beside=verifier is not None and _beside(pair, settings, verifier),
+        beside=verifier is not None and (reads_ahead or _beside(pair, settings, verifier)),
+        reads_ahead=reads_ahead,
         away=nullcontext if shared is None else shared.away,
         kept=kept,
     )
@@ -150,7 +158,12 @@ def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
         return True
     if settings.draft_ahead == "off" or settings.mode == "cloud":
         return False
-    return settings.draft_ahead == "on" or verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
+    return settings.draft_ahead == "on" or _apart(pair, verifier)
+
+
+def _apart(pair: Pair, verifier: Verifier) -> bool:
+    """Whether the cloud works without taking time from the edge: on another device, or behind a link."""
+    return verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
 
 
 def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:

@@ -41,6 +41,7 @@ class Draft:
     reason: Reason | None = None  # why the block should be verified; None: it is kept
     ms: float = 0.0  # time spent drafting, without prefill
     hidden_ms: float = 0.0  # time that drafting these tokens took while an earlier block was being verified
+    waking: bool = False  # see `types.Round`
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
@@ -82,7 +83,7 @@ class Drafter:
             top_k: draw every token from so many likeliest: a way out of a loop.
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
-        stops, ids, rows, hidden_ms = judge.gate.stops_drafting, list[int](), list[torch.Tensor](), 0.0
+        stops, ids, rows, hidden_ms = judge.stops, list[int](), list[torch.Tensor](), 0.0
         if top_k is None and not self.scores.settings.sampling:
             self._keep_tail(text, k)
         while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
@@ -106,7 +107,8 @@ class Drafter:
             judge.add_all(scores, ids)
         own_s = time.perf_counter() - started - (self._blocked_s - blocked_s)
         ms = own_s * 1e3 + self.work.step_ms - steps_ms
-        return Draft(tuple(ids), scores, tuple(judge.evidence), tuple(judge.scores), judge.reason, ms, hidden_ms)
+        figures = tuple(judge.scores)
+        return Draft(tuple(ids), scores, tuple(judge.evidence), figures, judge.reason, ms, hidden_ms, judge.waking)
 
     def _keep_tail(self, text: Sequence[int], k: int) -> None:
         """Scores in one forward what was drafted after a token that has been corrected, and remembers what stands."""
@@ -134,8 +136,8 @@ class Drafter:
             loop: after a loop, nothing can be foreseen.
         """
         written = list(text)
-        if most - len(written) < 2 or verdict.done():  # room for the cloud's own token alone
-            return
+        if most - len(written) < 2 or verdict.done() or not self.stop_ids.isdisjoint(written[-1:]):
+            return  # what follows is the cloud's own token at most
         written.append(self._step_ahead(written, verdict, guess=True)[0])
         while written[-1] not in self.stop_ids and len(written) < most:
             start = len(written)

@@ -70,6 +70,7 @@ class Gate:
             to this one, at or above); `random` escalates a fixed share of the blocks, which is the baseline that a
             gate has to beat; `always` and `never` decide without a figure.
         threshold: in the unit of the figure; None: the gate's own.
+        wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
         classifier: of the learned gate.
         generator: of the random gate, apart from the one that tokens are drawn with.
@@ -83,6 +84,7 @@ class Gate:
         name: GateName,
         threshold: float | None = None,
         *,
+        wake: float | None = None,
         stop_drafting: bool = False,
         classifier: Classifier | None = None,
         generator: torch.Generator | None = None,
@@ -95,23 +97,30 @@ class Gate:
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
         self.threshold = own if threshold is None else threshold
+        self.wake = self.threshold if wake is None else wake
         self.stops_drafting = stop_drafting and name in TOKEN_GATES
         self._generator = generator if name == "random" else None
 
-    def open(self, start: int) -> Judge:
-        """Begins a block after `start` tokens of text."""
+    def open(self, start: int, *, waking: bool = False, whole: bool = False) -> Judge:
+        """Begins a block after `start` tokens of text.
+
+        Args:
+            waking: whether the wake threshold counts.
+            whole: whether the block is drafted to its end, whatever the gate finds.
+        """
         draw = None
         if self._generator is not None:
             draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
-        return Judge(self, start, draw)
+        return Judge(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
 
-    def crosses(self, score: float) -> bool:
-        """Whether a token with this figure escalates its block."""
+    def crosses(self, score: float, *, waking: bool = False) -> bool:
+        """Whether a token with this figure escalates its block; `waking`: by the wake threshold."""
         if self.name in ("always", "never"):
             return self.name == "always"
+        threshold = self.wake if waking else self.threshold
         if self.name == "random":
-            return score < self.threshold
-        return score <= self.threshold if self.name in ("margin", "logprob") else score >= self.threshold
+            return score < threshold
+        return score <= threshold if self.name in ("margin", "logprob") else score >= threshold
 
 
 class Judge:
@@ -121,10 +130,15 @@ class Judge:
         gate: that decides.
         start: tokens of the text before the block.
         draw: the random gate's figure for the whole block, uniform in [0, 1).
+        waking: whether the wake threshold counts.
+        stops: whether drafting ends with the first token that escalates the block; None: as the gate says.
     """
 
-    def __init__(self, gate: Gate, start: int, draw: float | None = None) -> None:
-        self.gate, self._start, self._draw = gate, start, draw
+    def __init__(
+        self, gate: Gate, start: int, draw: float | None = None, *, waking: bool = False, stops: bool | None = None
+    ) -> None:
+        self.gate, self._start, self._draw, self.waking = gate, start, draw, waking
+        self.stops = gate.stops_drafting if stops is None else stops
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.scores: list[float] = []  # the gate's figure of each
 
@@ -132,14 +146,15 @@ class Judge:
         """Judges the block's next token; returns whether it escalates the block."""
         self.evidence.append(token)
         self.scores.append(self._score(token))
-        return self.gate.crosses(self.scores[-1])
+        return self.gate.crosses(self.scores[-1], waking=self.waking)
 
     def _score(self, token: TokenEvidence) -> float:
         if self._draw is not None:
             return self._draw
         if self.gate.classifier is not None:
             before = self.scores[-1] if self.scores else 0.0
-            return self.gate.classifier.score(self.evidence, len(self.evidence) - 1, self._start, before)
+            classifier = self.gate.classifier.waking if self.waking else self.gate.classifier
+            return classifier.score(self.evidence, len(self.evidence) - 1, self._start, before)
         return {"margin": token.margin, "logprob": token.logprob}.get(self.gate.name, token.entropy)
 
     def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
@@ -151,7 +166,7 @@ class Judge:
     @property
     def escalates(self) -> bool:
         """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
-        return self.gate.name == "always" or any(map(self.gate.crosses, self.scores))
+        return self.gate.name == "always" or any(self.gate.crosses(score, waking=self.waking) for score in self.scores)
 
     @property
     def reason(self) -> Reason | None:

@@ -77,13 +77,23 @@ class Classifier:
         weights: fitted.
         threshold: probability at which the gate escalates by default.
         tokenizer: fingerprint of the tokenizer whose ids the weights are about.
+        wake: the wake threshold that belongs to it; None: the same.
+        waking: weights for blocks that the wake threshold counts for; None: the same.
 
     Raises:
         ConfigError: a feature that this version does not know.
     """
 
-    def __init__(self, weights: LearnedWeights, threshold: float, tokenizer: str) -> None:
-        self.threshold = threshold
+    def __init__(
+        self,
+        weights: LearnedWeights,
+        threshold: float,
+        tokenizer: str,
+        wake: float | None = None,
+        waking: LearnedWeights | None = None,
+    ) -> None:
+        self.threshold, self.wake = threshold, wake
+        self.waking = self if waking is None else Classifier(waking, threshold, tokenizer)
         self.tokenizer = tokenizer
         self._dense: list[tuple[Dense, float]] = []
         self._sparse: dict[tuple[str, int], float] = {}

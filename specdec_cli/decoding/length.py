@@ -43,6 +43,8 @@ from specdec_cli.types import ModelWork
 
 MOST_DRAFTED: Final = 16
 """Tokens drafted per round at most, where the number is not given."""
+MOST_DEFERRED: Final = 64
+"""Tokens of a deferred draft at most: what the schema allows a block, and a server a draft."""
 ALONE: Final = 4
 """Tokens of a block where nothing is verified, and of the cloud's where nothing is drafted."""
 
@@ -53,10 +55,13 @@ ROUND: Final = 0.1  # o / c: measured on the mini pair, whose steps are the fast
 _KEPT: Final = 0.95  # of what is known, after every token that comes to be known
 _KEPT_ALONE: Final = 0.98  # of what is known of drafts, after every round without one: then one is tried again
 _WINDOW: Final = 32  # measurements that a median is taken of
+_FEWEST_CLIPS: Final = 4
 
 
 def most_drafted(settings: DecodingConfig) -> int:
     """Tokens drafted per round at most."""
+    if settings.defer and settings.mode == "hybrid":
+        return MOST_DEFERRED
     return MOST_DRAFTED if settings.k == "auto" else settings.k
 
 
@@ -66,11 +71,15 @@ def capacity(settings: DecodingConfig) -> int:
 
 
 class Costs:
-    """What a step of the edge and a verification take on this machine: running medians, shared by all clips."""
+    """What a step of the edge and a verification take on this machine: running medians, shared by all clips.
+
+    Also how many of the latest clips have called the cloud.
+    """
 
     def __init__(self) -> None:
         self._edge: deque[float] = deque(maxlen=_WINDOW)
         self._cloud: deque[float] = deque(maxlen=_WINDOW)
+        self._called: deque[bool] = deque(maxlen=_WINDOW)
 
     def drafted(self, before: ModelWork, after: ModelWork) -> None:
         """Takes in the steps that the edge made between two accounts of its work."""
@@ -82,6 +91,15 @@ class Costs:
         """Takes in one verification out of an exchange that may have run on, its round trip included."""
         if not verdict.prefilled:
             self._cloud.append(verdict.ms / (1 + len(verdict.more)) + (verdict.network_ms or 0.0))
+
+    def finished(self, *, called: bool) -> None:
+        """Takes in a clip, and whether it called the cloud."""
+        self._called.append(called)
+
+    @property
+    def calls_often(self) -> bool:
+        """Whether at least half of the latest clips have called the cloud; not before there are four."""
+        return len(self._called) >= _FEWEST_CLIPS and 2 * sum(self._called) >= len(self._called)
 
     @property
     def ratio(self) -> float | None:

@@ -13,9 +13,9 @@ import torch
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft, Drafter
-from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, most_drafted
+from specdec_cli.decoding.draft import Draft, Drafter, Enough
+from specdec_cli.decoding.gate import Gate, Judge
+from specdec_cli.decoding.length import ALONE, MOST_DEFERRED, AdaptiveLength, Costs, most_drafted
 from specdec_cli.decoding.scores import likeliest
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import Verifier
@@ -52,11 +52,13 @@ class Loop:
     length: AdaptiveLength | int  # most tokens of a block, or what finds it
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
     beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
+    reads_ahead: bool = False  # with `cloud_prefill: auto`: whether the cloud reads the clip while the edge drafts
     away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     kept: int = 0  # likeliest tokens to keep of each committed one
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loop_was_verified: bool = field(default=False, init=False)
+    _awake: bool = field(default=False, init=False)  # whether the cloud has read the clip, so that a call costs little
     _degraded: str | None = field(default=None, init=False)
 
     def run(self) -> Generator[Event, None, None]:
@@ -81,6 +83,7 @@ class Loop:
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
+            self.costs.finished(called=self._awake)
         finally:
             self._close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
@@ -91,21 +94,34 @@ class Loop:
         if self.drafter is None:
             return Draft()
         start, settings, adaptive = len(self.text), self.settings, self.length
-        size, enough = (adaptive, None) if isinstance(adaptive, int) else (adaptive.most(), adaptive.enough)
+        whole = settings.defer and settings.mode == "hybrid" and self._available
+        size: int
+        enough: Enough | None
+        if whole:
+            size, enough = MOST_DEFERRED, self._ended if self.stop.reads_text else None
+        else:
+            size, enough = (adaptive, None) if isinstance(adaptive, int) else (adaptive.most(), adaptive.enough)
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
         before = self.drafter.work
-        draft = self.drafter.propose(self.text, size, self.gate.open(start), enough)
+        judge = self.gate.open(start, waking=whole and not self._awake, whole=whole)
+        draft = self.drafter.propose(self.text, size, judge, enough)
         if self.stop.loop.end((*self.text, *draft.ids), start) is not None:
             if self._may_break_out and (self._loop_was_verified or not self._available):
                 # A way out of a loop that the cloud has confirmed is not verified again: it would loop on.
+                size = min(size, ALONE) if whole else size
                 way_out = self.drafter.propose(self.text, size, self.gate.open(start), top_k=settings.loop_top_k)
                 draft = replace(way_out, reason=None, ms=draft.ms + way_out.ms)
             elif self.gate.name != "always":
                 draft = replace(draft, reason="loop")
         self.costs.drafted(before, self.drafter.work)
         return draft
+
+    def _ended(self, judge: Judge) -> bool:
+        """Whether the text, with the block so far, ends with the token that was judged last."""
+        text = (*self.text, *(token.id for token in judge.evidence))
+        return self.stop.first_stop(text, len(text) - 1) is not None
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block; None if it fails, and the edge goes on alone.
@@ -132,6 +148,7 @@ class Loop:
             self._give_up(error)
             return None
         self.costs.verified(verdict)
+        self._awake = True
         return verdict
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Round, FinishReason | None]:
@@ -175,6 +192,7 @@ class Loop:
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
             alternatives=self._alternatives(draft, verdict)[: end - start] if self.kept else (),
+            waking=draft.waking,
         )
         return round_, finish
 
@@ -241,7 +259,11 @@ class Loop:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
         if self.verifier is None or self.settings.cloud_prefill == "lazy":
             return
-        if self.settings.cloud_prefill == "overlap":  # if it fails, so does the first verification
+        if self.settings.cloud_prefill != "auto":
+            self._awake = True
+        elif not self.reads_ahead:
+            return  # and where it is: what other clips have done must not change the text
+        if self.settings.cloud_prefill != "early":  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)
             return
         try:

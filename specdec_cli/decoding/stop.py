@@ -38,6 +38,11 @@ class StopRules:
         self._stop_ids = frozenset(stop_ids)
         self._decode = decode
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether the text may end elsewhere than at a stop id or the length limit."""
+        return bool(self._settings.stop_strings) or self._settings.sentences is not None
+
     def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
         """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
         ends = ((length, self._reason(text[:length])) for length in range(start + 1, len(text) + 1))

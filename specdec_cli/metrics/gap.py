@@ -47,14 +47,13 @@ def measure_gap(
     Raises:
         ValueError: the three differ in shape, or are not of the resampler's clips.
     """
-    tables = [np.asarray(values, dtype=np.float64) for values in (edge, hybrid, cloud)]
-    if len({table.shape for table in tables}) > 1 or len(tables[0]) != resampler.clips:
-        shapes = [table.shape for table in tables]
-        raise ValueError(f"one figure per clip and attribute of {resampler.clips} clips is wanted, not {shapes}")
-    known = np.asarray(np.isfinite(tables).all(axis=0))
+    tables = known_alike(edge, hybrid, cloud)
+    if len(tables[0]) != resampler.clips:
+        raise ValueError(f"figures of {resampler.clips} clips are wanted, not of {len(tables[0])}")
+    known = np.isfinite(tables[0])
     if not known.any():
         return None
-    of_edge, of_hybrid, of_cloud = (mean(np.where(known, table, np.nan)) for table in tables)
+    of_edge, of_hybrid, of_cloud = map(mean, tables)
     gap, gain = difference(of_cloud, of_edge), difference(of_hybrid, of_edge)
     width = _existing(resampler.interval(gap))
     measurable = width.low is not None and width.low > _ROUNDING
@@ -65,8 +64,27 @@ def measure_gap(
         cloud=float(of_cloud(np.ones(resampler.clips))),
         gap=width,
         gain=_existing(resampler.interval(gain)),
-        closed=resampler.interval(quotient(gain, _above_zero(gap))) if measurable else None,
+        closed=resampler.interval(share_of_gap(gain, gap)) if measurable else None,
     )
+
+
+def known_alike(*tables: npt.ArrayLike) -> list[Values]:
+    """The tables with NaN wherever one of them has it.
+
+    Raises:
+        ValueError: they differ in shape.
+    """
+    found = [np.asarray(values, dtype=np.float64) for values in tables]
+    if len({table.shape for table in found}) > 1:
+        shapes = [table.shape for table in found]
+        raise ValueError(f"one figure per clip and attribute is wanted of each, not {shapes}")
+    known = np.asarray(np.isfinite(found).all(axis=0))
+    return [np.where(known, table, np.nan) for table in found]
+
+
+def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
+    """A gain over the edge in units of the gap; NaN for resamples without a gap."""
+    return quotient(gain, _above_zero(gap))
 
 
 def _above_zero(statistic: Statistic) -> Statistic:

@@ -58,7 +58,6 @@ class Session:
         """Positions in the cache, prompt included."""
         return 0 if self.cache is None else len(self.prompt.ids) + len(self.fed)
 
-    @torch.inference_mode()
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         """Scores what follows the last `positions` prefixes of prompt + text.
 
@@ -132,6 +131,7 @@ class Session:
             fed_tokens=done.fed_tokens + tokens,
         )
 
+    @torch.inference_mode()
     def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:
         """One forward of this clip alone, prompt and audio included where they are not cached."""
         reading, start = self.cache is None, self.length

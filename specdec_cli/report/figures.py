@@ -62,6 +62,11 @@ def points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
+def whole_points(value: float) -> str:
+    """The same in whole points: `+4`."""
+    return f"{100 * value:+.0f}"
+
+
 def interval(found: Interval | None, written: Callable[[float], str] = short) -> str:
     """Both ends, the unit once: `2.40–2.87`; empty where there is none, or where it is the figure itself."""
     if found is None or found.low is None or found.high is None or found.low == found.high:

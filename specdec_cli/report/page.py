@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
 from specdec_cli.errors import ReportError, TranscriptError
+from specdec_cli.lexicon import Lexicon
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
@@ -20,7 +21,7 @@ from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Cost, Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
@@ -34,6 +35,7 @@ def write_report(
     comparison: Comparison,
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
+    lexicon: Lexicon | None = None,
     embed_audio: bool = True,
 ) -> None:
     """Writes `comparison` as a page that works offline, whole or not at all.
@@ -44,12 +46,13 @@ def write_report(
         path: the file.
         comparison: what was found.
         transcripts: of each mode; those of one clip are found by file, digest and start.
+        lexicon: by which classes are set against what is measured of the sound; None: they are not.
         embed_audio: whether the page plays the clips: 8 kB a second.
 
     Raises:
         ReportError: the file cannot be written.
     """
-    page = render(comparison, transcripts, embed_audio=embed_audio)
+    page = render(comparison, transcripts, lexicon=lexicon, embed_audio=embed_audio)
     try:
         write(path, page, PAGE)
     except TranscriptError as error:
@@ -57,19 +60,23 @@ def write_report(
 
 
 def render(
-    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], *, embed_audio: bool = True
+    comparison: Comparison,
+    transcripts: Mapping[Mode, Sequence[Transcript]],
+    *,
+    lexicon: Lexicon | None = None,
+    embed_audio: bool = True,
 ) -> str:
     """The page itself; see `write_report`."""
     template = environment().get_template("page.html.j2")
     style, script = asset("report.css"), asset(*_SCRIPTS)
-    clips = list(_clips(comparison, transcripts, SoundReader(embed_audio)))
+    clips = list(_clips(comparison, transcripts, SoundReader(embed_audio), lexicon))
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
     return template.render(
         policy=policy(script, style, frontier.STYLE),
         style=Markup(style),
         script=Markup(script),
-        frontier=Markup(frontier.frontier_svg(picture[1], title=picture[0])) if picture else None,
+        frontier=_pictures(*picture) if picture else None,
         comparison=comparison,
         settings=[*settings, *suggestions_in_words(comparison.settings.get(SUGGESTED))],
         tables=tables,
@@ -85,8 +92,25 @@ def render(
     )
 
 
+def _pictures(
+    title: str, points: Sequence[frontier.FrontierPoint], oracle: Mapping[Cost, Sequence[frontier.Place]]
+) -> tuple[str, list[Markup]]:
+    """What is drawn, and a picture for each cost that was measured."""
+    known = [cost for cost in COSTS if all(point.spent.get(cost) is not None for point in points)]
+    drawn = (
+        frontier.frontier_svg(
+            points, title=frontier.COST_NAMES[cost].capitalize(), cost=cost, oracle=oracle.get(cost, ())
+        )
+        for cost in known
+    )
+    return title, [Markup(picture) for picture in drawn]
+
+
 def _clips(
-    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], reader: SoundReader
+    comparison: Comparison,
+    transcripts: Mapping[Mode, Sequence[Transcript]],
+    reader: SoundReader,
+    lexicon: Lexicon | None,
 ) -> Iterator[tuple[dict[str, Any], Sound | None]]:
     """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
 
@@ -113,6 +137,7 @@ def _clips(
             "end": clip.end_s,
             "captions": {mode: clip.captions[mode] for mode in modes},
             "labels": {mode: clip.labels.get(mode, {}) for mode in modes},
+            "measured": {mode: _against_sound(clip.labels.get(mode, {}), sound, lexicon) for mode in modes},
             "total": {mode: clip.total_ms.get(mode) for mode in modes},
             "escalation": {mode: clip.escalation_rate.get(mode) for mode in modes},
             "disagreement": round(disagreement([clip.captions[mode] for mode in modes]), 4),
@@ -123,6 +148,14 @@ def _clips(
             "missing": missing,
         }
         yield values, sound
+
+
+def _against_sound(labels: Mapping[str, str | None], sound: Sound | None, lexicon: Lexicon | None) -> str:
+    """Which of the classes fit what was measured of the sound, in words; empty where none can be told."""
+    claims = lexicon.claims(labels, sound.figures) if lexicon and sound else ()
+    fitting = [claim.attribute for claim in claims if claim.agrees]
+    facts = [f"fits the measurement: {', '.join(fitting)}"] if fitting else []
+    return "; ".join([*facts, *(figures.contradiction(claim) for claim in claims if claim.agrees is False)])
 
 
 def disagreement(captions: Sequence[str]) -> float:

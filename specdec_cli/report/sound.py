@@ -20,6 +20,7 @@ from specdec_cli.errors import AudioError
 from specdec_cli.prosody import measure
 from specdec_cli.prosody.pitch import HOP, LEAD, SAMPLE_RATE, f0_contour
 from specdec_cli.report.figures import measured
+from specdec_cli.types import Measured
 
 COLUMNS: Final = 400
 """Most points of an envelope and of a pitch curve."""
@@ -38,10 +39,12 @@ class Sound:
         drawing: what the page's script draws: `envelope`, lowest and highest sample in turn of each column, the clip's
             peak 127; `peak`, its level in dB relative to full scale; `pitch`, median F0 of each column, Hz, None where
             less than half of it is voiced; `median`, of all voiced frames, None without any; `seconds`, its length.
+        figures: what was measured.
         mp3: mono, 16 kHz; None if it was not wanted.
     """
 
     drawing: dict[str, Any]
+    figures: Measured
     mp3: bytes | None
 
 
@@ -72,7 +75,7 @@ class SoundReader:
             "measured": measured(found),
             "seconds": round(len(samples) / SAMPLE_RATE, 3),
         }
-        return Sound(drawing, mp3(samples) if self._encode else None)
+        return Sound(drawing, found, mp3(samples) if self._encode else None)
 
     def _samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
         """The clip itself, float32 mono [n] at 16 kHz."""

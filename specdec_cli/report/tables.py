@@ -21,8 +21,10 @@ from specdec_cli.report.figures import (
     short,
     volume,
     whole,
+    whole_points,
 )
-from specdec_cli.report.frontier import FrontierPoint
+from specdec_cli.report.frontier import COST_NAMES, FrontierPoint, Place
+from specdec_cli.types import COSTS, Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,9 @@ _COSTS: Final[tuple[tuple[str, Callable[[ModeFigures], _Found], Callable[[float 
     ("edge forwards", lambda costs: costs.forwards_edge, whole),
     ("cloud forwards", lambda costs: costs.forwards_cloud, whole),
     ("cloud calls", lambda costs: costs.cloud_calls, whole),
-    ("clips escalated", lambda costs: costs.clips_asked, whole),
     ("blocks escalated", lambda costs: costs.escalation_rate, share),
+    ("clips woken", lambda costs: costs.clips_woken, share),
+    ("cloud's time", lambda costs: costs.cloud_time, share),
     ("drafted by edge", lambda costs: costs.edge_token_share, share),
     ("drafts accepted", lambda costs: costs.acceptance_rate, share),
     ("near ties", lambda costs: costs.near_ties, whole),
@@ -182,26 +185,49 @@ def gaps(comparison: Comparison) -> Table | None:
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
 
-def frontier_points(comparison: Comparison) -> tuple[str, list[FrontierPoint]] | None:
-    """What to draw as a frontier, by the measure that the headline goes by: its title, and the modes.
+def at_costs(comparison: Comparison) -> Iterable[Table]:
+    """What hybrid spends of each cost, and how far what it closes is above random escalation and below the oracle."""
+    for gap in comparison.stated_gaps():
+        if gap.mode != "hybrid" or gap.closed is None:
+            continue
+        rows = [
+            (
+                COST_NAMES[at.cost],
+                (
+                    measured(at.spent, share),
+                    measured(gap.closed, percent),
+                    measured(at.above_random, whole_points),
+                    measured(at.oracle, percent),
+                ),
+            )
+            for at in gap.at_costs
+        ]
+        subject = SUBJECTS[gap.basis, gap.measure].lower()
+        columns = ("spent", "gap closed", "above random", "oracle closes")
+        if table := _table(f"What {gap.mode} spends and closes: {subject}", columns, rows):
+            yield table
+
+
+def frontier_points(comparison: Comparison) -> tuple[str, list[FrontierPoint], dict[Cost, Sequence[Place]]] | None:
+    """What to draw as a frontier, by the measure that the headline goes by: its title, the modes, and the oracle.
 
     None if no gap was measured.
     """
-    found = [gap for gap in comparison.gaps if gap.basis == "references"] or comparison.gaps
-    found = [gap for gap in found if gap.closed is not None]
+    found = [gap for gap in comparison.stated_gaps() if gap.closed is not None]
     subject = next((subject for subject in SUBJECTS if subject in {(gap.basis, gap.measure) for gap in found}), None)
     if subject is None:
         return None
-
-    def point(mode: str, rate: float, closed: Interval | None) -> FrontierPoint:
-        return FrontierPoint(mode, mode, rate, closed, confirmed=True)
-
-    rates = {costs.mode: costs.escalation_rate.value for costs in comparison.costs if costs.escalation_rate}
+    nothing, everything = dict.fromkeys(COSTS, 0.0), dict.fromkeys(COSTS, 1.0)
     drawn = [
-        point(gap.mode, rates.get(gap.mode, 0.0), gap.closed) for gap in found if (gap.basis, gap.measure) == subject
+        FrontierPoint(gap.mode, gap.mode, {at.cost: at.spent.value for at in gap.at_costs}, gap.closed, confirmed=True)
+        for gap in found
+        if (gap.basis, gap.measure) == subject
     ]
-    ends = point("edge", 0.0, Interval(0.0, 0.0, 0.0)), point("cloud", 1.0, Interval(1.0, 1.0, 1.0))
-    return f"{SUBJECTS[subject]}: share of the gap closed", [ends[0], *drawn, ends[1]]
+    edge = FrontierPoint("edge", "edge", nothing, Interval(0.0, 0.0, 0.0), confirmed=True)
+    cloud = FrontierPoint("cloud", "cloud", everything, Interval(1.0, 1.0, 1.0), confirmed=True)
+    curves = (each.curves for each in comparison.oracles if (each.basis, each.measure) == subject)
+    oracle: dict[Cost, Sequence[Place]] = {curve.cost: curve.points for curve in next(curves, [])}
+    return f"{SUBJECTS[subject]}: share of the gap closed", [edge, *drawn, cloud], oracle
 
 
 def _references(comparison: Comparison) -> str:

@@ -129,6 +129,10 @@ class RoundRecord(_Part):
         default=None,
         description="verified positions whose two best scores the cloud's number format cannot tell apart",
     )
+    waking: bool = Field(
+        default=False,
+        description="whether the gate decided on the clip's first call of the cloud, by the wake threshold",
+    )
 
 
 class EncoderPasses(_Part):
@@ -299,6 +303,11 @@ class Transcript(_Part):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
     )
+
+    @property
+    def woken(self) -> bool:
+        """Whether the cloud worked on the clip: a block was escalated, or its prefill began before any."""
+        return self.totals is not None and (self.totals.forwards_cloud or self.totals.escalations or 0) > 0
 
     @property
     def probabilities(self) -> dict[str, float]:

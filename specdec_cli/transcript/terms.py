@@ -21,7 +21,7 @@ Change = tuple[str, object, object]
 SUGGESTED: Final = "suggested"
 """Setting under which transcripts record what the checkpoints add to settings that were left open."""
 
-_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0, "defer": False}
 """Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
 checkpoint suggests, which `suggested` records where it is more than nothing."""
 
@@ -95,7 +95,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
     Raises:
         ConfigError: the weights of the learned gate cannot be read.
     """
-    gate, threshold, weights = config.gate_in_force, config.gate.effective_threshold, None
+    gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
     if gate == "learned" and (path := config.gate.weights_path) is not None:
         file, weights = read_learned(path, config.gate.file)
         threshold = file.threshold if threshold is None else threshold
@@ -103,8 +103,10 @@ def recorded_settings(config: Config) -> dict[str, object]:
         **config.decoding.model_dump(mode="json", exclude={"mode"}),
         "gate": gate,
         "threshold": threshold if gate == config.gate.name else None,
+        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if config.defers else None,
         "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
         "gate_weights": weights.fingerprint if weights else None,
+        "wake_weights": file.waking.fingerprint if file and file.waking and config.defers else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         # of a rule that 0.1 did not have: its transcripts go on under every other
         **config.acceptance.model_dump(

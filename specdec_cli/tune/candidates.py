@@ -47,23 +47,29 @@ class Candidate:
 
 
 def candidates(
-    traces: Sequence[Trace], gates: Sequence[GateName], ks: Sequence[int], classifier: Classifier | None
+    traces: Sequence[Trace],
+    gates: Sequence[GateName],
+    ks: Sequence[int],
+    classifier: Classifier | None,
+    rates: Sequence[float] = RATES,
 ) -> Iterator[Candidate]:
-    """Every gate with every k, with and without stopping, at the thresholds that would escalate `RATES` of the blocks.
+    """Every gate with every k, with and without stopping, at the thresholds that would escalate `rates` of the blocks.
 
     Thresholds are quantiles over the blocks of `traces`, cut as the edge alone would cut them; `classifier` is that of
     the learned gate, if that is among them.
     """
     for gate in gates:
         for k in ks:
-            thresholds = RATES if gate == "random" else _thresholds(traces, gate, k, classifier)
+            thresholds = rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates)
             for threshold in thresholds:
                 yield Candidate(gate, threshold, k)
                 if gate in TOKEN_GATES and k > 1:
                     yield Candidate(gate, threshold, k, stop_drafting=True)
 
 
-def _thresholds(traces: Sequence[Trace], name: GateName, k: int, classifier: Classifier | None) -> tuple[float, ...]:
+def _thresholds(
+    traces: Sequence[Trace], name: GateName, k: int, classifier: Classifier | None, rates: Sequence[float]
+) -> Sequence[float]:
     """The thresholds that separate the most doubtful blocks, each once."""
     gate = Gate(name, 0.0, classifier=classifier)
     below = name in ("margin", "logprob")
@@ -74,5 +80,5 @@ def _thresholds(traces: Sequence[Trace], name: GateName, k: int, classifier: Cla
             for token in trace.edge.drafted(position, k):
                 judge.add(token)
             figures.append(min(judge.scores) if below else max(judge.scores))
-    quantiles = np.quantile(figures, RATES if below else [1 - rate for rate in RATES])
+    quantiles = np.quantile(figures, rates if below else [1 - rate for rate in rates])
     return tuple(dict.fromkeys(round(float(value), _DIGITS) for value in quantiles))

@@ -1,9 +1,13 @@
-"""Fitting the learned gate: a logistic regression from recorded evidence to "the cloud says otherwise (and better)"."""
+"""Fitting the learned gate: a logistic regression from recorded evidence to "the cloud's token changes a class".
+
+A call is worth its cost where the caption then names another class (voice, rate, emotion ...), not where another word
+says the same. Where captions name hardly any class that the lexicon reads, any other token counts.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Literal
@@ -22,7 +26,6 @@ from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics import Values
-from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.trace import Trace, Track
 
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -34,29 +37,55 @@ LEAST_EVENTS: Final = 8
 MOST_TOKENS: Final = 256
 FOLDS: Final = 5
 _UNCERTAIN_NATS: Final = 0.05
+_WEIGHTS: Final = "logisticregression__sample_weight"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One drafted token and whether the cloud says otherwise."""
+    """One drafted token, and what the cloud's own token would change there."""
 
     block: list[TokenEvidence]  # of its block up to it
     start: int  # tokens of the text before the block
-    changed: bool  # the cloud's likeliest token is another one, and a better one where references can tell
+    changed: bool  # the cloud's likeliest token is another one, and with it the caption names another class
     group: int  # index of the speaker or clip, which is kept together when data is split
     text: int  # index of the recorded text among all of them
+    weight: float = 1.0  # how much it counts in the fit
+
+
+class Consequences:
+    """What a token changes about the classes that a caption names.
+
+    Args:
+        classes: of a text: attribute -> the class that it names, or None.
+        weights: attribute -> how much a change of its class counts; 1 where it is missing.
+    """
+
+    def __init__(
+        self,
+        classes: Callable[[tuple[int, ...]], Mapping[str, str | None]],
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self._classes, self._weights = classes, weights or {}
+
+    def weight(self, track: Track, position: int) -> float:
+        """Of what the cloud's token changes in place of the edge's, the rest of the text as it is; 0: no class."""
+        if track.chosen[position] == track.target[position]:
+            return 0.0
+        before, after = track.ids[:position], track.ids[position + 1 :]
+        edge, cloud = (self._classes((*before, ids[position], *after)) for ids in (track.chosen, track.target))
+        changed = [name for name in {**edge, **cloud} if edge.get(name) != cloud.get(name)]
+        return max((self._weights.get(name, 1.0) for name in changed), default=0.0)
 
 
 def examples(
-    traces: Sequence[Trace], groups: Sequence[int], k: int, yardstick: Yardstick | None = None
+    traces: Sequence[Trace], groups: Sequence[int], k: int, consequences: Consequences | None = None
 ) -> list[Example]:
     """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them.
 
     Args:
         traces, groups: clips, and the index of each one's speaker or clip.
         k: tokens drafted per block.
-        yardstick: with references: only a change that brings the caption nearer to them counts as one, because
-            escalating for any other gains nothing.
+        consequences: which changes count; None: every other token is one.
     """
     found: list[Example] = []
     texts = count()
@@ -67,19 +96,16 @@ def examples(
             for position in range(first, len(track.ids)):
                 start = position - (position - first) % k
                 block = [track.evidence(place) for place in range(start, position + 1)]
-                changed = track.chosen[position] != track.target[position]
-                if changed and yardstick is not None:
-                    changed = _is_better(trace, track, position, yardstick)
-                found.append(Example(block, start, changed, group, text))
+                weight = float(track.chosen[position] != track.target[position])
+                if weight and consequences is not None:
+                    weight = consequences.weight(track, position)
+                found.append(Example(block, start, weight > 0, group, text, weight or 1.0))
     return found
 
 
-def _is_better(trace: Trace, track: Track, position: int, yardstick: Yardstick) -> bool:
-    """Whether the cloud's token suits the references better than the edge's; True where they do not tell."""
-    before, after = track.ids[:position], track.ids[position + 1 :]
-    edge = yardstick.figures(trace, (*before, track.chosen[position], *after))
-    cloud = yardstick.figures(trace, (*before, track.target[position], *after))
-    return bool(np.isnan(edge).all() or np.nansum(edge) < np.nansum(cloud))
+def teaches(found: Sequence[Example]) -> bool:
+    """Whether changes occur in enough clips or speakers to learn from: in as many as there are folds."""
+    return len({example.group for example in found if example.changed}) >= FOLDS
 
 
 def _parting(edge: Track, cloud: Track) -> int:
@@ -96,21 +122,28 @@ class Fitted:
     figures: dict[str, Any]
 
 
-def fit(found: Sequence[Example], *, seed: int = 0) -> Fitted:
+def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool = True) -> Fitted:
     """Fits and calibrates the classifier.
+
+    Examples count by their weights in the fit, and alike in the calibration, so that a figure is still a probability.
 
     What is chosen is chosen by log loss on folds that keep clips together: the penalty, whether features of the block
     and of single tokens pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
 
+    Args:
+        found: the examples.
+        seed: of the folds.
+        single_tokens: whether features of single tokens are tried.
+
     Raises:
         ConfigError: the cloud changed too little to learn from.
     """
-
+    weights_of = np.array([example.weight for example in found])
     changed = np.array([example.changed for example in found])
-    tokens = tuple(_token_features(found))
+    tokens = tuple(_token_features(found)) if single_tokens else ()
     values = _matrix(found, (*DENSE, *tokens))
-    best = _simplest(list(_trials(values, tokens, changed, _splits(found, changed, seed))))
-    model = _regression(best.penalty).fit(values[:, best.columns], changed)
+    best = _simplest(list(_trials(values, tokens, changed, weights_of, _splits(found, changed, seed))))
+    model = _regression(best.penalty).fit(values[:, best.columns], changed, **{_WEIGHTS: weights_of})
     scaler, regression = model[0], model[1]
     weights = regression.coef_[0] / scaler.scale_  # for features that are not standardised
     # Platt (1999): a logistic regression of the outcome on the held-out logit
@@ -161,17 +194,30 @@ class _Trial:
 
 
 def _trials(
-    values: Values, tokens: Sequence[str], changed: npt.NDArray[np.bool_], splits: Sequence[tuple[Any, Any]]
+    values: Values,
+    tokens: Sequence[str],
+    changed: npt.NDArray[np.bool_],
+    weights: Values,
+    splits: Sequence[tuple[Any, Any]],
 ) -> Iterator[_Trial]:
     """Every choice, those with fewer features first."""
     single = range(len(DENSE), len(DENSE) + len(tokens))
     of_token, dense = range(len(OF_TOKEN)), range(len(DENSE))  # features of the block come after those of the token
-    for columns in ([*of_token], [*dense], [*of_token, *single], [*dense, *single]):
+    choices = [[*of_token], [*dense], *([[*of_token, *single], [*dense, *single]] if single else [])]
+    for columns in choices:
         for penalty in reversed(PENALTIES):
             logits = cross_val_predict(
-                _regression(penalty), values[:, columns], changed, cv=splits, method="decision_function"
+                _regression(penalty),
+                values[:, columns],
+                changed,
+                cv=splits,
+                method="decision_function",
+                params={_WEIGHTS: weights},
             )
-            losses = [log_loss(changed[test], expit(logits[test]), labels=[False, True]) for _, test in splits]
+            losses = [
+                log_loss(changed[test], expit(logits[test]), labels=[False, True], sample_weight=weights[test])
+                for _, test in splits
+            ]
             yield _Trial(columns, penalty, logits, np.array(losses))
 
 

@@ -1,4 +1,4 @@
-"""What a tuning finds: the frontier of quality against blocks escalated, and which setting to take."""
+"""What a tuning finds: the frontier of quality against each cost, and which setting to take."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from pydantic import Field
 
 from specdec_cli.metrics import Interval, Resampler, Values, measure_gap
 from specdec_cli.metrics.bootstrap import Figures, mean
+from specdec_cli.metrics.frontier import AtCost, Oracle, OracleCurve, Spending, measure_costs
 from specdec_cli.report import frontier
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.tune.quality import Measure
-from specdec_cli.types import GateName
+from specdec_cli.tune.risk import Certified
+from specdec_cli.tune.spending import Parts
+from specdec_cli.types import COSTS, Cost, GateName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint(frontier.FrontierPoint):
     """One setting of one gate, measured.
 
     Attributes:
+        at_costs: what it spends of each cost, and what that closes otherwise.
         threshold, k, stop_drafting: see `Candidate`.
         quality: mean of the figure that the gap is taken in, 0 to 1.
         asks_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
@@ -34,6 +38,11 @@ class FrontierPoint(frontier.FrontierPoint):
     quality: float
     stop_drafting: bool
     asks_per_clip: float
+    at_costs: list[AtCost]
+
+    def at(self, cost: Cost) -> AtCost | None:
+        """What it spends of one cost; None: not measured."""
+        return next((at for at in self.at_costs if at.cost == cost), None)
 
 
 class Tuning(Figures):
@@ -46,15 +55,21 @@ class Tuning(Figures):
     fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
     confirmed_on: int = Field(description="other clips, on which settings were run")
     split_by: str = Field(description="what keeps the two apart: speaker or clip")
-    budget: float = Field(description="largest escalation rate that was to be recommended")
+    cost: Cost = Field(description="what the budget is of: share of blocks, of clips, or of cloud-only's time")
+    budget: float = Field(description="largest share of it that was to be recommended")
+    risk: Certified | None = Field(default=None, description="guarantee of the recommended setting; null: none asked")
     edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
     cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
     gap: Interval = Field(description="their difference")
+    parts: Parts | None = Field(
+        description="by which the cloud's time of estimates is reckoned; null: the cloud does not say"
+    )
     replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
     estimated: tuple[FrontierPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
     confirmed: tuple[FrontierPoint, ...] = Field(description="the settings that were run")
     recommended: FrontierPoint | None = Field(description="the setting to take; null: none, for the reason below")
     reason: str | None = Field(default=None, description="why nothing is recommended; null: a setting is")
+    oracles: list[OracleCurve] = Field(default=[], description="on the clips of the runs; empty: not of classes")
     notes: list[str] = Field(default=[], description="what was left out, and how to have it")
     learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
     output: str | None = Field(default=None, description="gate file that was written")
@@ -69,60 +84,98 @@ class Outcome:
     rounds: Values  # blocks per clip [n]
     escalations: Values  # of them, those that were escalated [n]
     confirmed: bool  # by real runs
+    differing: Values | None = None  # 1 for clips that name another class than the cloud [n]; None: not read
+    woken: Values | None = None  # 1 for clips on which the cloud worked [n]; None: those with an escalation
+    cloud_ms: Values | None = None  # time of the cloud's forwards [n]; None: not known
+    alone_ms: Values | None = None  # the same of cloud-only [n]
 
     @property
     def rate(self) -> float:
         """Escalated / all blocks."""
-        return float(self.escalations.sum() / self.rounds.sum())
+        return self.share("blocks")
+
+    @property
+    def spendings(self) -> dict[Cost, Spending]:
+        """What is known of it by cost."""
+        woken = (self.escalations > 0).astype(np.float64) if self.woken is None else self.woken
+        found: dict[Cost, Spending] = {
+            "blocks": Spending(self.escalations, self.rounds),
+            "clips": Spending(woken, np.ones(len(woken))),
+        }
+        if self.cloud_ms is not None and self.alone_ms is not None:
+            found["time"] = Spending(self.cloud_ms, self.alone_ms)
+        return found
+
+    def share(self, cost: Cost) -> float:
+        """Share of a cost; NaN where it is not known."""
+        spending = self.spendings.get(cost)
+        return float("nan") if spending is None else float(spending.share(np.ones(len(self.rounds))))
 
     @property
     def mean(self) -> float:
         """Mean quality: over attributes, of the mean over the clips whose reference tells."""
         return float(mean(self.quality)(np.ones(len(self.quality))))
 
-    def point(self, edge: Values, cloud: Values, resampler: Resampler) -> FrontierPoint:
-        """The setting as a point; `edge` and `cloud` are the two models' quality on the same clips."""
+    def point(self, edge: Values, cloud: Values, best: Oracle | None, resampler: Resampler) -> FrontierPoint:
+        """The setting as a point; `edge` and `cloud` are the two models' quality on the same clips, `best` the oracle.
+
+        Estimates come without the comparison with it, which takes its time for dozens of settings.
+        """
         found = measure_gap(edge, self.quality, cloud, resampler)
+        closed = found.closed if found else None
+        tables = edge, self.quality, cloud
+        measurable = self.confirmed and closed is not None
         return FrontierPoint(
             **asdict(self.candidate),
             label=self.candidate.label,
-            escalation_rate=self.rate,
-            gap_closed=found.closed if found else None,
+            spent={cost: _known(self.share(cost)) for cost in COSTS},
+            gap_closed=closed,
+            at_costs=measure_costs(tables, self.spendings, best, resampler, measurable=measurable)
+            if self.confirmed
+            else [],
             quality=self.mean,
             confirmed=self.confirmed,
             asks_per_clip=float(self.escalations.mean()),
         )
 
 
-def worth_confirming(outcomes: Sequence[Outcome], budget: float) -> list[Candidate]:
+def _known(share: float) -> float | None:
+    return share if np.isfinite(share) else None
+
+
+def worth_confirming(outcomes: Sequence[Outcome], budget: float, cost: Cost = "blocks") -> list[Candidate]:
     """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget."""
     found: list[Candidate] = []
     for gate in dict.fromkeys(outcome.candidate.gate for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.candidate.gate == gate]
         for share in (1 / 3, 2 / 3, 1.0):
-            within = [outcome for outcome in mine if outcome.rate <= budget * share]
+            within = [outcome for outcome in mine if outcome.share(cost) <= budget * share]
             if within:
-                found.append(max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.rate)).candidate)
+                best = max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.share(cost)))
+                found.append(best.candidate)
     return list(dict.fromkeys(found))
 
 
-def recommended(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
+def recommended(outcomes: Sequence[Outcome], budget: float, cost: Cost = "blocks") -> Outcome | None:
     """The setting to take, by `least_within_noise`: a confirmed one, and never the random gate."""
-    return least_within_noise([o for o in outcomes if o.confirmed and o.candidate.gate != "random"], budget)
+    return least_within_noise([o for o in outcomes if o.confirmed and o.candidate.gate != "random"], budget, cost)
 
 
-def least_within_noise(outcomes: Sequence[Outcome], budget: float) -> Outcome | None:
-    """The least escalation within one standard error of the best quality within the budget; None if none is within it.
+def least_within_noise(outcomes: Sequence[Outcome], budget: float, cost: Cost = "blocks") -> Outcome | None:
+    """The setting that spends least within one standard error of the best quality within the budget.
+
+    None if no setting is within it.
 
     The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
     "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
     few clips excuse any setting.
     """
-    within = [outcome for outcome in outcomes if outcome.rate <= budget]
+    within = [outcome for outcome in outcomes if outcome.share(cost) <= budget]
     if not within:
         return None
-    best = max(within, key=lambda outcome: (outcome.mean, -outcome.rate))
-    return min((o for o in within if best.mean - o.mean <= _standard_error(best, o)), key=lambda o: (o.rate, -o.mean))
+    best = max(within, key=lambda outcome: (outcome.mean, -outcome.share(cost)))
+    as_good = (o for o in within if best.mean - o.mean <= _standard_error(best, o))
+    return min(as_good, key=lambda o: (o.share(cost), -o.mean))
 
 
 def _standard_error(best: Outcome, other: Outcome) -> float:

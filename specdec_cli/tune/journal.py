@@ -15,6 +15,7 @@ from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.schema import Models, Transcript
 from specdec_cli.transcript.terms import Change, differing, loaded_changes
 from specdec_cli.tune.trace import Trace
+from specdec_cli.types import Mode
 
 _RECORDING: Final = b'{"recording"'
 
@@ -46,10 +47,10 @@ class Journal(store.Journal):
         self._append(line)
         self._take(line)
 
-    def run(self, sha256: str, settings: dict[str, object]) -> Transcript | None:
-        """The transcript of a clip under these settings, if there is one."""
+    def run(self, sha256: str, mode: Mode, settings: dict[str, object]) -> Transcript | None:
+        """The transcript of a clip in this mode under these settings, if there is one."""
         runs = reversed(self._runs.get(sha256, []))
-        return next((run for run in runs if not any(differing(run.settings, settings))), None)
+        return next((run for run in runs if run.mode == mode and not any(differing(run.settings, settings))), None)
 
     def _read(self, stored: store.Store) -> None:
         others: list[tuple[int, list[Change]]] = []
@@ -73,8 +74,9 @@ class Journal(store.Journal):
         if isinstance(line, Trace):
             self.recordings[line.sha256] = line
         elif line.sha256 is not None and line.error is None:
-            made_with = line.models.model_dump(), line.language, line.prompt
-            if made_with == (self._setup["models"], self._setup["language"], self._setup["prompt"]):
+            models = line.models.model_dump()  # cloud-only has no edge
+            same = all(model in (None, self._setup["models"].get(role)) for role, model in models.items())
+            if same and (line.language, line.prompt) == (self._setup["language"], self._setup["prompt"]):
                 self._runs.setdefault(line.sha256, []).append(line)
 
 

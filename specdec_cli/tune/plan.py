@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.types import GateName
+from specdec_cli.tune.risk import fewest
+from specdec_cli.types import Cost, GateName
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -25,16 +26,19 @@ class Plan:
 
     gates: tuple[GateName, ...]
     ks: tuple[int, ...]
-    budget: float  # largest escalation rate to recommend, 0 to 1
+    budget: float  # largest share of the cost to recommend, 0 to 1
     seed: int  # of the split, of the random gate and of the bootstrap
+    cost: Cost = "blocks"  # that the budget is of, and that is kept low
+    risk: float | None = None  # largest share of captions whose classes may differ from the cloud's, with a guarantee
 
 
-def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> None:
+def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
     """Refuses what no tuning of a hybrid run over so many different clips can succeed with.
 
     Raises:
         ConfigError: a temperature above 0, under which there is no one text to record; a cloud that returns verdicts
-            only; the learned gate without scikit-learn; or too few clips.
+            only; the learned gate without scikit-learn; too few clips, at all or for the risk; or a risk with an
+            acceptance rule under which escalating everything does not give the cloud's caption.
     """
     if config.decoding.sampling:
         raise ConfigError(
@@ -52,6 +56,25 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> No
             hint=f"Install it with: {INSTALL}; or leave this gate out.",
         )
     require_clips(clips)
+    if risk is not None:
+        require_certifiable(risk, clips // 2, clips)
+        if config.acceptance.rule not in (None, "greedy"):
+            raise ConfigError(
+                f"--risk needs a rule under which escalating every block gives the cloud's caption, and "
+                f"{config.acceptance.rule} does not",
+                hint="Use --accept greedy, or leave --risk out.",
+            )
+
+
+def require_certifiable(risk: float, confirming: int, clips: int) -> None:
+    """Raises ConfigError where so few `confirming` clips, of `clips` in all, cannot certify a risk."""
+    least = fewest(risk)
+    if confirming < least:
+        raise ConfigError(
+            f"certifying a risk of {100 * risk:g}% takes {least} clips in the half that confirms settings, and of "
+            f"{clips} clips it holds {confirming}",
+            hint=f"Tune on {2 * least} clips or more, or certify a larger risk.",
+        )
 
 
 def require_clips(clips: int) -> None:

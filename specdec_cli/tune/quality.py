@@ -38,6 +38,7 @@ class Yardstick:
         self._references = references
         self._language = language
         self._decode = decode
+        self._classes: dict[tuple[int, ...], Mapping[str, str | None]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Values] = {}
         self.measure: Measure = "agreement"
         if any(reference.labels for reference in references.values()):
@@ -56,14 +57,28 @@ class Yardstick:
         """The figures of one text of each clip [clips, attributes]."""
         return np.stack([self.figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
+    def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
+        """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
+        pairs = zip(traces, texts, strict=True)
+        return np.array([float(self.classes(ids) != self.classes(trace.cloud.ids)) for trace, ids in pairs])
+
+    @property
+    def attributes(self) -> list[str]:
+        """What the columns of figures are about, where they are classes of references."""
+        return list(self._lexicon.attributes)
+
+    def classes(self, ids: tuple[int, ...]) -> Mapping[str, str | None]:
+        """The class of every attribute that a text names, None where it names none."""
+        if ids not in self._classes:
+            self._classes[ids] = self._lexicon.labels(self._decode(ids), self._language)
+        return self._classes[ids]
+
     def _figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
-        caption = self._decode(ids)
         reference = self._references.get(trace.sha256)
         if self.measure == "labels":
             truth = reference.labels if reference else {}
-            said = self._lexicon.labels(caption, self._language)
-            return attribute_table(label_hits([said], [truth], self._lexicon)).ravel()
+            return attribute_table(label_hits([self.classes(ids)], [truth], self._lexicon)).ravel()
         texts = reference.texts if reference else ()
         if self.measure == "agreement":
             texts = (trace.cloud_caption,)
-        return clip_chrf([caption], [texts]) / 100
+        return clip_chrf([self._decode(ids)], [texts]) / 100

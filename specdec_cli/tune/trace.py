@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from specdec_cli.decoding.gate import Gate, TokenEvidence
+from specdec_cli.decoding.gate import Gate, Judge, TokenEvidence
+from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.metrics.bootstrap import Figures
 from specdec_cli.types import Candidates
 
@@ -70,8 +71,10 @@ class Replayed:
     exact: bool
 
 
-def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
+def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed:
     """Runs `gate` over a trace, without the models: blocks of `k` tokens, greedy acceptance, no loops.
+
+    With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated.
 
     Exact while the run stands on one of the two recorded texts. It leaves them where the edge is left alone with a
     token that the cloud would have changed, and a later block is escalated: from there the replay keeps the text that
@@ -83,8 +86,8 @@ def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
     rounds = escalations = 0
     exact = True
     while position < len(track.ids):
-        tokens = track.drafted(position, k)
-        crossed, size = _judge(gate, tokens, position)
+        tokens = track.drafted(position, MOST_DEFERRED if defer else k)
+        crossed, size = _judge(gate.open(position, waking=defer and not escalations, whole=defer), tokens)
         rounds += 1
         # after the first token that is not the text's own, a block's evidence is that of the recorded text
         departs = next((t for t, token in enumerate(tokens) if token.id != track.ids[position + t]), len(tokens))
@@ -111,13 +114,12 @@ def replay(trace: Trace, gate: Gate, k: int) -> Replayed:
     return Replayed(tuple(ids), rounds, escalations, exact)
 
 
-def _judge(gate: Gate, tokens: list[TokenEvidence], start: int) -> tuple[int | None, int]:
+def _judge(judge: Judge, tokens: list[TokenEvidence]) -> tuple[int | None, int]:
     """Index of the token at which the gate escalates a block, None if it does not; and how many tokens are drafted."""
-    judge = gate.open(start)
     crossed = None
     for index, token in enumerate(tokens):
         if judge.add(token) and crossed is None:
             crossed = index
-            if gate.stops_drafting:
+            if judge.stops:
                 return crossed, index + 1
     return crossed, len(tokens)

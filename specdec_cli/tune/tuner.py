@@ -1,4 +1,4 @@
-"""One tuning's work on a loaded pair: record, split, fit, replay, confirm."""
+"""One tuning's work on a loaded pair: record, split, fit, time, replay, confirm."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,16 +20,20 @@ from specdec_cli.errors import TranscriptError, typed
 from specdec_cli.metrics import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.tune.candidates import Candidate, candidates
+from specdec_cli.tune.candidates import RATES, Candidate, candidates
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
-from specdec_cli.tune.trace import Trace, replay
+from specdec_cli.tune.spending import Parts, cloud_ms, parts_of
+from specdec_cli.tune.trace import Replayed, Trace, replay
 
 if TYPE_CHECKING:
     from specdec_cli.tune.fit import Fitted
+
+TIMED: Final = 16
+"""Clips that the parts of the cloud's time are measured on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +88,17 @@ class Tuner:
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`.
-
-        With references that name classes it learns which changes are for the better, else which there are.
-        """
+        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`."""
         if "learned" not in self._plan.gates:
             return None
-        from specdec_cli.tune.fit import examples, fit  # needs scikit-learn
+        from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn
 
         k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
-        judge = yardstick if yardstick.measure == "labels" else None
-        self.fitted = fit(examples(halves.fitting, groups, k, judge), seed=self._plan.seed)
+        found = examples(halves.fitting, groups, k, Consequences(yardstick.classes))
+        if not teaches(found):  # the captions name hardly any class
+            found = examples(halves.fitting, groups, k)
+        self.fitted = fit(found, seed=self._plan.seed)
         return Classifier(self.fitted.weights, 0.5, self.tokenizer)
 
     @property
@@ -103,17 +106,33 @@ class Tuner:
         """Fingerprint of the pair's tokenizer."""
         return tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab())
 
+    def time(self, traces: Sequence[Trace]) -> Parts | None:
+        """What the parts of the cloud's work take, by runs on the first few of the clips; None: it does not say."""
+        k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
+        config = self._captioner.config
+        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": k})
+        lossless = self._captioner.variant(config.model_copy(update={"decoding": decoding}))
+        modes, few = {"cloud-only": self._alone, "lossless": lossless}, traces[:TIMED]
+        self._run("timing", modes, few)
+        alone, verified = ([run for trace in few if (run := self._held(mode, trace))] for mode in modes.values())
+        return parts_of(alone, verified)
+
     def sweep(
-        self, traces: Sequence[Trace], yardstick: Yardstick, classifier: Classifier | None
+        self,
+        traces: Sequence[Trace],
+        yardstick: Yardstick,
+        classifier: Classifier | None,
+        parts: Parts | None = None,
+        rates: Sequence[float] = RATES,
     ) -> tuple[list[Outcome], float]:
         """Every candidate replayed on every clip; and the share of replays that were exact."""
-        found = list(candidates(traces, self._plan.gates, self._plan.ks, classifier))
+        found = list(candidates(traces, self._plan.gates, self._plan.ks, classifier, rates))
         outcomes: list[Outcome] = []
         exact = 0
         self._watch.begin(len(found))
         for candidate in found:
             self._watch.step(f"replaying {candidate.label}")
-            outcome, same = swept(candidate, traces, yardstick, classifier, self._plan.seed)
+            outcome, same = swept(candidate, traces, yardstick, classifier, self._plan.seed, parts)
             outcomes.append(outcome)
             exact += same
             self._watch.advance()
@@ -122,34 +141,55 @@ class Tuner:
     def confirm(
         self, chosen: Sequence[Candidate], traces: Sequence[Trace], yardstick: Yardstick, weights: Path | None
     ) -> tuple[list[Outcome], list[Trace]]:
-        """Runs the chosen candidates for real, where the journal holds no such run; `weights` is the learned gate's.
+        """Runs the chosen candidates and cloud-only for real, where the journal holds no such run.
 
-        Returns their outcomes on the clips that all of them could caption, and these clips.
+        They take turns clip by clip, so that a machine that grows busy slows all of them. `weights` is the learned
+        gate's. Returns the candidates' outcomes on the clips that all could caption, and these clips.
         """
         captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
-
-        def held(candidate: Candidate, trace: Trace) -> bool:
-            return self._journal.run(trace.sha256, captioners[candidate].setup.settings) is not None
-
-        self._each(
-            (f"confirming {c.label} {t.file}", t.file, partial(captioners[c].caption, t.file))
-            for c in chosen
-            for t in traces
-            if not held(c, t)
-        )
-        usable = [trace for trace in traces if all(held(candidate, trace) for candidate in chosen)]
+        every = {"cloud-only": self._alone, **{c.label: captioner for c, captioner in captioners.items()}}
+        self._run("confirming", every, traces)
+        usable = [trace for trace in traces if all(self._held(captioner, trace) for captioner in every.values())]
         return [self._outcome(c, captioners[c], usable, yardstick) for c in chosen], usable
+
+    @cached_property
+    def _alone(self) -> Captioner:
+        """The cloud alone."""
+        config = self._captioner.config
+        decoding = config.decoding.model_copy(update={"mode": "cloud"})
+        return self._captioner.variant(config.model_copy(update={"decoding": decoding}))
+
+    def _held(self, captioner: Captioner, trace: Trace) -> Transcript | None:
+        """The run of a clip, if there is one."""
+        return self._journal.run(trace.sha256, captioner.setup.mode, captioner.setup.settings)
+
+    def _run(self, what: str, captioners: Mapping[str, Captioner], traces: Sequence[Trace]) -> None:
+        """Captions the clips with those captioners, by name, that have not done so."""
+        self._each(
+            (f"{what} {name} {trace.file}", trace.file, partial(captioner.caption, trace.file))
+            for trace in traces
+            for name, captioner in captioners.items()
+            if not self._held(captioner, trace)
+        )
 
     def _outcome(
         self, candidate: Candidate, captioner: Captioner, traces: Sequence[Trace], yardstick: Yardstick
     ) -> Outcome:
         """What a candidate did with clips that it has been run on."""
-        found = [self._journal.run(trace.sha256, captioner.setup.settings) for trace in traces]
-        rounds = [run.rounds for run in found if run is not None]
-        texts = [tuple(id_ for round_ in run for id_ in round_.committed_ids) for run in rounds]
-        escalations = [sum(round_.escalated for round_ in run) for run in rounds]
-        blocks = np.array([len(run) for run in rounds], float)
-        return Outcome(candidate, yardstick.table(traces, texts), blocks, np.array(escalations, float), confirmed=True)
+        runs = [run for trace in traces if (run := self._held(captioner, trace))]
+        alone = [run for trace in traces if (run := self._held(self._alone, trace))]
+        texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
+        return Outcome(
+            candidate,
+            yardstick.table(traces, texts),
+            np.array([len(run.rounds) for run in runs], float),
+            np.array([sum(round_.escalated for round_ in run.rounds) for run in runs], float),
+            confirmed=True,
+            differing=yardstick.differing(traces, texts),
+            woken=np.array([run.woken for run in runs], float),
+            cloud_ms=np.array([cloud_ms(run) for run in runs]),
+            alone_ms=np.array([cloud_ms(run) for run in alone]),
+        )
 
     def _each(self, steps: Iterable[tuple[str, str, Callable[[], Trace | Transcript]]]) -> None:
         """Takes steps (what to say, the file, what makes a line of the journal); an error costs its own step only.
@@ -175,23 +215,47 @@ def configured(config: Config, candidate: Candidate, weights: Path | None) -> Co
     gate = {
         "name": candidate.gate,
         "threshold": candidate.threshold,
+        "wake": None,
         "stop_drafting": candidate.stop_drafting,
         "file": str(weights) if candidate.gate == "learned" else None,
     }
-    decoding = config.decoding.model_copy(update={"k": candidate.k})
+    decoding = config.decoding.model_copy(update={"k": candidate.k, "defer": False})
     return config.model_copy(update={"gate": config.gate.model_copy(update=gate), "decoding": decoding})
 
 
 def swept(
-    candidate: Candidate, traces: Sequence[Trace], yardstick: Yardstick, classifier: Classifier | None, seed: int
+    candidate: Candidate,
+    traces: Sequence[Trace],
+    yardstick: Yardstick,
+    classifier: Classifier | None,
+    seed: int,
+    parts: Parts | None = None,
 ) -> tuple[Outcome, int]:
-    """A candidate replayed on every clip, and on how many of them the replay was exact."""
+    """A candidate replayed on every clip, and on how many of them the replay was exact.
+
+    With `parts` its time in the cloud is estimated from them.
+    """
     replays = [replay(t, candidate.make(classifier, t.sha256, seed), candidate.k) for t in traces]
-    outcome = Outcome(
+    return replayed(candidate, replays, traces, yardstick, parts), sum(each.exact for each in replays)
+
+
+def replayed(
+    candidate: Candidate,
+    replays: Sequence[Replayed],
+    traces: Sequence[Trace],
+    yardstick: Yardstick,
+    parts: Parts | None = None,
+) -> Outcome:
+    """What replays of the clips come to."""
+    texts = [each.ids for each in replays]
+    escalations = np.array([each.escalations for each in replays], float)
+    return Outcome(
         candidate,
-        yardstick.table(traces, [replayed.ids for replayed in replays]),
-        np.array([replayed.rounds for replayed in replays], float),
-        np.array([replayed.escalations for replayed in replays], float),
+        yardstick.table(traces, texts),
+        np.array([each.rounds for each in replays], float),
+        escalations,
         confirmed=False,
+        differing=yardstick.differing(traces, texts),
+        cloud_ms=parts.hybrid_ms((escalations > 0).astype(float), escalations) if parts else None,
+        alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else None,
     )
-    return outcome, sum(replayed.exact for replayed in replays)

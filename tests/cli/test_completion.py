@@ -17,7 +17,7 @@ WORDS = [
     ("specdec caption --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
-    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical"}),
+    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "cascade", "class"}),
     ("specdec compare --modes edge,h", {"edge,hybrid"}),
     ("specdec tune --gates entropy,", {"entropy,margin", "entropy,logprob", "entropy,learned"}),
     ("specdec doctor --config ", set(shipped_configs())),

@@ -19,7 +19,8 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
 SHORT = ("--max-new-tokens", "24")
-QUICK = ("--ks", "2", "--gates", "entropy", "--budget", "0.5", "-l", "en", *SHORT)
+SAME = ("--ks", "2", "--gates", "entropy", "-l", "en", *SHORT)
+QUICK = (*SAME, "--budget", "0.5")
 GATE = "--save-gate"
 
 
@@ -78,11 +79,13 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
     assert best is not None
     assert (found.reason, found.notes, found.output) == (None, [], str(tuned.gate))
     assert best.confirmed
-    assert best.escalation_rate <= 0.5
+    assert best.spent["blocks"] is not None
+    assert best.spent["blocks"] <= 0.5
     file = read_gate_file(tuned.gate)
     assert (file.gate, file.threshold, file.k, file.stop_drafting) == (
         best.gate, best.threshold, best.k, best.stop_drafting
     )  # fmt: skip
+    assert file.fitted_on["budget"] == {"blocks": 0.5}
     assert tuned.plot.read_text(encoding="utf-8").startswith("<svg")
     used = specdec("caption", voices / "voice 00.wav", "--gate", tuned.gate, "--json", "-l", "en")
     transcript = json.loads(used.out)
@@ -94,6 +97,7 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
 def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
     point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
     runs = captioner(
+        gate__name=point.gate,
         gate__threshold=point.threshold,
         gate__stop_drafting=point.stop_drafting,
         decoding__k=point.k,
@@ -104,9 +108,19 @@ def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
     held_out = {line["file"] for line in lines if "schema" in line}
     assert len(held_out) == tuned.found.confirmed_on
     totals = [run.totals for file in sorted(held_out) if (run := runs.caption(file)).totals is not None]
-    assert point.escalation_rate == pytest.approx(
+    assert point.spent["blocks"] == pytest.approx(
         sum(total.escalations for total in totals) / sum(total.rounds for total in totals)
     )
+    assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
+    assert point.spent["time"] is not None
+    assert [at.cost for at in point.at_costs] == ["blocks", "clips", "time"]
+    assert tuned.found.parts is not None
+
+
+def untimed(out: str) -> list[object]:
+    """What a tuning found but for times, which no two runs share."""
+    found = Tuning.model_validate_json(out)
+    return [(point.label, point.spent["blocks"], point.spent["clips"], point.gap_closed) for point in found.confirmed]
 
 
 def test_a_second_run_does_nothing_again(
@@ -125,7 +139,7 @@ def test_a_second_run_does_nothing_again(
         assert Tuning.model_validate_json(again.out) == first
     recorded.write_text("".join([*lines[:3], *lines[4:-1]]) + lines[-1][:80], encoding="utf-8")  # one of each again
     again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
-    assert Tuning.model_validate_json(again.out) == first
+    assert untimed(again.out) == untimed(tuned.outcome.out)
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
@@ -211,7 +225,11 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
         (["--plot", "frontier.png"], "does not end in .svg"),
         (["--limit", "3"], "tuning needs at least 8 clips, and 3 can be recorded"),
         (["--label-column", "emotion=mood"], "there are no references"),
-        (["--budget", "2"], "--budget"),
+        (["--budget", "2"], "--budget: '2' is no share from 0 to 1"),
+        (["--budget", "clips=x"], "--budget: 'x' is no share"),
+        (["--budget", "calls=0.5"], "there is no cost 'calls'. hint: Costs: blocks, clips, time"),
+        (["--risk", "0.05"], "certifying a risk of 5% takes 19 clips in the half that confirms settings"),
+        (["--risk", "0.2", "--accept", "rank"], "--risk needs a rule under which escalating every block gives"),
         (["--set", "cloud.url=http://127.0.0.1:9", "--set", "cloud.model="], "returns verdicts only"),
     ],
 )
@@ -220,3 +238,35 @@ def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: li
     assert outcome.code == 2
     assert said in " ".join(outcome.err.split())
     assert "loading" not in outcome.err
+
+
+def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
+    for cost, share in (("clips", 0.7), ("time", 0.6)):
+        quick = (*SAME, "--recordings", recorded)
+        outcome = specdec("tune", voices, *quick, "--budget", f"{cost}={share}", "--json")
+        assert outcome.code == 0, outcome.err
+        found = Tuning.model_validate_json(outcome.out)
+        assert (found.cost, found.budget) == (cost, share)
+        if found.recommended is None:
+            assert f"No setting keeps to {100 * share:.1f}% of" in (found.reason or "")
+        else:
+            spent = found.recommended.spent[cost]  # type: ignore[index]
+            assert spent is not None
+            assert spent <= share
+
+
+def test_a_risk_is_certified_and_written_into_the_gate_file(
+    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate.json"
+    quick = (*SAME, "--recordings", recorded)
+    outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)
+    assert outcome.code == 0, outcome.err
+    assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
+    guarantee = read_gate_file(gate).fitted_on["guarantee"]
+    assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
+    assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)
+    assert "a class that the lexicon reads" in guarantee["loss"]
+    refused = specdec("tune", voices, *quick, "--risk", "0.15", "--json")  # one that differs is one too many
+    found = Tuning.model_validate_json(refused.out)
+    assert found.risk is not None or "is certified to keep to a risk of 15%" in (found.reason or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from specdec_cli.compare.build import by_mode, comparison
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics import References
 from specdec_cli.transcript.schema import Transcript
 from tests.compare.fabricate import failed, made
 
@@ -69,6 +71,52 @@ def test_rates_are_of_all_rounds_and_tokens(lexicon: Lexicon) -> None:
     assert edge.escalation_rate is None
     assert edge.acceptance_rate is None
     assert (edge.cloud_calls, cloud.cloud_calls) == (0, None)
+
+
+def four_clips() -> list[Transcript]:
+    """The cloud is right in three of four, the edge in one; hybrid wakes it for two, once in vain."""
+    runs = []
+    for name, edge, hybrid, cloud in (("a", 1, 1, 1), ("b", 0, 1, 1), ("c", 0, 0, 1), ("d", 0, 0, 0)):
+        woken = name in "bd"
+        spent: dict[str, Any] = {"forwards": (5, 3), "prefill_ms": (10, 40), "cloud_ms": 60.0} if woken else {}
+        truth, wrong = "The emotion sounds sad.", "The emotion sounds happy."
+        runs += [
+            made(name, "edge", truth if edge else wrong),
+            made(name, "hybrid", truth if hybrid else wrong, **asked(4, int(woken), 2, 1), **spent),
+            made(name, "cloud", truth if cloud else wrong, forwards=(None, 9), prefill_ms=(None, 40), cloud_ms=120.0),
+        ]
+    return runs
+
+
+def test_three_costs_are_those_of_the_recorded_works(lexicon: Lexicon, tmp_path: Path) -> None:
+    table = tmp_path / "truth.tsv"
+    table.write_text("file\temotion\n" + "".join(f"{name}\tsad\n" for name in "abcd"), encoding="utf-8")
+    found = comparison(four_clips(), lexicon, references=References.read(table, lexicon=lexicon))
+    edge, hybrid, cloud = found.costs
+    spent = (hybrid.escalation_rate, hybrid.clips_woken, hybrid.cloud_time)
+    assert [share and share.value for share in spent] == pytest.approx([2 / 16, 0.5, 120 / 480])
+    assert (edge.clips_woken, cloud.clips_woken, edge.cloud_time, cloud.cloud_time) == (None,) * 4
+    (gap,) = (gap for gap in found.gaps if (gap.basis, gap.measure) == ("references", "emotion"))
+    assert [at.cost for at in gap.at_costs] == ["blocks", "clips", "time"]
+    # the oracle corrects b and c: one block in four each, half of the clips, 40 of 120 ms each
+    (best,) = (each for each in found.oracles if each.measure == "emotion" and each.basis == "references")
+    ends = {curve.cost: curve.points[-1] for curve in best.curves}
+    assert ends["blocks"] == pytest.approx((2 / 16, 1.0))
+    assert ends["clips"] == pytest.approx((0.5, 1.0))
+    assert ends["time"] == pytest.approx((80 / 480, 1.0))
+    assert best.curves[1].points[6] == pytest.approx((0.25, 0.5))
+
+
+def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> None:
+    runs = [
+        made("a", "edge"),
+        made("a", "hybrid", forwards=(9, 1), prefill_ms=(10, 40), cloud_ms=40.0),
+        made("a", "cloud", forwards=(None, 9), cloud_ms=80.0),
+    ]
+    hybrid = comparison(runs, lexicon).costs_of("hybrid")
+    assert hybrid.clips_woken is not None
+    assert hybrid.cloud_time is not None
+    assert (hybrid.cloud_calls, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0, 1.0, 0.5)
 
 
 def test_of_repeats_the_median_counts(lexicon: Lexicon) -> None:

@@ -87,7 +87,7 @@ def test_a_gap_that_is_closed_is_claimed_with_its_price(tmp_path: Path, lexicon:
     first = found.headline[0]
     assert first.startswith("Emotion named right: hybrid closes 64% (")
     assert "(edge-only 40.0%, cloud-only 86.7%)" in first
-    assert "with 25% (25% to 25%) of its blocks escalated" in first
+    assert "with 25.0% of its blocks escalated and 100.0% of the clips waking the cloud." in first
     assert any(
         line.startswith("Hybrid takes 2.6 times (2.6 to 2.6) the time of edge-only, 0.52 times")
         and line.endswith("and is better than edge-only.")

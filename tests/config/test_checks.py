@@ -97,11 +97,21 @@ def test_every_mode_works_on_the_shipped_configs(shipped: str, mode: str) -> Non
 
 @pytest.mark.parametrize("gate", ["entropy", "margin", "logprob", "always", "never"])
 def test_every_gate_has_its_own_threshold(gate: str) -> None:
-    """The file's threshold belongs to the file's gate, entropy; another gate does not inherit its nats."""
-    config = load_config("mini", flags={"gate.name": gate}, environ={}).config
-    measured = load_config("mini", environ={}).config.gate.threshold
-    expected = measured if gate == "entropy" else DEFAULT_THRESHOLDS.get(config.gate.name)
+    """A threshold belongs to the gate that it was given for; another gate does not inherit its nats."""
+    given = {"SPECDEC_GATE__NAME": "entropy", "SPECDEC_GATE__THRESHOLD": "1.7", "SPECDEC_GATE__WAKE": "2.5"}
+    config = load_config("mini", flags={"gate.name": gate}, environ=given).config
+    expected = 1.7 if gate == "entropy" else DEFAULT_THRESHOLDS.get(config.gate.name)
     assert config.gate.effective_threshold == expected
+    assert config.gate.wake == (2.5 if gate == "entropy" else None)
+
+
+def test_who_chooses_blocks_does_not_defer() -> None:
+    """The shipped configuration drafts whole captions, to which k does not apply."""
+    assert load_config("mini", environ={}).config.defers
+    assert not load_config("mini", flags={"decoding.k": 2}, environ={}).config.defers
+    assert not load_config("mini", flags={"gate.stop_drafting": True}, environ={}).config.defers
+    lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
+    assert lower.gate.effective_wake(lower.gate.threshold, 0.7) == 0.2
 
 
 def test_lossless_accepts_always_by_flag(load: Load) -> None:

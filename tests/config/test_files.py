@@ -123,7 +123,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
         ("max_new_tokens: 3\n", "no setting max_new_tokens", "Did you mean decoding.max_new_tokens?"),
         ("gate: {k: 3}\n", "no setting gate.k", "Did you mean decoding.k?"),
-        ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, file, stop_drafting."),
+        ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, wake, file, stop_drafting."),
         ("decoding: {k: 1, k: 2}\n", "decoding.k is given twice, first in line 5", "Keep one"),
         ("edge: {model: x}\n", "my.yaml:5: edge is given twice, first in line 1", "Keep one"),
         ("decoding: {k: '3'}\n", "must be auto, or a whole number from 1 to 64, not '3'", "tokens drafted per block"),

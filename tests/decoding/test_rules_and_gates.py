@@ -10,7 +10,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import judge, near_ties
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.gate import Gate, entropies
+from specdec_cli.decoding.gate import Gate, entropies, evidence_of
 from specdec_cli.decoding.scores import draw
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, table_loop
@@ -160,3 +160,13 @@ def test_sources_and_counts_add_up() -> None:
         assert round_.source[: round_.accepted] == ("accepted",) * min(round_.accepted, len(round_.source))
         if len(round_.source) > round_.accepted:
             assert round_.source[-1] == ("bonus" if round_.accepted == len(round_.draft_ids) else "corrected")
+
+
+def test_the_cloud_is_woken_by_a_threshold_of_its_own() -> None:
+    unsure = evidence_of(_logs([0.6, 0.4, 0.0, 0.0]), [0])[0]  # 0.673 nats
+    gate = Gate("entropy", 0.5, wake=0.8, stop_drafting=True)
+    asleep, awake = gate.open(0, waking=True, whole=True), gate.open(0, whole=True)
+    assert (asleep.add(unsure), asleep.reason, asleep.stops) == (False, None, False)
+    assert (awake.add(unsure), awake.reason, awake.stops) == (True, "entropy", False)
+    assert gate.open(0).stops
+    assert Gate("entropy", 0.5).wake == 0.5

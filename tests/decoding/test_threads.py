@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.length import Costs
 from specdec_cli.errors import CloudError
 from specdec_cli.types import Round
 from tests.decoding.test_degraded import failing_after
@@ -53,3 +54,28 @@ def test_threads_of_this_process_take_short_turns_until_the_last_loop_ends() -> 
         assert sys.getswitchinterval() <= 1e-3
         run.close()
     assert sys.getswitchinterval() == before
+
+
+def test_a_cloud_elsewhere_reads_ahead_while_most_clips_call_it() -> None:
+    """It changes no text: the wake threshold still decides, and a clip that stays below it has only cost the cloud."""
+    for number in range(6):
+        case = make_case(
+            number, mode="hybrid", gate="entropy", threshold=1.0, wake=(1e9, 0.5)[number % 2], defer=True, loop_period=0
+        )
+        expected = case.run()
+        loop = case.but(cloud_prefill="auto").loop()
+        assert not loop.reads_ahead  # a cloud on the same device would take time from the edge
+        loop.beside = loop.reads_ahead = True
+        rounds, finished = collect(loop.run())
+        assert [round_.committed_ids for round_ in rounds] == [round_.committed_ids for round_ in expected[0]]
+        assert [round_.waking for round_ in rounds] == [round_.waking for round_ in expected[0]]
+        assert finished.cloud is not None
+        woken = any(round_.escalated for round_ in rounds)
+        assert finished.cloud.encoder_passes in ((1,) if woken else (0, 1))  # 0: it ended before the cloud began
+
+
+def test_clips_that_call_the_cloud_are_counted() -> None:
+    costs = Costs()
+    for called, often in ((True, False), (True, False), (False, False), (False, True), (False, False)):
+        costs.finished(called=called)
+        assert costs.calls_often == often

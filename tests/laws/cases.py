@@ -159,6 +159,8 @@ def drawn_settings(rng: random.Random, **fixed: Any) -> tuple[dict[str, Any], Le
     weights = learned_weights(rng)
     if "gate" in fixed and "threshold" not in fixed:
         given["threshold"] = threshold(rng, fixed["gate"])
+    if fixed.get("defer"):
+        given["wake"] = rng.choice((None, threshold(rng, fixed.get("gate", given["gate"]))))
     return {**given, **fixed}, weights
 
 
@@ -187,7 +189,7 @@ def mixed(rng: random.Random) -> dict[str, Any]:
         "temperature": temperature,
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
-        "cloud_prefill": rng.choice(("lazy", "lazy", "early", "overlap")),
+        "cloud_prefill": rng.choice(("lazy", "auto", "early", "overlap")),
         "draft_ahead": rng.choice(("auto", "on")),
         "run_on": rng.choice((0, 0, 1, 3)),
         "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
@@ -200,6 +202,7 @@ def mixed(rng: random.Random) -> dict[str, Any]:
         drawn |= {"max_new_tokens": 18, "stop_strings": (), "sentences": None}
     if rng.random() < 0.2:
         drawn |= {"k": "auto", "cost_ratio": rng.choice((0.05, 0.2, 0.8, 2.0))}
+    drawn["defer"] = rng.random() < 0.3
     return drawn
 
 

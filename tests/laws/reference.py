@@ -37,6 +37,7 @@ from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
 THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
 TOKEN_GATES = ("entropy", "margin", "logprob", "learned")
+DEFERRED = 64
 
 
 class Oracle:
@@ -127,6 +128,7 @@ class Expected:
     rows: list[torch.Tensor] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     reason: Reason | None = None
+    waking: bool = False
     accepted: int = 0
     committed: list[int] = field(default_factory=list)
     source: list[Source] = field(default_factory=list)
@@ -158,6 +160,7 @@ class Reference:
                 decoding.cost_ratio, always=self._gate == "always", alone=decoding.mode == "lossless"
             )
         self._loop_was_verified = False
+        self._awake = decoding.cloud_prefill in ("early", "overlap")
         self._now = Expected()
 
     def read(self, text: Sequence[int]) -> None:
@@ -180,6 +183,7 @@ class Reference:
         verified = self._verifies and (now.reason is not None or not now.draft_ids)
         if verified:
             new = self._verify()
+            self._awake = True
         else:
             now.reason = None  # nobody was asked
         if self._lengths is not None:
@@ -194,25 +198,29 @@ class Reference:
 
     def _draft(self) -> None:
         now, decoding = self._now, self._decoding
-        if self._lengths is not None:
+        whole = decoding.defer and decoding.mode == "hybrid"
+        if whole:
+            most = DEFERRED
+        elif self._lengths is not None:
             most, unclear = self._lengths.most()
             self._call("length", unclear)
         else:
             most = ALONE if decoding.k == "auto" else decoding.k
         size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
-        self._block(size)
+        self._block(size, whole=whole)
         if self._loop_end([*self.text, *now.draft_ids], len(self.text)) is None:
             return
         if decoding.mode in ("hybrid", "edge") and (self._loop_was_verified or not self._verifies):
             now.draft_ids, now.rows, now.scores, now.reason = [], [], [], None
-            self._block(size, way_out=True)
+            self._block(min(size, ALONE) if whole else size, way_out=True)
             now.reason = None
         elif self._gate != "always":
             now.reason = "loop"
 
-    def _block(self, size: int, *, way_out: bool = False) -> None:
+    def _block(self, size: int, *, way_out: bool = False, whole: bool = False) -> None:
         now, gate = self._now, self._gate
-        stops = self._config.gate.stop_drafting and gate in TOKEN_GATES
+        stops = self._config.gate.stop_drafting and gate in TOKEN_GATES and not whole
+        now.waking = whole and not self._awake
         drawn = None
         if self._of_gate is not None:
             drawn = float(torch.rand((), generator=self._of_gate, dtype=torch.float64))
@@ -230,6 +238,10 @@ class Reference:
             self._judge(drawn)
             if stops and now.reason is not None:
                 break
+            if whole:
+                if self._ends([*self.text, *now.draft_ids]) is not None:
+                    break
+                continue
             if self._lengths is not None and not way_out and (now.reason is not None or gate == "always"):
                 enough, unclear = self._lengths.enough(self._probabilities())
                 self._call("enough", unclear)
@@ -252,6 +264,8 @@ class Reference:
         if gate in ("always", "never"):
             return
         given = self._config.gate.threshold
+        if now.waking and self._config.gate.wake is not None:
+            given = self._config.gate.wake
         threshold = THRESHOLDS[gate] if given is None else given
         self._call(gate, off > 0 and abs(score - threshold) <= off)
         if gate == "random":
@@ -456,8 +470,14 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
         if finish is not None:
             raise LawBroken(f"{name}: the text was to end before")
         wanted = reference.round(ours.draft_ids)
-        decided = (list(ours.draft_ids), ours.reason, ours.accepted, list(ours.committed_ids), list(ours.source))
-        expected = (wanted.draft_ids, wanted.reason, wanted.accepted, wanted.committed, wanted.source)
+        decided = (
+            *(list(ours.draft_ids), ours.reason, ours.waking),
+            *(ours.accepted, list(ours.committed_ids), list(ours.source)),
+        )
+        expected = (
+            *(wanted.draft_ids, wanted.reason, wanted.waking),
+            *(wanted.accepted, wanted.committed, wanted.source),
+        )
         if decided != expected:
             if wanted.close:
                 return f"{name}: {', '.join(sorted(set(wanted.close)))}"

@@ -18,6 +18,8 @@ COSTS: Final = (0.02, 0.15, 0.5, 0.9, 3.0)
 WAYS: Final[tuple[Mapping[str, Any], ...]] = (
     {"mode": "cloud"},
     {"mode": "hybrid", "gate": "always", "threshold": None},
+    {"mode": "hybrid", "gate": "entropy", "threshold": 0.0, "wake": 0.0, "defer": True},
+    {"defer": True},
     *({"k": "auto", "cost_ratio": cost} for cost in COSTS),
     {"k": "auto"},  # as measured
     {"k": "auto", "mode": "cloud"},

@@ -20,7 +20,8 @@ from tests.laws.tolerance import numbers
 from tests.tiny import as_audio_lm, tiny_clip, tiny_module
 
 CLOSED: Final = {"mode": "hybrid", "gate": "never", "threshold": None}
-WAYS: Final[tuple[Mapping[str, Any], ...]] = (CLOSED, {"k": 1}, {"k": 8}, {"k": "auto"})
+ASLEEP: Final = {"mode": "hybrid", "gate": "entropy", "threshold": 0.1, "wake": 1e9, "defer": True}
+WAYS: Final[tuple[Mapping[str, Any], ...]] = (CLOSED, ASLEEP, {"k": 1}, {"k": 8}, {"k": "auto"})
 
 
 def edge_case(number: int) -> Case:

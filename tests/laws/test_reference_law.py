@@ -80,6 +80,34 @@ def test_running_on_equals_the_reference(law: Run) -> None:
     assert cases() < ENOUGH or sum(round_.source.count("cloud") for round_ in rounds_of(ran)) > 10
 
 
+def test_deferred_rounds_equal_the_reference(law: Run) -> None:
+    """All of the caption is drafted before the gate decides, by another threshold until the cloud has been called."""
+
+    def case(number: int) -> Case:
+        gate, rule = GATES[number % len(GATES)], GREEDY_RULES[number // len(GATES) % len(GREEDY_RULES)]
+        drawn = {
+            "gate": gate,
+            "acceptance": rule,
+            "stop_drafting": number % 2 == 0,
+            "loop_period": (0, 8)[number % 3 == 0],
+        }
+        ends = {
+            "stop_strings": ((), (), tuple("aeiou"))[number % 3],
+            "cloud_prefill": ("lazy", "lazy", "overlap")[number // 2 % 3],
+        }
+        return make_case(number, mode="hybrid", defer=True, **drawn, **ends)
+
+    ran = law("reference, deferred", map(case, numbers(70_000, 0.16)), reference_law)
+    if cases() < ENOUGH:
+        return
+    clips = [rounds for case in ran for rounds, _ in case.ran]
+    asleep = [rounds for rounds in clips if not any(round_.escalated for round_ in rounds)]
+    assert len(asleep) > 3
+    assert any(len(round_.draft_ids) > 8 for rounds in asleep for round_ in rounds)
+    assert sum(round_.waking for rounds in clips for round_ in rounds if round_.escalated) > 3
+    assert sum(not round_.waking for rounds in clips for round_ in rounds) > 3
+
+
 def mixed_case(number: int) -> Case:
     """Any mode, rule, stop rule and length, with the cloud beside the edge or not, inclined to loop or not."""
     return make_case(number, **mixed(random.Random(f"mixed {number}")))

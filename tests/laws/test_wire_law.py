@@ -119,7 +119,7 @@ def ways(number: int, **fixed: Any) -> Case:
     drawn: dict[str, Any] = {
         "mode": "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid",
         "acceptance": rule,
-        "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
+        "cloud_prefill": rng.choice(("lazy", "early", "overlap", "auto")),
         "draft_ahead": ("on", "off")[number % 2],
         "run_on": rng.choice((0, 0, 1, 3)),
     }

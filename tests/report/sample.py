@@ -15,12 +15,14 @@ from specdec_cli.compare.result import (
     LabelQuality,
     ModeFigures,
     ModeQuality,
+    OracleFound,
     Process,
     TextQuality,
 )
 from specdec_cli.metrics import Interval
+from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.transcript import Transcript
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Cost, Mode
 from tests.mini_pair import captioner, write_voice
 
 MODES: tuple[Mode, ...] = ("edge", "hybrid", "lossless", "cloud")
@@ -68,6 +70,7 @@ def comparison(runs: Runs, **changes: object) -> Comparison:
         process=Process(peak_rss_mb=612.5, gpu_mb=None, load_s=1.2),
         quality=[_quality(mode) for mode in modes],
         gaps=[_gap("hybrid", 0.71), _gap("lossless", 1.0)],
+        oracles=[OracleFound(basis="references", measure="labels", curves=[_curve(cost) for cost in COSTS])],
         attributes=["voice", "rate", "emotion"],
         references_found=len(clips),
         resamples=2000,
@@ -96,6 +99,11 @@ def _clip(runs: Runs, index: int) -> ClipComparison:
     )
 
 
+def _curve(cost: Cost) -> OracleCurve:
+    most = {"blocks": 0.08, "clips": 0.35, "time": 0.3}[cost]
+    return OracleCurve(cost=cost, points=[(most * step / 4, 1.6 * (step / 4) ** 0.5) for step in range(5)])
+
+
 def _spread(value: float) -> Interval:
     return Interval(value=value, low=0.9 * value, high=1.1 * value)
 
@@ -117,6 +125,8 @@ def _costs(mode: Mode, index: int) -> ModeFigures:
         clips_asked=None if alone else 9,
         rounds=120,
         escalation_rate=None if alone else _spread(0.142 if mode == "hybrid" else 1.0),
+        clips_woken=None if alone else _spread(0.61 if mode == "hybrid" else 1.0),
+        cloud_time=None if alone else _spread(0.43 if mode == "hybrid" else 0.82),
         edge_token_share=_spread({"edge": 1.0, "hybrid": 0.985, "lossless": 0.827, "cloud": 0.0}[mode]),
         acceptance_rate=None if alone else _spread(0.654),
         uplink_bytes=0,
@@ -159,4 +169,10 @@ def _gap(mode: Mode, closed: float) -> Gap:
         gap=_spread(0.12),
         gain=_spread(0.12 * closed),
         closed=_spread(closed),
+        at_costs=[_at(cost, spent, closed) for cost, spent in (("blocks", 0.142), ("clips", 0.61), ("time", 0.43))],
     )
+
+
+def _at(cost: Cost, spent: float, closed: float) -> AtCost:
+    share = min(spent * closed / 0.71, 1.0)
+    return AtCost(cost=cost, spent=_spread(share), above_random=_spread(closed - share), oracle=_spread(1.3))

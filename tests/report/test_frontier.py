@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from specdec_cli.metrics import Interval
-from specdec_cli.report.frontier import FrontierPoint, frontier_svg
+from specdec_cli.report.frontier import FrontierPoint, frontier_file, frontier_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -20,9 +20,9 @@ class Share(Interval):
     high: float | None = None
 
 
-@dataclass(frozen=True)
 class Point(FrontierPoint):
-    confirmed: bool = True
+    def __init__(self, label: str, gate: str, blocks: float, closed: Share | None, confirmed: bool = True) -> None:
+        super().__init__(label, gate, {"blocks": blocks, "clips": min(3 * blocks, 1.0)}, closed, confirmed)
 
 
 def drawn(*points: Point, title: str = "Frontier") -> ElementTree.Element:
@@ -130,4 +130,18 @@ def test_the_ends_of_the_gap_are_named_and_a_long_title_fits() -> None:
     picture = drawn(Point("edge", "edge", 0.0, Share(0.0)), Point("cloud", "cloud", 1.0, Share(1.0)), title=title)
     assert {"edge", "cloud"} <= set(texts(picture))
     heading = next(text for text in picture.iter(f"{SVG}text") if text.text == title)
-    assert float(heading.attrib["x"]) + 0.5 * len(title) * float(heading.attrib["font-size"]) < 560
+    assert float(heading.attrib["x"]) + 0.5 * len(title) * float(heading.attrib["font-size"]) < 380
+
+
+def test_each_cost_that_was_measured_has_a_panel_in_a_file() -> None:
+    points = Point("a", "g", 0.1, Share(0.4)), Point("b", "g", 0.2, Share(0.7))
+    oracles = {"clips": [(0.0, 0.0), (0.2, 1.0), (0.3, 1.4)]}
+    picture = ElementTree.fromstring(frontier_file(points, title="50 clips", oracles=oracles))  # type: ignore[arg-type]
+    panels = picture.findall(f"{SVG}svg")
+    assert [panel.attrib["x"] for panel in panels] == ["0", "390"]
+    assert ["oracle" in texts(panel) for panel in panels] == [False, True]
+    assert {"blocks escalated, %", "clips that wake the cloud, %"} <= set(texts(picture))
+    described = ["".join(text.itertext()) for text in picture.iter(f"{SVG}desc")]
+    assert "a: 30.0% of clips wake the cloud, 40% of the gap closed." in described[1]
+    wide, narrow = (float(picture.attrib["width"]), [float(panel.attrib["width"]) for panel in panels])
+    assert wide > sum(narrow)

@@ -14,6 +14,7 @@ import soundfile
 
 from specdec_cli.compare.result import ClipError
 from specdec_cli.errors import ReportError
+from specdec_cli.lexicon import Lexicon
 from specdec_cli.report.page import disagreement, render, write_report
 from tests.report.read_page import Page
 from tests.report.sample import MODES, Runs, comparison, runs_over, voices
@@ -64,6 +65,15 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
             assert len(clip["runs"][mode]["rounds"]) == len(runs[mode][index].rounds)
 
 
+def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
+    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load(), embed_audio=False))
+    for clip in made.data()["clips"]:
+        for mode, class_ in (("edge", "fast"), ("hybrid", "slow")):  # what sample.py says of the rate
+            said = clip["measured"][mode]
+            assert "fits the measurement: rate" in said or f"rate {class_}, but " in said
+    assert set(read.data()["clips"][0]["measured"].values()) == {""}  # without a lexicon
+
+
 def test_the_summary_stands_without_a_script(read: Page) -> None:
     for words in (
         "hybrid closes 71% of the gap",
@@ -75,7 +85,7 @@ def test_the_summary_stands_without_a_script(read: Page) -> None:
         "612 MiB",
     ):
         assert words in read.text
-    assert sum(tag == "svg" for tag, _ in read.elements) == 1
+    assert sum(tag == "svg" for tag, _ in read.elements) == 3  # a picture for each cost
 
 
 def test_what_a_checkpoint_suggests_stands_among_the_settings(runs: Runs) -> None:

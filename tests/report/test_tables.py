@@ -26,11 +26,11 @@ def gap(basis: Any, measure: Any, closed: float | None) -> Gap:
 
 def test_the_picture_is_drawn_by_the_measure_that_the_headline_goes_by(found: Comparison) -> None:
     cloud = [gap("cloud", "labels", 0.9), gap("cloud", "chrf", 0.8), gap("cloud", "captions", 0.4)]
-    title, points = tables.frontier_points(found.model_copy(update={"gaps": cloud})) or ("", [])
+    title, points, _ = tables.frontier_points(found.model_copy(update={"gaps": cloud})) or ("", [], {})
     assert title == "Captions equal to the cloud's: share of the gap closed"
     assert [point.gap_closed and point.gap_closed.value for point in points] == [0.0, 0.4, 1.0]
     both = [*cloud, gap("references", "labels", None), gap("references", "emotion", 0.3)]
-    title, _ = tables.frontier_points(found.model_copy(update={"gaps": both})) or ("", [])
+    title, _, _ = tables.frontier_points(found.model_copy(update={"gaps": both})) or ("", [], {})
     assert title == "Emotion named right: share of the gap closed"
     without = [*cloud, gap("references", "labels", None)]  # of which alone the headline speaks
     assert tables.frontier_points(found.model_copy(update={"gaps": without})) is None

@@ -61,9 +61,11 @@ def test_each_setting_is_a_row_after_the_baselines(files: list[Path]) -> None:
     baselines = ["edge", "cloud", "lossless, k 2"]
     assert list(rows) == [*baselines, "entropy 1.2, k 2, stopping", "entropy 0.7, k 2"]
     hybrid = rows["entropy 0.7, k 2"]
-    assert (hybrid["escalated"], hybrid["accepted"], hybrid["ms a clip"]) == ("25.0", "80.0", "200.0")
+    assert (hybrid["blocks"], hybrid["clips woken"], hybrid["accepted"]) == ("25.0", "100.0", "80.0")
+    assert hybrid["ms a clip"] == "200.0"
+    assert hybrid["emotion gap over random"].startswith("+25 / -50* / ")
     assert hybrid["emotion gap"].startswith("0.50 (")
-    assert (rows["edge"]["escalated"], rows["edge"]["emotion"]) == ("-", "50.0")
+    assert (rows["edge"]["blocks"], rows["edge"]["emotion"]) == ("-", "50.0")
     assert (rows["cloud"]["emotion"], hybrid["emotion"]) == ("100.0", "75.0")
 
 
@@ -75,4 +77,4 @@ def test_the_command_writes_what_the_model_card_quotes(files: list[Path], tmp_pa
     assert "entropy 0.7, k 2" in done.output
     card = _engine(json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8")))
     (line,) = (line for line in card.splitlines() if line.startswith("| entropy 0.7"))
-    assert "| 25.0 | 80.0 |" in line
+    assert "| 25.0 | 100.0 | - | 80.0 |" in line

@@ -14,7 +14,7 @@ from specdec_cli.errors import ConfigError
 from tests.tune.recorded import trace_of
 
 pytest.importorskip("sklearn", reason="needs the extra [tune]")
-from specdec_cli.tune.fit import Example, examples, fit
+from specdec_cli.tune.fit import Consequences, Example, examples, fit, teaches
 
 
 def _example(rng: random.Random, group: int) -> Example:
@@ -60,6 +60,24 @@ def test_every_position_of_both_texts_is_one_example() -> None:
     assert len(found) == len(trace.edge.ids) + len(trace.cloud.ids) - same - 1
     assert all(1 <= len(example.block) <= 4 for example in found)
     assert found[same].changed
+
+
+def test_a_token_counts_by_the_class_that_it_changes() -> None:
+    """Synonyms are no changes, and an attribute may count more than others."""
+    traces = [trace_of(seed) for seed in range(3, 9)]
+
+    def classes(ids: tuple[int, ...]) -> dict[str, str | None]:
+        return {"high": str(sum(id_ >= 7 for id_ in ids))}
+
+    groups = range(len(traces))
+    everything = examples(traces, groups, k=4)
+    counted = examples(traces, groups, k=4, consequences=Consequences(classes, {"high": 3.0}))
+    tokens = zip(traces[0].edge.chosen, traces[0].edge.target, strict=True)
+    expected = [(one >= 7) != (other >= 7) for one, other in tokens]
+    assert [example.changed for example in counted[: len(expected)]] == expected
+    assert 0 < sum(example.changed for example in counted) < sum(example.changed for example in everything)
+    assert {example.weight for example in counted if example.changed} == {3.0}
+    assert not teaches(counted[: len(expected)])  # a single clip
 
 
 def test_too_little_to_learn_from_is_refused() -> None:

@@ -43,6 +43,7 @@ function modeCard(data, clip, mode, span) {
   const head = html("div", { class: "card-head" }, html("h2", {}, mode), html("p", { class: "small" }, runFacts(clip, mode, run)));
   const caption = html("p", { class: "caption", lang: data.language }, clip.captions[mode]);
   const card = html("section", { class: "card", "aria-label": mode }, head, caption);
+  if (clip.measured[mode]) card.append(html("p", { class: "small" }, clip.measured[mode]));
   if (!run) {
     card.append(html("p", { class: "small" }, "There is no transcript of this run."));
     return card;

@@ -1,0 +1,97 @@
+"""A threshold with a guarantee: conformal risk control (Angelopoulos, Bates, Fisch, Lei and Schuster 2022).
+
+The loss of a caption is 1 if any class that the lexicon reads differs from that in the cloud's own caption, else 0. For
+settings that escalate less and less, the last one is certified whose loss on n clips, none of which had a part in
+choosing the settings, satisfies
+
+    (sum of losses + 1) / (n + 1) <= alpha.
+
+Then the loss of a further clip is at most alpha on average, over clips that are exchangeable with those n. The theorem
+needs a loss that never falls as less is escalated; so each setting counts by the largest loss that it or a setting
+which escalates more has on the clip, which can only overstate it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from pydantic import Field
+
+from specdec_cli.metrics import Values
+from specdec_cli.metrics.bootstrap import Figures
+from specdec_cli.types import Cost
+
+if TYPE_CHECKING:
+    from specdec_cli.tune.candidates import Candidate
+    from specdec_cli.tune.frontier import Outcome
+
+RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
+"""Shares of the blocks that thresholds are chosen for: a small risk takes many escalations."""
+
+BELOW: Final = ("margin", "logprob")  # gates that escalate at or below their threshold
+LOSS: Final = "captions of which a class that the lexicon reads differs from that in the cloud's own caption"
+
+
+class Certified(Figures):
+    """A guarantee, as a gate file holds it."""
+
+    alpha: float = Field(description="largest expected share of such captions, over clips that are exchangeable")
+    clips: int = Field(description="that certify it; settings were chosen on others")
+    differing: int = Field(description="of them, clips that count as such captions, at this threshold or a safer one")
+    bound: float = Field(description="(differing + 1) / (clips + 1), which is at most alpha")
+    loss: str = Field(default=LOSS, description="what is counted")
+    method: str = Field(default="conformal risk control (Angelopoulos et al. 2022)", description="how it is certified")
+
+
+def worth_certifying(outcomes: Sequence[Outcome], alpha: float, cost: Cost) -> list[Candidate]:
+    """The settings to run and to certify, that which escalates most first.
+
+    Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, and up
+    to two on either side of it.
+    """
+    families: dict[Candidate, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        candidate = outcome.candidate
+        if candidate.gate != "random" and outcome.differing is not None:
+            families[replace(candidate, threshold=0.0)].append(outcome)
+    found: list[tuple[float, list[Candidate]]] = []
+    for family in families.values():
+        family.sort(key=lambda outcome: outcome.candidate.threshold, reverse=family[0].candidate.gate in BELOW)
+        losses = np.stack([outcome.differing for outcome in family if outcome.differing is not None], axis=1)
+        last, _ = certify(with_everything(losses), alpha) or (0, None)
+        spent = family[last - 1].share(cost) if last else 1.0
+        found.append((spent, [outcome.candidate for outcome in family[max(last - 3, 0) : last + 2]]))
+    return min(found, key=lambda each: each[0])[1] if found else []
+
+
+def with_everything(losses: Values) -> Values:
+    """The losses after those of escalating everything, which are 0: the text is the cloud's own."""
+    return np.concatenate([np.zeros((len(losses), 1)), losses], axis=1)
+
+
+def fewest(alpha: float) -> int:
+    """Clips below which not even a setting without any loss is certified."""
+    return math.ceil(round(1 / alpha, 9)) - 1
+
+
+def certify(losses: Values, alpha: float) -> tuple[int, Certified] | None:
+    """The last setting that is certified, and its guarantee; None if not even the first one is.
+
+    Args:
+        losses: 0 to 1 [clips, settings], the settings in order, that which escalates most first.
+        alpha: the risk.
+    """
+    worst = np.maximum.accumulate(losses, axis=1).sum(axis=0)
+    bounds = (worst + 1) / (len(losses) + 1)  # rising
+    last = int((bounds <= alpha + 1e-12).sum()) - 1
+    if last < 0:
+        return None
+    found = Certified(
+        alpha=alpha, clips=len(losses), differing=round(float(worst[last])), bound=round(float(bounds[last]), 6)
+    )
+    return last, found

@@ -1,0 +1,293 @@
+"""The tables of docs/measurements.md by one command: `python -m training.frontier --data DIR --work DIR`.
+
+For each language it runs `specdec compare` with the shipped gates (every run resumes), records the clips once as
+`specdec tune` does, replays entropy, the shipped learned gate and the random one over them, and prints Markdown: what
+each mode spends and closes, and the gap closed at given shares of each cost. The cloud's time of replays is estimated
+from the medians of the comparison's own runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+import torch
+import typer
+
+from specdec_cli.captioner import Captioner
+from specdec_cli.config import load_config
+from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.console.progress import choose_steps
+from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.length import MOST_DEFERRED
+from specdec_cli.inputs.find import identify
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.metrics import Interval, References, Resampler, Values
+from specdec_cli.metrics.bootstrap import Statistic, difference, mean
+from specdec_cli.metrics.frontier import Oracle, constant, oracle
+from specdec_cli.metrics.gap import share_of_gap
+from specdec_cli.transcript.schema import Transcript
+from specdec_cli.tune.candidates import Candidate, candidates
+from specdec_cli.tune.frontier import Outcome
+from specdec_cli.tune.journal import Journal
+from specdec_cli.tune.plan import Plan
+from specdec_cli.tune.quality import Yardstick
+from specdec_cli.tune.record import setup_of
+from specdec_cli.tune.spending import Parts, parts_of
+from specdec_cli.tune.trace import Trace, replay
+from specdec_cli.tune.tuner import Tuner, replayed, swept
+from specdec_cli.types import COSTS, Cost, GateName
+from training import WEIGHTS
+from training.labels import balanced, dev_rows, read_rows
+from training.references import write_references
+from training.sweep import read_sweep
+
+LANGUAGES: Final = ("zh", "en")
+SHARES: Final[Mapping[Cost, tuple[float, ...]]] = {
+    "blocks": (0.05, 0.1, 0.15, 0.2, 0.4),
+    "clips": (0.2, 0.4, 0.5, 0.6, 0.8),
+    "time": (0.1, 0.2, 0.3, 0.4),
+}
+RATES: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
+"""Shares of the blocks that thresholds are chosen for: one in a hundred wakes the cloud for a tenth of the clips."""
+
+WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the clips that deferred drafts wake the cloud for."""
+AWAKE: Final = 0.3
+"""Threshold of deferred drafts once the cloud is awake: nats of entropy, a probability of the learned gate."""
+
+_DEFERRED: Final = "deferred"
+RUNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "entropy": ("--gate", "entropy", "--no-defer", "--modes", "edge,hybrid,lossless,cloud"),
+    "learned": ("--gate", "learned", "--modes", "edge,hybrid,cloud"),
+}
+"""Comparisons by name, with the options of each; the first one's runs of cloud-only and lossless time the replays."""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """One language's clips: settings by gate, and the two models' quality [clips, attributes]."""
+
+    settings: Mapping[str, Sequence[Outcome]]
+    edge: Values
+    cloud: Values
+    best: Callable[[slice], Oracle]  # of these columns of attributes
+    attributes: Sequence[str]
+    exact: float  # share of replays that never left the recorded texts
+
+
+def compare(table: Path, language: str, name: str, own_options: Sequence[str], work: Path) -> Path:
+    """Runs `specdec compare` over the clips of a table of references; the file that holds what it printed."""
+    files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
+    own = work / f"{language}-{name}"
+    options = [*own_options, "--references", str(table), "-l", language, "-q", "--json"]
+    options += ["--set", "runtime.threads=1", "--output", f"{own}.jsonl"]
+    # a list on stdin, since a command line may be too short for it
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_cli", "compare", "-", *options],
+        input="\n".join(files) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = own.with_suffix(".json")
+    found.write_text(done.stdout, encoding="utf-8")
+    return found
+
+
+def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work: Path) -> Replays:
+    """Replays of every gate over the clips of the table, which are recorded where they are not yet."""
+    config = load_config("mini", flags={"prompt.language": language}, environ={}).config
+    captioner, lexicon = Captioner.load(config), Lexicon.load()
+    references, watch = References.read(table, lexicon=lexicon), choose_steps()
+    files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
+    clips = {str(item.sha256): item.path for item in identify(files)[0] if item.sha256 is not None}
+    plan = Plan(tuple(gates), (k,), 1.0, 0)
+    try:
+        with Journal(setup_of(captioner), work / f"{language}-recordings.jsonl") as journal:
+            traces = Tuner(captioner, plan, journal, watch).record(clips)
+    finally:
+        watch.close()
+    known = {trace.sha256: found for trace in traces if (found := references.find(trace.file))}
+    yardstick = Yardstick(lexicon, known, config.prompt.language, captioner.decode)
+    parts = parts_of(*(_runs(work / f"{language}-entropy.jsonl", mode) for mode in ("cloud", "lossless")))
+    file = read_gate_file(WEIGHTS / "gate.json")
+    learned = file.learned, file.threshold, file.tokenizer, file.wake, file.waking
+    classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
+    settings: dict[str, list[Outcome]] = {}
+    exact = 0
+    for gate in gates:
+        tried = [each for each in candidates(traces, (gate,), (k,), classifier, RATES) if not each.stop_drafting]
+        made = [swept(each, traces, yardstick, classifier, plan.seed, parts) for each in tried]
+        settings[gate] = [outcome for outcome, _ in made]
+        exact += sum(same for _, same in made)
+    for gate in (gate for gate in gates if gate != "random"):
+        settings[f"{gate}, {_DEFERRED}"] = list(_deferred(gate, traces, classifier, yardstick, parts))
+    edge, cloud = (yardstick.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
+    total = len(traces) * sum(len(settings[gate]) for gate in gates)
+
+    def best(columns: slice) -> Oracle:
+        return _oracle(traces, edge[:, columns], cloud[:, columns], k, parts)
+
+    return Replays(settings, edge, cloud, best, list(lexicon.attributes), exact / total)
+
+
+def _deferred(
+    gate: GateName, traces: Sequence[Trace], classifier: Classifier | None, yardstick: Yardstick, parts: Parts | None
+) -> Iterator[Outcome]:
+    """A gate with deferred drafts, at the thresholds that wake the cloud for `WOKEN` of the clips."""
+
+    def figure(trace: Trace) -> float:
+        judge = Gate(gate, 0.0, classifier=classifier).open(0, waking=True, whole=True)
+        for token in trace.edge.drafted(0, MOST_DEFERRED):
+            judge.add(token)
+        return max(judge.scores)
+
+    for wake in np.quantile([figure(trace) for trace in traces], [1 - share for share in WOKEN]).tolist():
+        opened = Gate(gate, AWAKE, wake=wake, classifier=classifier)
+        replays = [replay(trace, opened, 1, defer=True) for trace in traces]
+        yield replayed(Candidate(gate, round(wake, 4), 1), replays, traces, yardstick, parts)
+
+
+def _runs(path: Path, mode: str) -> list[Transcript]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [run for line in lines if (run := Transcript.from_json(line)).mode == mode and run.error is None]
+
+
+def _oracle(traces: Sequence[Trace], edge: Values, cloud: Values, k: int, parts: Parts | None) -> Oracle:
+    blocks = np.array([-(-len(trace.edge.ids) // k) for trace in traces], float)
+    if parts is None:
+        nothing = np.full(len(traces), np.nan)
+        return oracle(edge, cloud, blocks, nothing, None, nothing)
+    alone_ms, prefill_ms = (
+        parts.alone_ms([len(trace.cloud.ids) for trace in traces]),
+        np.full(len(traces), parts.prefill_ms),
+    )
+    return oracle(edge, cloud, blocks, prefill_ms, parts.verification_ms, alone_ms)
+
+
+def curve_table(
+    name: str,
+    settings: Mapping[str, Sequence[Outcome]],
+    edge: Values,
+    cloud: Values,
+    best: Oracle | None,
+    cost: Cost,
+    shares: Sequence[float],
+) -> Iterator[str]:
+    """Markdown of the gap closed at shares of a cost, a line a gate; bold: above the gate of the line before it.
+
+    `edge` and `cloud` are quality [clips, attributes]; bold means that the paired 95% interval of the difference lies
+    above 0.
+    """
+    resampler = Resampler(len(edge))
+    gap = difference(mean(cloud), mean(edge))
+    yield f"| {name}, {cost} | " + " | ".join(f"{share:.0%}" for share in shares) + " |"
+    yield "|---|" + "---|" * len(shares)
+    before: dict[float, Statistic] = {}
+    for gate, outcomes in settings.items():
+        gains = [(each.spendings[cost].share, difference(mean(each.quality), mean(edge))) for each in outcomes]
+        cells = []
+        for share in shares:
+            closed = share_of_gap(between(gains, share), gap)
+            above = resampler.interval(difference(closed, before[share])) if share in before else None
+            cells.append(_cell(resampler.interval(closed), above))
+            before[share] = closed
+        yield f"| {gate} | " + " | ".join(cells) + " |"
+    if best is not None:
+        cells = [
+            _cell(resampler.interval(share_of_gap(best.gain(cost, constant(share)), gap)), None) for share in shares
+        ]
+        yield "| oracle | " + " | ".join(cells) + " |"
+
+
+def _cell(closed: Interval | None, above: Interval | None) -> str:
+    if closed is None:
+        return "-"
+    ends = "" if closed.low is None or closed.high is None else f" ({100 * closed.low:.0f}-{100 * closed.high:.0f})"
+    text = f"{100 * closed.value:.0f}{ends}"
+    return f"**{text}**" if above is not None and above.low is not None and above.low > 0 else text
+
+
+def between(settings: Sequence[tuple[Statistic, Statistic]], share: float) -> Statistic:
+    """What a gate gains at a share of a cost, linearly between its settings and from nothing at 0.
+
+    A mixture that draws one of two settings for each clip reaches every point between them.
+
+    Args:
+        settings: (share of the cost, gain) of each.
+        share: NaN is the answer where no setting spends as much.
+    """
+
+    def statistic(counts: Values) -> Values:
+        rows = counts.reshape(-1, counts.shape[-1])
+        xs, ys = (np.stack([np.zeros(len(rows)), *(each[axis](rows) for each in settings)], axis=1) for axis in (0, 1))
+        order = np.argsort(xs, axis=1, kind="stable")
+        xs, ys = np.take_along_axis(xs, order, axis=1), np.take_along_axis(ys, order, axis=1)
+        found = [np.interp(share, x, y, right=np.nan) for x, y in zip(xs, ys, strict=True)]
+        return np.array(found).reshape(counts.shape[:-1])
+
+    return statistic
+
+
+def _markdown(found: Replays, language: str) -> Iterator[str]:
+    """The tables of one language."""
+    emotion = found.attributes.index("emotion")
+    one = slice(emotion, emotion + 1)
+    for name, columns in (("all classes", slice(None)), ("emotion", one)):
+        settings = {
+            gate: [replace(each, quality=each.quality[:, columns]) for each in outcomes]
+            for gate, outcomes in found.settings.items()
+        }
+        edge, cloud = found.edge[:, columns], found.cloud[:, columns]
+        for cost in COSTS:
+            if any("time" not in each.spendings for each in settings["random"]) and cost == "time":
+                continue
+            best = found.best(columns)
+            if cost == "blocks":  # deferred, a block is the whole caption
+                shown = {gate: outcomes for gate, outcomes in settings.items() if _DEFERRED not in gate}
+            else:
+                shown = settings
+            yield from ("", *curve_table(f"{name}, {language}", shown, edge, cloud, best, cost, SHARES[cost]))
+    yield f"\n{100 * found.exact:.0f}% of the replays are exact ({language})."
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
+    work: Annotated[Path, typer.Option(help="Folder for runs and recordings, from which a later run goes on.")],
+    references: Annotated[
+        Path | None, typer.Option(help="Other clips: a table that training.references wrote. [default: dev clips]")
+    ] = None,
+    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts.")] = 300,
+    languages: Annotated[str, typer.Option(help="Languages of the captions.")] = ",".join(LANGUAGES),
+    k: Annotated[int, typer.Option(help="Tokens drafted per block in replays.")] = 2,
+    output: Annotated[Path | None, typer.Option(help="Write the Markdown to this file as well.")] = None,
+) -> None:
+    """Measure the shipped pair and gates, and print the tables of docs/measurements.md."""
+    torch.set_num_threads(1)
+    work.mkdir(parents=True, exist_ok=True)
+    table = references or work / "dev.tsv"
+    if references is None and not table.exists():
+        write_references(table, balanced(dev_rows(read_rows(data)), clips, 0), data)
+    lines: list[str] = []
+    for language in languages.split(","):
+        runs = [compare(table, language, name, options, work) for name, options in RUNS.items()]
+        for name, rows in read_sweep(runs).items():
+            lines += ["", f"| {name} | " + " | ".join(rows) + " |", "|---|" + "---|" * len(rows)]
+            for column in next(iter(rows.values())):
+                lines.append(f"| {column} | " + " | ".join(row.get(column, "-") for row in rows.values()) + " |")
+        lines += _markdown(replays(table, language, ("random", "entropy", "learned"), k, work), language)
+    text = "\n".join(lines).strip() + "\n"
+    typer.echo(text)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
