@@ -56,7 +56,7 @@ def try_threads(models: Models, clip: Clip, text: Sequence[int], k: int) -> Iter
 def try_dtypes(models: Models, k: int) -> Iterator[Trial]:
     """A product as large as the largest linear layer of each model, in its number format and in others."""
     for role, model in (("edge", models.edge), ("cloud", models.cloud)):
-        weights = [layer.weight for layer in model.module.modules() if type(layer) is torch.nn.Linear]
+        weights = [layer.weight for layer in model.module.modules() if isinstance(layer, torch.nn.Linear)]
         # quantised weights have tensors of their own, and no other number format
         plain = [weight for weight in weights if type(weight.data) is torch.Tensor and weight.dtype in _FORMATS]
         if plain:

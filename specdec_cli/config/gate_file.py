@@ -137,7 +137,8 @@ def names_gate_file(value: object) -> bool:
 def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
     """The layer with a gate file, named where a gate is, replaced by what it says.
 
-    What the layer itself gives for one of the settings wins over the file, except null.
+    What the layer itself gives for one of the settings wins over the file, except null. With k, or drafts that stop,
+    it chooses blocks, and the file's deferred drafts do not count.
 
     Args:
         layer: one layer, not checked yet.
@@ -153,15 +154,21 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     except ConfigError as error:
         problems.append(Problem(f"{given.place}: {error.message}", error.hint))
         return {key: value for key, value in layer.items() if key != "gate.name"}
+    chooses_blocks = any(
+        (own := layer.get(key)) is not None and own.value not in (None, False)
+        for key in ("decoding.k", "gate.stop_drafting")
+    )
+    own = layer.get("decoding.defer")
+    defers = file.defer and not chooses_blocks and (own is None or own.value is not False)
     said: Layer = {
         key: Given(value, given.rank, f"{given.place}, {Path(name).name}")
         for key, value in {
             "gate.name": file.gate,
             "gate.threshold": file.threshold,
-            "gate.wake": file.wake,
-            "gate.stop_drafting": file.stop_drafting,
-            "decoding.defer": file.defer,
-            "decoding.k": file.k,
+            "gate.wake": file.wake if defers else None,
+            "gate.stop_drafting": None if defers else file.stop_drafting,
+            "decoding.defer": defers,
+            "decoding.k": None if defers else file.k,
             "gate.file": name if file.learned else None,
         }.items()
         if value is not None

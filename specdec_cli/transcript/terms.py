@@ -21,7 +21,7 @@ Change = tuple[str, object, object]
 SUGGESTED: Final = "suggested"
 """Setting under which transcripts record what the checkpoints add to settings that were left open."""
 
-_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0, "defer": False}
+_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
 checkpoint suggests, which `suggested` records where it is more than nothing."""
 
@@ -100,7 +100,8 @@ def recorded_settings(config: Config) -> dict[str, object]:
         file, weights = read_learned(path, config.gate.file)
         threshold = file.threshold if threshold is None else threshold
     return {
-        **config.decoding.model_dump(mode="json", exclude={"mode"}),
+        **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
+        "defer": config.defers or None,
         "gate": gate,
         "threshold": threshold if gate == config.gate.name else None,
         "wake": config.gate.effective_wake(threshold, file.wake if file else None) if config.defers else None,

@@ -20,5 +20,6 @@ def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyP
     assert {name: len(runs) for name, runs in found.timings.items()} == dict.fromkeys(
         ("edge", "cloud", "lossless", "hybrid"), 2
     )
-    assert found.notes == [f"generate-{role} does not run here: NotImplementedError" for role in ("edge", "cloud")]
+    assert {"generate-edge", "generate-cloud"} <= {note.partition(" ")[0] for note in found.notes}
+    assert all(note.endswith("does not run here: NotImplementedError") for note in found.notes)
     assert len(done) == 2

@@ -24,7 +24,7 @@ def test_one_round_as_json(specdec: Specdec) -> None:
     assert json.loads(outcome.out)["schema"] == 2
     found = Bench.model_validate_json(outcome.out)
     contenders = {contender.name: contender for contender in found.contenders}
-    assert contenders.keys() == OURS | PEERS
+    assert contenders.keys() - {"published-cloud"} == OURS | PEERS  # that one is there where kernels differ
     for name in ("edge", "cloud", "lossless"):
         assert contenders[name].equal is True, name
     assert contenders["hybrid"].equal is None

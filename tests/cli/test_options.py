@@ -22,6 +22,8 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
     (["--stop-drafting"], "gate.stop_drafting", True),
+    (["--defer"], "decoding.defer", True),
+    (["--wake", "0.4"], "gate.wake", 0.4),
     (["--accept", "rank"], "acceptance.rule", "rank"),
     (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
     (["--min-new-tokens", "4"], "decoding.min_new_tokens", 4),

@@ -44,7 +44,8 @@ def test_everything_that_0_1_required_is_still_there() -> None:
 
 
 def test_a_comparison_goes_on_from_what_0_1_wrote(tmp_path: Path) -> None:
-    config = load_config("mini", environ={}).config
+    chosen = {"gate.name": "entropy", "gate.threshold": 1.0, "decoding.k": 2}  # what the mini pair's were then
+    config = load_config("mini", flags=chosen, environ={}).config
     path = Path(shutil.copy(FORMER, tmp_path))
     with Journal(path, terms({mode: in_mode(config, mode) for mode in MODES})) as journal:
         assert [transcript.mode for transcript in journal.transcripts] == list(MODES)
