@@ -146,7 +146,7 @@ def screen_rows(shown: str) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(recordings: list[str], width: int) -> None:
-    outcome, shown = on_terminal(["caption", recordings[0], "-l", "en", "--gate", "always"], width=width)
+    outcome, shown = on_terminal(["caption", recordings[0], "-l", "en", "-k", "5", "--gate", "always"], width=width)
     assert outcome.code == 0
     assert shown.count(HIDE) == shown.count(SHOW) > 0
     assert shown.rindex(SHOW) > shown.rindex(HIDE)
@@ -157,7 +157,7 @@ def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(reco
     numbered = [row for row in rows if re.match(r" +\d+  ", row)]
     assert len(numbered) >= 3
     after = " ".join(ESCAPE.sub("", shown[shown.rindex(SHOW) :]).split())
-    piped = Fork(["caption", "-q", recordings[0], "-l", "en", "--gate", "always"]).wait().out.strip()
+    piped = Fork(["caption", "-q", recordings[0], "-l", "en", "-k", "5", "--gate", "always"]).wait().out.strip()
     assert after.count(piped) == 1  # the finished caption is shown, once
 
 

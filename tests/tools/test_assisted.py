@@ -29,5 +29,5 @@ def test_the_command_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(Captioner, "load", captioner_for)
     main(config="mini", clips="samples/en_male_pauses.flac", rounds=1, k=3)
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[0] for row in rows[-3:]] == ["lossless", "generate", "assisted"]
-    assert rows[-1][-1] == "1.00"
+    assert [row[0] for row in rows[-5:]] == ["lossless", "generate", "assisted", "generate,", "assisted,"]
+    assert rows[-5][-1] == "1.00"
