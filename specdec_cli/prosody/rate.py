@@ -22,8 +22,6 @@ DIP_DB: Final = 3.0
 WITHIN_DB: Final = 25.0
 """And is no further below the 99th percentile of the level."""
 _WIDTH: Final = 1024  # 64 ms: shorter windows follow the pulses of a voice
-_FRAMES_AT_ONCE: Final = 1024
-_LEAST_POWER: Final = 1e-10
 
 
 def syllable_nuclei(samples: npt.NDArray[np.float32], contour: npt.NDArray[np.float64]) -> int:
@@ -47,11 +45,9 @@ def syllable_nuclei(samples: npt.NDArray[np.float32], contour: npt.NDArray[np.fl
 
 def _band_level(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Level within the band, dB, every 10 ms from 0."""
-    low, high = np.searchsorted(np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE), BAND_HZ)
-    window = np.hanning(_WIDTH + 1)[:-1].astype(np.float32)
-    frames = np.lib.stride_tricks.sliding_window_view(np.pad(samples, _WIDTH // 2), _WIDTH)[::FRAME]
-    parts = (frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE))
-    spectra = (np.fft.rfft(part * window, axis=1)[:, low:high] for part in parts)
-    power = np.concatenate([np.square(np.abs(spectrum)).sum(axis=1, dtype=np.float64) for spectrum in spectra])
-    level: npt.NDArray[np.float64] = 10 * np.log10(np.maximum(power, _LEAST_POWER))
+    import librosa
+
+    spectra = librosa.stft(samples, n_fft=_WIDTH, hop_length=FRAME)
+    low, high = np.searchsorted(librosa.fft_frequencies(sr=SAMPLE_RATE, n_fft=_WIDTH), BAND_HZ)
+    level: npt.NDArray[np.float64] = librosa.power_to_db(np.square(np.abs(spectra[low:high])).sum(axis=0), top_db=None)
     return level

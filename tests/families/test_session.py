@@ -39,6 +39,16 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
 
 
 @families
+def test_a_cache_can_be_cropped_behind_an_earlier_crop(family: str) -> None:
+    of = model(family, 0)
+    session = Session(of, prompt(of, 1), 20)
+    for text in (TEXT, (*TEXT[:5], 70), (*TEXT[:1], 71)):
+        wanted = cache_free_logits(of.module, prompt(of, 1), [*text, 0])[-2:, : of.processor.vocab_size]
+        assert_agree(session.logits(text, 2), wanted)
+    assert session.work.forwards == 3
+
+
+@families
 def test_the_output_layer_computes_wanted_rows_only(family: str) -> None:
     of = model(family, 0)
     with output_rows(of) as rows:
