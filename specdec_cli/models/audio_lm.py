@@ -11,11 +11,24 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.kernels import Kernels
 from specdec_cli.models.processor import Processor
+
+
+class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
+    """A sliding layer that can be cropped again and again.
+
+    The library's keeps what its window needs at the new length, so that nothing can be removed beyond that later.
+    """
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Removes so many of the last tokens; the number is negative."""
+        DynamicLayer.crop(self, tokens_to_remove)
+        if self.is_initialized:
+            self.cumulative_length = self.keys.shape[-2]
 
 
 class AudioLM:
@@ -94,6 +107,10 @@ class AudioLM:
     def new_cache(self) -> Cache:
         """An empty cache that can be cropped, sliding layers included."""
         cache = DynamicCache(config=self.module.config)
+        cache.layers = [
+            _Sliding(layer.sliding_window) if type(layer) is DynamicSlidingWindowLayer else layer
+            for layer in cache.layers
+        ]
         cache.activate_past_recording()
         return cache
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import CheckpointError, DecodingError
 from specdec_cli.types import ModelWork
@@ -22,19 +21,6 @@ if TYPE_CHECKING:
 
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.processor import Prompt
-
-
-def crop(layer: CacheLayerMixin, tokens: int) -> None:
-    """Removes the last tokens of a layer of a cache that records its past, see `AudioLM.new_cache`.
-
-    A sliding layer's own way keeps what its window needs at the new length and no more, so that nothing could be removed
-    beyond that later.
-    """
-    if isinstance(layer, DynamicSlidingWindowLayer) and layer.is_initialized:
-        DynamicLayer.crop(layer, -tokens)
-        layer.cumulative_length = layer.keys.shape[-2]
-    else:
-        layer.crop(-tokens)
 
 
 class Session:
@@ -111,8 +97,7 @@ class Session:
             self.cache, self.fed = None, []  # the prompt's own last scores are wanted, and were not kept
             return list(text)
         if keep < len(self.fed):
-            for layer in self.cache.layers:
-                crop(layer, len(self.fed) - keep)
+            self.cache.crop(keep - len(self.fed))
             del self.fed[keep:]
         return list(text[keep:])
 

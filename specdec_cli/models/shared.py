@@ -27,7 +27,7 @@ from transformers.cache_utils import CacheLayerMixin
 from specdec_cli.errors import DecodingError, typed
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
-from specdec_cli.models.session import Session, crop
+from specdec_cli.models.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -270,7 +270,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
         for cache, start in zip(caches, starts, strict=True):
             for layer in cache.layers:  # some have taken in what others have not
                 if (excess := layer.get_seq_length() - start) > 0:
-                    crop(layer, excess)
+                    layer.crop(-excess)
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
     found: list[torch.Tensor | BaseException] = []
