@@ -10,10 +10,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# OpenMP threads that wait for work would spin: beside a busy process a clip then takes 20 s instead of 0.5 s. It counts
-# where PyTorch is not loaded yet.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import numpy as np
 import numpy.typing as npt
 import torch

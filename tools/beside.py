@@ -62,7 +62,6 @@ def _busy(processes: int) -> Iterator[None]:
 
 def main() -> None:
     """Measures beside as many busy processes as there are cores, and prints the figures as JSON."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as every command does, before PyTorch is imported
     print(json.dumps(measure(os.cpu_count() or 1)))
 
 
