@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-# These count where PyTorch is not loaded yet. OpenMP threads that wait for work would spin: beside a busy process a clip
-# then takes 20 s instead of 0.5 s. And oneDNN would keep code for a thousand shapes, clips having so many lengths: 250 MB.
+# These count where PyTorch is not loaded yet. OpenMP threads that wait for work would spin: beside a busy process a
+# clip then takes 20 s instead of 0.5 s. And oneDNN would keep its code for a thousand shapes, of which clips have many
+# by their lengths: 250 MB.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
