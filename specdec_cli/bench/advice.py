@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 import torch
 
@@ -14,8 +14,8 @@ from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.formulas import expected_speedup, median
 from specdec_cli.bench.result import Expected, Suggestion, Trial
 from specdec_cli.bench.timing import measure_steps, wait_for
-from specdec_cli.config.schema import EncoderDtype
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.kernels import encoder_dtypes
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
@@ -84,7 +84,7 @@ def try_encoders(parts: Mapping[str, tuple[AudioLM, Prompt]]) -> Iterator[Trial]
                 return session.work.encoder_ms
 
             try:
-                formats = dict.fromkeys((now, None, *get_args(EncoderDtype)))
+                formats = dict.fromkeys((now, None, *encoder_dtypes()))
                 times = _in_turns({name or "null": partial(encoder_ms, name) for name in formats}, _REPEATS)
             finally:
                 model.encoder_dtype = now

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import nn
 
+from specdec_cli.config.schema import EncoderDtype
 from specdec_cli.errors import CheckpointError
 
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -74,6 +75,11 @@ class Kernels:
         if encoder_dtype == "int8" and not self._encoder:
             hint = "Use encoder_dtype: bfloat16, or null."
             raise CheckpointError("an audio encoder in int8 runs on CPUs only", hint=hint)
+        if encoder_dtype is not None and encoder_dtype not in encoder_dtypes():
+            hint = "Use encoder_dtype: null."
+            raise CheckpointError(
+                "this CPU has no VNNI instructions, without which products in int8 overflow", hint=hint
+            )
         made = {"bfloat16": _in_bfloat16, "int8": _in_int8}
         for layer in self._encoder:
             layer.product = made.get(encoder_dtype or "", _as_stored)(layer)
@@ -125,18 +131,24 @@ def _in_int8(layer: nn.Linear) -> Product:
     weight = layer.weight.data.float()
     scales = (weight.abs().amax(dim=1) / 127).clamp(min=_LEAST)
     codes = (weight / scales[:, None]).round_().to(torch.int8).T
-    # without VNNI, two products of eight bits overflow their 16-bit sum
-    most = 127 if torch.cpu._is_vnni_supported() else 63
 
     def product(x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(-1, layer.in_features).float()
-        own = (rows.abs().amax(dim=1, keepdim=True) / most).clamp_(min=_LEAST)
+        own = (rows.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
         made = torch._int_mm((rows / own).round_().to(torch.int8), codes).float().mul_(own).mul_(scales)
         if layer.bias is not None:
             made += layer.bias
         return made.view(*x.shape[:-1], layer.out_features).to(x.dtype)
 
     return product
+
+
+@cache
+def encoder_dtypes() -> tuple[EncoderDtype, ...]:
+    """Formats in which an encoder can multiply on this CPU, beside that of its weights."""
+    large = torch.full((64, 64), 127, dtype=torch.int8)
+    exact = bool((torch._int_mm(large, large) == 64 * 127 * 127).all())  # without VNNI, sums overflow 16 bits
+    return ("bfloat16", "int8") if exact else ("bfloat16",)
 
 
 @cache

@@ -10,6 +10,7 @@ from specdec_cli.bench.clips import Models
 from specdec_cli.bench.formulas import expected_speedup
 from specdec_cli.bench.result import Expected, Trial
 from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.models.kernels import encoder_dtypes
 from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
 
@@ -73,7 +74,7 @@ def test_trials_begin_with_the_present_value_and_change_nothing() -> None:
     clip = clip_of(lossless)
     encoders = list(try_encoders({"edge": (models.edge, clip.edge), "cloud": (models.cloud, clip.cloud)}))
     assert [(trial.setting, trial.value) for trial in encoders] == [
-        (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", "bfloat16", "int8")
+        (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", *encoder_dtypes())
     ]
     assert {model.encoder_dtype for model in (models.edge, models.cloud)} == {None}
     assert all(trial.ms.value > 0 for trial in dtypes + threads + encoders)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 
-from specdec_cli.config.schema import EncoderDtype, ModelConfig
+from specdec_cli.config.schema import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.kernels import encoder_dtypes
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, write
@@ -106,7 +107,7 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
     hook.remove()
 
 
-@pytest.mark.parametrize("dtype", get_args(EncoderDtype))
+@pytest.mark.parametrize("dtype", encoder_dtypes())
 @families
 def test_an_encoder_in_fewer_bits_changes_scores_a_little(
     family: str, dtype: str, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from tests.tiny import tiny_module
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN"
 )
+needs_vnni = pytest.mark.skipif("int8" not in kernels.encoder_dtypes(), reason="this CPU has no VNNI")
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_onednn_multiplies_as_pytorch_does(layer: nn.Linear) -> None:
         torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("way", "error"), [("_in_bfloat16", 0.01), ("_in_int8", 0.03)])
+@pytest.mark.parametrize(("way", "error"), [("_in_bfloat16", 0.01), pytest.param("_in_int8", 0.03, marks=needs_vnni)])
 def test_fewer_bits_cost_little(layer: nn.Linear, way: str, error: float) -> None:
     product = getattr(kernels, way)(layer)
     for x in (torch.randn(3, 96), torch.randn(2, 30, 96), torch.randn(2, 96, 20).transpose(1, 2)):
@@ -49,6 +50,7 @@ def test_fewer_bits_cost_little(layer: nn.Linear, way: str, error: float) -> Non
         assert (made - wanted).norm() < error * wanted.norm()
 
 
+@needs_vnni
 def test_int8_takes_rows_that_are_zero(layer: nn.Linear) -> None:
     x = torch.zeros(20, 96)
     torch.testing.assert_close(kernels._in_int8(layer)(x), layer(x))
