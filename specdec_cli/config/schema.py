@@ -194,7 +194,7 @@ class ModelConfig(Section):
     encoder_dtype: EncoderDtype | None = Field(
         default=None,
         description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
-        "(AMX, AVX512-BF16) and much slower on others, int8 is for those; null: as dtype",
+        "(AMX, AVX512-BF16) and much slower on others; int8 takes VNNI; null: as dtype",
     )
     compile: Literal["default"] | None = Field(
         default=None,
