@@ -148,11 +148,15 @@ class RemoteVerifier(ABC, Generic[C]):
         self.caller = Caller(cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._never = frozenset(cloud.processor.family.placeholders(cloud.processor.config))
+        self.prepare()
 
     @property
     def work(self) -> ModelWork:
         """What the server's model has done for this clip, and the bytes that were sent."""
         return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
+
+    def prepare(self) -> None:
+        """What else a server of its kind needs. Raises DecodingError where it cannot judge by these settings."""
 
     @abstractmethod
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -33,7 +33,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, same
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
-from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
 
@@ -58,28 +58,19 @@ _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at le
 class VllmVerifier(RemoteVerifier["VllmCloud"]):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
-    def __init__(
-        self,
-        cloud: VllmCloud,
-        prompt: Prompt,
-        config: Config,
-        vocab_size: int,
-        stop_ids: Collection[int],
-        kept: int = 0,
-        synonyms: Synonyms = NO_SYNONYMS,
-    ) -> None:
-        if (why := unserved(config, cloud.processor)) is not None:
+    def prepare(self) -> None:
+        config, processor = self.config, self.cloud.processor
+        if (why := unserved(config, processor)) is not None:
             raise DecodingError(
                 f"a vLLM cloud gives the likeliest tokens only, and {why}",
                 hint="Accept by greedy, rank or class, at temperature 0 without penalties, or use specdec serve.",
             )
-        # verdicts name no likeliest tokens: vLLM would list them for every position of the prompt, in each answer
-        super().__init__(cloud, prompt, config, vocab_size, stop_ids, kept, synonyms)
-        self.done = ModelWork(prompt_tokens=len(prompt.ids))
-        ids, placeholder = prompt.ids, cloud.processor.placeholder_id
+        # `kept` is left aside: vLLM would list the likeliest tokens of every position of the prompt, in each answer
+        ids, placeholder = self.prompt.ids, processor.placeholder_id
+        self.done = ModelWork(prompt_tokens=len(ids))
         # as the server takes it: one placeholder in place of each run of them
         self._prompt = tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
-        self._rules = VllmRules(config.acceptance, frozenset(cloud.processor.banned_ids), vocab_size, synonyms)
+        self._rules = VllmRules(config.acceptance, frozenset(processor.banned_ids), self.vocab_size, self.synonyms)
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         before_ms = self.done.step_ms
