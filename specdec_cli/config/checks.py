@@ -205,7 +205,7 @@ def _ignored_by_choice(config: Config) -> Iterator[Clash]:
         yield Clash("gate.wake", "gate.name", "That gate has no threshold.")
     if decoding.mode == "hybrid" and not decoding.defer:
         yield Clash("gate.wake", "decoding.defer", "It counts only for a draft of the whole caption: add --defer.")
-    if config.defers:
+    if config.decoding.defers:
         hint = "A deferred draft is not cut into blocks: leave one of the two out."
         yield from (Clash(name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
     if gate.name != "learned":

@@ -348,6 +348,11 @@ class DecodingConfig(ScoringConfig, BlockConfig):
         default=False, description="true: a cloud that fails, fails the clip; false: the edge writes on alone"
     )
 
+    @property
+    def defers(self) -> bool:
+        """Whether all of a caption is drafted before the gate decides."""
+        return self.defer and self.mode == "hybrid"
+
 
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
@@ -498,11 +503,6 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
-
-    @property
-    def defers(self) -> bool:
-        """Whether all of a caption is drafted before the gate decides."""
-        return self.decoding.defer and self.decoding.mode == "hybrid"
 
     @property
     def gate_in_force(self) -> GateName:

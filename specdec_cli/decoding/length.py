@@ -60,7 +60,7 @@ _FEWEST_CLIPS: Final = 4
 
 def most_drafted(settings: DecodingConfig) -> int:
     """Tokens drafted per round at most."""
-    if settings.defer and settings.mode == "hybrid":
+    if settings.defers:
         return MOST_DEFERRED
     return MOST_DRAFTED if settings.k == "auto" else settings.k
 

@@ -94,7 +94,7 @@ class Loop:
         if self.drafter is None:
             return Draft()
         start, settings, adaptive = len(self.text), self.settings, self.length
-        whole = settings.defer and settings.mode == "hybrid" and self._available
+        whole = settings.defers and self._available
         size: int
         enough: Enough | None
         if whole:

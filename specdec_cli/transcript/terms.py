@@ -101,13 +101,13 @@ def recorded_settings(config: Config) -> dict[str, object]:
         threshold = file.threshold if threshold is None else threshold
     return {
         **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
-        "defer": config.defers or None,
+        "defer": config.decoding.defers or None,
         "gate": gate,
         "threshold": threshold if gate == config.gate.name else None,
-        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if config.defers else None,
+        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if config.decoding.defers else None,
         "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
         "gate_weights": weights.fingerprint if weights else None,
-        "wake_weights": file.waking.fingerprint if file and file.waking and config.defers else None,
+        "wake_weights": file.waking.fingerprint if file and file.waking and config.decoding.defers else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         # of a rule that 0.1 did not have: its transcripts go on under every other
         **config.acceptance.model_dump(

@@ -24,8 +24,6 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--defer"], "decoding.defer", True),
     (["--wake", "0.4"], "gate.wake", 0.4),
     (["--stop-drafting"], "gate.stop_drafting", True),
-    (["--defer"], "decoding.defer", True),
-    (["--wake", "0.4"], "gate.wake", 0.4),
     (["--accept", "rank"], "acceptance.rule", "rank"),
     (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
     (["--min-new-tokens", "4"], "decoding.min_new_tokens", 4),

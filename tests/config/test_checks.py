@@ -107,9 +107,9 @@ def test_every_gate_has_its_own_threshold(gate: str) -> None:
 
 def test_who_chooses_blocks_does_not_defer() -> None:
     """The shipped configuration drafts whole captions, to which k does not apply."""
-    assert load_config("mini", environ={}).config.defers
-    assert not load_config("mini", flags={"decoding.k": 2}, environ={}).config.defers
-    assert not load_config("mini", flags={"gate.stop_drafting": True}, environ={}).config.defers
+    assert load_config("mini", environ={}).config.decoding.defers
+    assert not load_config("mini", flags={"decoding.k": 2}, environ={}).config.decoding.defers
+    assert not load_config("mini", flags={"gate.stop_drafting": True}, environ={}).config.decoding.defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
     assert lower.gate.effective_wake(lower.gate.threshold, 0.7) == 0.2
 
