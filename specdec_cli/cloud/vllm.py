@@ -145,7 +145,7 @@ class VllmCloud(RemoteCloud):
         TokenizerMismatchError: its token ids have other meanings.
     """
 
-    verifies = VllmVerifier
+    verifier = VllmVerifier
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         if config.url is None or config.model is None or not config.allow_audio_upload:

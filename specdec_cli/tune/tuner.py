@@ -99,7 +99,7 @@ class Tuner:
         if not teaches(found):  # the captions name hardly any class
             found = examples(halves.fitting, groups, k)
         self.fitted = fit(found, seed=self._plan.seed)
-        return Classifier(self.fitted.weights, 0.5, self.tokenizer)
+        return Classifier(self.fitted.weights, 0.5)
 
     @property
     def tokenizer(self) -> str:

@@ -230,7 +230,9 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
 
     found = []
     with linked(thread.served.url, case.edge) as link:
-        verifier = link.verifier(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        verifier = link.verifier(
+            link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
+        )
         monkeypatch.setattr(Session, "logits", held_up)
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()
