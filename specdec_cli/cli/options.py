@@ -318,7 +318,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
     "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
     "quick": Option(("--quick",), WORK, "Do not load the models."),
-    "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
     "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),
     "port": Option(("--port",), NETWORK, "Port to listen at; 0: any that is free.", "N", least=0, most=65535),
     "token_env": Option(
