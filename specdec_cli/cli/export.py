@@ -59,7 +59,7 @@ def export(
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    exports = Exports.of(formats, export_to, transcripts, "--output")
+    exports = Exports(formats, folder_for(export_to, transcripts, "export", "--output"), "--output")
     return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
 
 
@@ -78,20 +78,11 @@ class Exports:
     option: str
 
     @classmethod
-    def of(cls, formats: Sequence[ExportFormat], folder: Path | None, transcripts: Path, option: str) -> Exports:
-        """Exports to a folder; None: one beside the transcripts that is named after them.
-
-        Raises:
-            ConfigError: it is not a folder.
-        """
-        return cls(formats, folder_for(folder, transcripts, "export", option), option)
-
-    @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
         """What --export and --export-dir ask for when a run has ended; None if they are not given.
 
         Raises:
-            ConfigError: a format is unknown, or nothing says where transcripts or exports go.
+            ConfigError: a format is unknown, nothing says where transcripts or exports go, or that is not a folder.
         """
         if exports is None:
             if folder is not None:
@@ -101,7 +92,8 @@ class Exports:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
         from specdec_cli.export.formats import parse_formats
 
-        return cls.of(parse_formats(exports, "--export"), folder, output, "--export-dir")
+        where = folder_for(folder, output, "export", "--export-dir")
+        return cls(parse_formats(exports, "--export"), where, "--export-dir")
 
     def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:
         """Writes them."""
