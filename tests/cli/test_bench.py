@@ -59,7 +59,6 @@ def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
     ("arguments", "why"),
     [
         (("--set", "decoding.temperature=0.7"), "compares greedy texts"),
-        (("--set", "link.rtt_ms=50"), "specdec_cli.serve.relay"),
     ],
 )
 def test_what_cannot_be_is_refused(specdec: Specdec, arguments: tuple[str, ...], why: str) -> None:
