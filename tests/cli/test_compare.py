@@ -186,8 +186,8 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
 def test_references_bring_accuracy_and_texts(
     specdec: Specdec, run: Callable[[str], Run], recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    flags = ("--file-column", "clip", "--label-column", "emotion=mood", "--text-column", "note", *run("en").again(tmp_path))
-    outcome = specdec("compare", *recordings, "--references", truth, *flags, "--json")
+    flags = ("--file-column", "clip", "--label-column", "emotion=mood", "--text-column", "note")
+    outcome = specdec("compare", *recordings, "--references", truth, *flags, *run("en").again(tmp_path), "--json")
     assert outcome.code == 0, outcome.err
     found = compared(outcome.out)
     assert found.references_found == 2

@@ -92,7 +92,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "transcripts",
     }
     assert set(kinds) <= {*OPTIONS, "given"}
-    spellings = Counter(flag for option in OPTIONS.values() for flag in (*option.flags, *option.former))
+    spellings = Counter(flag for option in OPTIONS.values() for flag in option.flags)
     twice = {flag for flag, count in spellings.items() if count > 1}
     # always the file that a command is for, its kind, a mode, and how much of the input is taken
     assert twice <= {"--output", "-o", "--to", "--mode", "--limit"}
