@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.batch.lines import transcript_at
+from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedRecording, Piece, Stored
-from specdec_cli.store import read_lines
-from specdec_cli.transcript.schema import RoundRecord
 
 OVERVIEW: Final = "overview"
 MOST_CLIPS: Final = 2000
@@ -111,6 +107,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
 
 def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:
     details = piece.details
+    rounds = transcript_at(stored.transcripts, piece.offset, f"A line of {stored.transcripts}").rounds
     measured = {name: value for name, value in details.items() if name.startswith(_MEASURED) and value is not None}
     return Span(
         start,
@@ -124,21 +121,5 @@ def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float
             if value is False and name.startswith("agrees_")
         ),
         details.get("needs_review") is True,
-        tuple(
-            (block.max_entropy, block.escalated)
-            for block in _rounds(stored, piece.offset)
-            if block.max_entropy is not None
-        ),
+        tuple((block.max_entropy, block.escalated) for block in rounds if block.max_entropy is not None),
     )
-
-
-def _rounds(stored: Stored, offset: int) -> Sequence[RoundRecord]:
-    line = next(read_lines(stored.transcripts, offset))
-    try:
-        values: Any = json.loads(line.raw)["rounds"]
-        return [RoundRecord.model_validate(value) for value in values]
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise TranscriptError(
-            f"A line of {stored.transcripts} is no transcript of schema 1: its rounds cannot be read.",
-            hint="Each line is one JSON object as `specdec caption --output` writes it.",
-        ) from error
