@@ -160,7 +160,7 @@ class Batching:
         from specdec_cli.batch.begun import DIED, Note
         from specdec_cli.batch.output import Identity, Output
         from specdec_cli.batch.plan import Plan
-        from specdec_cli.batch.runner import Stop, run_batch
+        from specdec_cli.batch.runner import run_batch
         from specdec_cli.cli.work import interruptible
         from specdec_cli.transcript.terms import Terms
 
@@ -178,9 +178,9 @@ class Batching:
                 with self._backend(identity, begun) as backend:
                     if not self.resume:
                         output.clear()
-                    stop, told = Stop(), self.view.update
-                    with interruptible(stop.ask, self.view.stopping) as interrupted:
-                        run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
+                    with interruptible(self.view.stopping) as interrupted:
+                        told = self.view.update
+                        run_batch(plan, backend, output, interrupted, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
     def export(self, csv: Path | None, txt_dir: Path | None, exports: Exports | None = None) -> list[SpecdecError]:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
@@ -52,13 +51,10 @@ def write_review(
         watch: told of each piece.
 
     Raises:
-        ReportError: the file cannot be written.
+        TranscriptError: the file cannot be written.
     """
     sounds = _sounds(pieces, audio_mb * _MB, watch)
-    try:
-        write(path, render(pieces, lexicon, sounds), REVIEW)
-    except TranscriptError as error:
-        raise ReportError(f"The page {error.message}", hint=error.hint) from error
+    write(path, render(pieces, lexicon, sounds), REVIEW)
     return sounds
 
 
