@@ -8,7 +8,7 @@ from typing import Final
 
 from specdec_cli.batch.lines import transcript_at
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.recordings import CaptionedRecording, Piece, Stored
+from specdec_cli.export.recordings import Piece, Stored
 
 OVERVIEW: Final = "overview"
 MOST_CLIPS: Final = 2000
@@ -81,25 +81,19 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
         TranscriptError: a line holds something else.
         ConfigError: too many recordings were captioned whole.
     """
-    whole: list[CaptionedRecording] = []
-    for recording in stored:
-        if len(recording.pieces) == 1:
-            whole.append(recording)
-            continue
-        spans = tuple(
-            _span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces
+    recordings = list(stored)
+    whole = [recording for recording in recordings if len(recording.pieces) == 1]
+    if len(whole) > MOST_CLIPS:
+        raise ConfigError(
+            f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
+            hint="`specdec export --to csv` gives a table for your own statistics.",
         )
-        yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
-    if len(whole) == 1:
-        ((piece,), name) = whole[0].pieces, whole[0].name
-        spans = (_span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000),)
-        yield Timeline(name, name, False, attribute, classes, spans)
-    elif whole:
-        if len(whole) > MOST_CLIPS:
-            raise ConfigError(
-                f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
-                hint="`specdec export --to csv` gives a table for your own statistics.",
-            )
+    for recording in recordings:
+        if len(recording.pieces) > 1 or len(whole) == 1:
+            places = [(piece, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces]
+            spans = tuple(_span(stored, piece, attribute, start, end) for piece, start, end in places)
+            yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
+    if len(whole) > 1:
         spans = tuple(_span(stored, one.pieces[0], attribute, n - 0.5, n + 0.5) for n, one in enumerate(whole, 1))
         title = f"{len(spans)} recordings of {stored.transcripts.name}"
         yield Timeline(OVERVIEW, title, True, attribute, classes, spans)
