@@ -156,7 +156,8 @@ class Job:
             TranscriptError: the output file cannot be written, which the next file would not change.
         """
         from specdec_cli.console import print_caption, write_line
-        from specdec_cli.transcript.writer import append_transcript
+        from specdec_cli.store import append_line
+        from specdec_cli.targets import TRANSCRIPTS
 
         for transcript, error in transcripts:
             if error is not None:
@@ -167,7 +168,7 @@ class Job:
             if self.json:
                 write_line(transcript.to_json())
             if self.output is not None:
-                append_transcript(self.output, transcript)
+                append_line(self.output, TRANSCRIPTS, transcript.to_json())
             self.done += error is None
 
     def transcripts(

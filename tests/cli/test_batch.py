@@ -20,11 +20,12 @@ import soundfile
 from specdec_cli.batch.output import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.options import FLAG_NAMES
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.audio.malformed import CASES
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 """Settings that make a caption cheap, for tests of what is around it."""

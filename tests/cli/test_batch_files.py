@@ -20,11 +20,11 @@ from specdec_cli.export.folder import INDEX
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.store import beside
-from specdec_cli.transcript import read_transcripts
 from tests.batch.lines import good_line
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Fork, Outcome
 from tests.mini_pair import write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 Batch = Callable[..., Outcome]

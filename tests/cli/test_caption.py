@@ -14,9 +14,10 @@ import soundfile
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError, SpecdecError, typed
 from specdec_cli.run import Run
-from specdec_cli.transcript import json_schema, read_transcripts
+from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, WINDOW_S, captioner, voice
+from tests.transcript.lines import read_transcripts
 
 
 def one(**settings: object) -> str:
