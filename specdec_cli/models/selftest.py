@@ -64,7 +64,7 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
     if joins is None:
         joins = _test(model)
         if memory is not None:
-            remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins))
+            remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins).encode())
     model.joins = model.joins and joins
     model.self_test = "passed" if model.joins else "passed; clips of a batch step one by one"
 
