@@ -21,9 +21,6 @@ from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from specdec_cli.captioner import Captioner
     from specdec_cli.decoding.build import Pair
     from specdec_cli.models.family import Family
@@ -34,7 +31,7 @@ _PACKAGES = (
     "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
-_ENCODED_S = 3  # of test sound
+_ENCODED_S = 3.0  # of test sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +208,10 @@ def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of test sound: that there is a text counts, not what it says."""
     started = time.perf_counter()
     try:
+        from specdec_cli.models.processor import test_sound
+
         rate = captioner.sampling_rate
-        transcript = captioner.run_samples(test_sound(rate), rate, name="test sound").finish()
+        transcript = captioner.run_samples(test_sound(1.0, rate), rate, name="test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
@@ -222,12 +221,10 @@ def _one_caption(captioner: Captioner) -> Check:
 
 def _encoders(captioner: Captioner) -> Iterator[Check]:
     """What `encoder_dtype` gains on this machine, where a model has an encoder that can be told; takes a second."""
-    import numpy as np
-
     from specdec_cli.bench.advice import suggestions, try_encoders
+    from specdec_cli.models.processor import test_sound
 
-    sound = np.tile(test_sound(captioner.sampling_rate).astype(np.float32), _ENCODED_S)
-    prompts = captioner.prompts(sound, captioner.setup.prompt)
+    prompts = captioner.prompts(test_sound(_ENCODED_S, captioner.sampling_rate), captioner.setup.prompt)
     loaded = zip(("edge", "cloud"), (captioner.pair.edge, captioner.pair.loaded_cloud), prompts, strict=True)
     trials = list(try_encoders({role: (model, prompt) for role, model, prompt in loaded if model and prompt}))
     found = list(suggestions(None, trials, "auto"))
@@ -236,15 +233,6 @@ def _encoders(captioner: Captioner) -> Iterator[Check]:
         yield Check("encoder", "ok", detail)
     if trials and not found:
         yield Check("encoder", "ok", "no other encoder_dtype makes it faster here")
-
-
-def test_sound(rate: int) -> npt.NDArray[np.float64]:
-    """A second of an artificial vowel at `rate` Hz."""
-    import numpy as np
-
-    t = np.arange(rate) / rate
-    vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
-    return vowel * 0.05
 
 
 def _first_line(error: Exception) -> str:

@@ -108,10 +108,12 @@ def _part(parts: Times, name: str) -> Iterator[None]:
 
 
 def _run(captioner: Any, clip: str | None) -> Any:
-    from specdec_cli.doctor import test_sound
+    from specdec_cli.models.processor import test_sound
 
     if clip is None:
-        return captioner.run_samples(test_sound(captioner.sampling_rate), captioner.sampling_rate, name="test sound")
+        return captioner.run_samples(
+            test_sound(1.0, captioner.sampling_rate), captioner.sampling_rate, name="test sound"
+        )
     return next(captioner.runs(clip))
 
 
