@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.errors import SpecdecError, first_line, typed
 from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _families(resolved: ResolvedConfig) -> Iterator[Check]:
         import_libraries()
         from specdec_cli.models.families import FAMILIES
     except Exception as error:  # a package that is absent or broken raises what it likes
-        yield Check("families", "fail", f"transformers cannot be loaded: {_first_line(error)}")
+        yield Check("families", "fail", f"transformers cannot be loaded: {first_line(error)}")
         return
     yield Check("families", "ok", ", ".join(family.name for family in FAMILIES))
     configured = {family.name: family for family in _configured_families(resolved)}
@@ -129,7 +129,7 @@ def _torchvision() -> Check:
         import torchvision
     except Exception as error:
         hint = "install the one that belongs to this PyTorch, or uninstall it: pip uninstall torchvision"
-        return Check("torchvision", "fail", f"cannot be loaded ({_first_line(error)}); {hint}")
+        return Check("torchvision", "fail", f"cannot be loaded ({first_line(error)}); {hint}")
     return Check("torchvision", "ok", str(torchvision.__version__))
 
 
@@ -233,10 +233,6 @@ def _encoders(captioner: Captioner) -> Iterator[Check]:
         yield Check("encoder", "ok", detail)
     if trials and not found:
         yield Check("encoder", "ok", "no other encoder_dtype makes it faster here")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _sentence(error: Exception) -> str:

@@ -18,9 +18,8 @@ import torch
 import transformers
 
 from specdec_cli.cache import cache_folder, remember
-from specdec_cli.errors import CheckpointError, SpecdecError
+from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import first_line
 from specdec_cli.models.family import THINK
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
