@@ -77,7 +77,7 @@ def listen(
         captioner = load_captioner(config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = Job(view, output, json=json, labelled=False, keep_updates=False)
+        job = Job(view, output, json=json, labelled=False)
         with (
             interruptible(lambda: ending.append(True), view.stopping),
             Microphone(device, captioner.sampling_rate) as microphone,

@@ -6,7 +6,6 @@ The only importer of rich. Displays write to stderr; captions, JSON and tables g
 from specdec_cli.console.live import LiveView, choose_view
 from specdec_cli.console.output import print_caption, print_error, write_line
 from specdec_cli.console.progress import Steps, choose_steps
-from specdec_cli.console.screenshot import record_svg
 from specdec_cli.console.tables import Status, print_config, print_doctor
 from specdec_cli.console.view import PlainView, View, show
 
@@ -22,7 +21,6 @@ __all__ = [
     "print_config",
     "print_doctor",
     "print_error",
-    "record_svg",
     "show",
     "write_line",
 ]

@@ -35,7 +35,6 @@ def write_report(
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
     lexicon: Lexicon | None = None,
-    embed_audio: bool = True,
 ) -> None:
     """Writes `comparison` as a page that works offline, whole or not at all.
 
@@ -46,12 +45,11 @@ def write_report(
         comparison: what was found.
         transcripts: of each mode; those of one clip are found by file, digest and start.
         lexicon: by which classes are set against what is measured of the sound; None: they are not.
-        embed_audio: whether the page plays the clips: 8 kB a second.
 
     Raises:
         TranscriptError: the file cannot be written.
     """
-    write(path, render(comparison, transcripts, lexicon=lexicon, embed_audio=embed_audio), PAGE)
+    write(path, render(comparison, transcripts, lexicon=lexicon), PAGE)
 
 
 def render(
@@ -59,12 +57,11 @@ def render(
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
     lexicon: Lexicon | None = None,
-    embed_audio: bool = True,
 ) -> str:
     """The page itself; see `write_report`."""
     template = environment().get_template("page.html.j2")
     style, script = asset("report.css"), asset(*_SCRIPTS)
-    clips = list(_clips(comparison, transcripts, SoundReader(embed_audio), lexicon))
+    clips = list(_clips(comparison, transcripts, SoundReader(), lexicon))
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
     return template.render(
@@ -80,9 +77,7 @@ def render(
             "clips": [values for values, _ in clips],
         },
         audio=[
-            (number, base64.b64encode(sound.mp3).decode("ascii"))
-            for number, (_, sound) in enumerate(clips, 1)
-            if sound and sound.mp3 is not None
+            (number, base64.b64encode(sound.mp3).decode("ascii")) for number, (_, sound) in enumerate(clips, 1) if sound
         ],
     )
 

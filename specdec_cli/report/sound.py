@@ -40,12 +40,12 @@ class Sound:
             peak 127; `peak`, its level in dB relative to full scale; `pitch`, median F0 of each column, Hz, None where
             less than half of it is voiced; `median`, of all voiced frames, None without any; `seconds`, its length.
         figures: what was measured.
-        mp3: mono, 16 kHz; None if it was not wanted.
+        mp3: mono, 16 kHz.
     """
 
     drawing: dict[str, Any]
     figures: Measured
-    mp3: bytes | None
+    mp3: bytes
 
 
 class SoundUnavailable(Exception):
@@ -53,10 +53,9 @@ class SoundUnavailable(Exception):
 
 
 class SoundReader:
-    """Reads clips for a page, with their audio to `encode` or without; segments in a row share one decoding."""
+    """Reads clips for a page; segments in a row share one decoding."""
 
-    def __init__(self, encode: bool) -> None:
-        self._encode = encode
+    def __init__(self) -> None:
         self._last: tuple[str, str, Samples] | None = None
 
     def read(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
@@ -75,7 +74,7 @@ class SoundReader:
             "measured": measured(found),
             "seconds": round(len(samples) / SAMPLE_RATE, 3),
         }
-        return Sound(drawing, found, mp3(samples) if self._encode else None)
+        return Sound(drawing, found, mp3(samples))
 
     def _samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
         """The clip itself, float32 mono [n] at 16 kHz."""

@@ -66,7 +66,7 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
 
 
 def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
-    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load(), embed_audio=False))
+    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load()))
     for clip in made.data()["clips"]:
         for mode, class_ in (("edge", "fast"), ("hybrid", "slow")):  # what sample.py says of the rate
             said = clip["measured"][mode]
@@ -131,12 +131,6 @@ def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
     for number, transcript in enumerate(runs["edge"], 1):
         samples, rate = soundfile.read(io.BytesIO(base64.b64decode(sounds[f"audio-{number}"])))
         assert len(samples) / rate == pytest.approx(transcript.duration_s, abs=0.1)
-
-
-def test_audio_can_be_left_out(runs: Runs) -> None:
-    silent = Page(render(comparison(runs), runs, embed_audio=False))
-    assert not [a for _, a, _ in silent.sources if (a.get("id") or "").startswith("audio-")]
-    assert silent.data()["clips"][0]["sound"]["envelope"]
 
 
 def test_markup_in_any_text_stays_text(runs: Runs) -> None:
