@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specdec_cli.cli.export import Exports
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.console import Steps
+    from specdec_cli.console.progress import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs import Inputs
     from specdec_cli.prompts import Language
@@ -69,7 +69,7 @@ def batch(
     """
     from specdec_cli.cli.export import Exports
     from specdec_cli.cli.work import exit_code
-    from specdec_cli.console import choose_steps
+    from specdec_cli.console.progress import choose_steps
     from specdec_cli.inputs import Paths
 
     resume = not overwrite

@@ -18,7 +18,7 @@ from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.console import View
+    from specdec_cli.console.view import View
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
 
@@ -51,7 +51,7 @@ def caption(
     require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     labelled = labelling(labels, lexicon, calibration)
     from specdec_cli.cli.export import Exports
-    from specdec_cli.console import choose_view
+    from specdec_cli.console.live import choose_view
     from specdec_cli.inputs import all_unreadable, find_recordings
     from specdec_cli.targets import TRANSCRIPTS, refuse
 
@@ -148,7 +148,7 @@ class Job:
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
         """
-        from specdec_cli.console import print_caption, write_line
+        from specdec_cli.console.output import print_caption, write_line
         from specdec_cli.transcript.writer import append_transcript
 
         for transcript, error in transcripts:
@@ -178,7 +178,7 @@ class Job:
 
     def _watch(self, run: Run) -> SpecdecError | None:
         """Shows a run from beginning to end; returns what stopped it."""
-        from specdec_cli.console import show
+        from specdec_cli.console.view import show
 
         if run.error is not None:
             return run.error

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.console import Steps, View
+    from specdec_cli.console.progress import Steps
+    from specdec_cli.console.view import View
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 

@@ -119,20 +119,10 @@ def _clips(
             sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
         except SoundUnavailable as unavailable:
             missing = str(unavailable)
-        values = {
-            "file": clip.file,
+        values = clip.model_dump(mode="json") | {
             "name": PurePath(clip.file).name or clip.file,
-            "seconds": clip.duration_s,
-            "start": clip.start_s,
-            "end": clip.end_s,
-            "captions": {mode: clip.captions[mode] for mode in modes},
-            "labels": {mode: clip.labels.get(mode, {}) for mode in modes},
-            "measured": {mode: _against_sound(clip.labels.get(mode, {}), sound, lexicon) for mode in modes},
-            "total": {mode: clip.total_ms.get(mode) for mode in modes},
-            "escalation": {mode: clip.escalation_rate.get(mode) for mode in modes},
-            "disagreement": round(disagreement([clip.captions[mode] for mode in modes]), 4),
-            "texts": clip.reference_texts,
-            "truth": clip.reference_labels,
+            "measured": {mode: _against_sound(clip.labels[mode], sound, lexicon) for mode in modes},
+            "disagreement": round(disagreement(list(clip.captions.values())), 4),
             "runs": {mode: run_view(run) for mode, run in own.items() if run is not None},
             "sound": sound.drawing if sound else None,
             "missing": missing,

@@ -141,7 +141,7 @@ def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     assert not [tag for tag, _ in found.elements if tag == "img"]
     assert found.text.count(EVIL) >= 6  # headline, error and its file, unstable, prompt, setting
     clip = found.data()["clips"][0]
-    assert clip["captions"]["hybrid"] == clip["texts"][0] == clip["file"] == EVIL
+    assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL
     assert clip["runs"]["edge"]["rounds"][0]["tokens"][0][0] == EVIL
     assert clip["missing"]
     assert "{{" not in re.sub(re.escape(EVIL), "", found.text)
