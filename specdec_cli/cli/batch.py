@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.console.progress import Steps
     from specdec_cli.errors import SpecdecError
-    from specdec_cli.inputs import Inputs
+    from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.prompts import Language
 
 _LISTED: Final = 5
@@ -70,7 +70,7 @@ def batch(
     from specdec_cli.cli.export import Exports
     from specdec_cli.cli.work import exit_code
     from specdec_cli.console.progress import choose_steps
-    from specdec_cli.inputs import Paths
+    from specdec_cli.inputs.find import Paths
 
     resume = not overwrite
     resolved = given.resolve()
@@ -209,7 +209,8 @@ class Batching:
         return problems
 
     def _require_there(self, output: Output) -> None:
-        from specdec_cli.inputs import Key, Paths
+        from specdec_cli.inputs.find import Paths
+        from specdec_cli.inputs.recording import Key
 
         paths = self.inputs.missing if isinstance(self.inputs, Paths) else []
         if gone := [path for path in paths if output.find(Key.of(path)) is None]:
@@ -219,7 +220,7 @@ class Batching:
 
     def _asked(self, line: Line) -> tuple[Language, str] | None:
         """See `Identity`; of what failed before, each line says itself what it was asked."""
-        from specdec_cli.inputs import Manifest
+        from specdec_cli.inputs.manifest import Manifest
 
         prompt = self.config.prompt
         if isinstance(self.inputs, Manifest):
@@ -267,7 +268,8 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
-    from specdec_cli.inputs import Manifest, Paths, with_list
+    from specdec_cli.inputs.find import Paths, with_list
+    from specdec_cli.inputs.manifest import Manifest
 
     if manifest is not None and paths:
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")

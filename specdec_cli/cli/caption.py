@@ -52,7 +52,7 @@ def caption(
     labelled = labelling(labels, lexicon, calibration)
     from specdec_cli.cli.export import Exports
     from specdec_cli.console.live import choose_view
-    from specdec_cli.inputs import all_unreadable, find_recordings
+    from specdec_cli.inputs.find import all_unreadable, find_recordings
     from specdec_cli.targets import TRANSCRIPTS, refuse
 
     files = find_recordings(paths)

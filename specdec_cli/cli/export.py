@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdec_cli.console.progress import Steps
     from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
-    from specdec_cli.inputs import Inputs
+    from specdec_cli.inputs.manifest import Inputs
 
 _LISTED: Final = 5
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Figure, ModeFigures, Process
-from specdec_cli.metrics import Interval, Resampler, Values
-from specdec_cli.metrics.bootstrap import Statistic, mean, middle, quotient, ratio, total
+from specdec_cli.metrics.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
 

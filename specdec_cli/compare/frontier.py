@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from specdec_cli.compare.costs import Columns
-from specdec_cli.metrics import Values
+from specdec_cli.metrics.bootstrap import Values
 from specdec_cli.metrics.frontier import Oracle, Spending, oracle
 from specdec_cli.types import Cost, Mode
 

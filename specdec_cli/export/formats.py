@@ -16,7 +16,7 @@ from specdec_cli.export.rttm import rttm
 from specdec_cli.export.subtitles import srt, vtt
 from specdec_cli.export.table import table_rows
 from specdec_cli.export.texts import as_text, text_name
-from specdec_cli.inputs import Inputs
+from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT, TABLE, write
 from specdec_cli.types import ExportFormat
 

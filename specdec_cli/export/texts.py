@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from specdec_cli.batch.lines import Line
 from specdec_cli.export.folder import fitted, safe
-from specdec_cli.inputs import Key
 from specdec_cli.inputs.find import relative_name
+from specdec_cli.inputs.recording import Key
 from specdec_cli.transcript.schema import readable
 
 

@@ -97,7 +97,7 @@ def _figure(timeline: Timeline) -> Figure:
     keys = _keys(timeline, colours)
     height = sum(heights) + 0.14 * len(heights) + 1.0 + 0.22 * -(-len(keys) // _KEYS_IN_A_ROW)
     figure = Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
-    axes = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    axes = list(figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     _classes(axes[0], timeline, rows, colours)
     for panel, name in zip(axes[1:], figures, strict=False):
         _measured(panel, timeline.spans, name, colours)

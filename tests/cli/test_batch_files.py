@@ -201,7 +201,7 @@ def test_what_killed_a_run_is_recorded_by_the_next_and_does_not_kill_it(
 
 def test_a_suspect_that_does_no_harm_is_captioned(tmp_path: Path) -> None:
     from specdec_cli.batch.tasks import Task
-    from specdec_cli.inputs import InputFile
+    from specdec_cli.inputs.recording import InputFile
     from tests.mini_pair import captioner
 
     file = str(write_voice(tmp_path / "a.wav", 1, 0.4))
