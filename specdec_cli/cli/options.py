@@ -190,11 +190,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "budget": Option(
         ("--budget",),
         STUDY,
-        "Largest share of blocks to escalate (0.2), of clips that wake the cloud (clips=0.5), or of cloud-only's time "
-        "in the cloud (time=0.4), 0 to 1.",
+        "Largest share of clips that wake the cloud (clips=0.5), of cloud-only's time in the cloud (time=0.4), or of "
+        "blocks to escalate (0.2 or blocks=0.2), 0 to 1.",
         "SHARE|COST=SHARE",
         values=one_of(*(f"{cost}=" for cost in COSTS)),
-        default="0.3; with --risk none",
+        default="clips=0.5; with --risk none",
     ),
     "risk": Option(
         ("--risk",),

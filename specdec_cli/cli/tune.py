@@ -49,7 +49,7 @@ def tune(
     from specdec_cli.tune.plan import require_tunable
 
     competing, sizes = parse_gates(gates), parse_ks(ks)
-    cost, share = parse_budget(budget or ("blocks=0.3" if risk is None else "blocks=1"))
+    cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
     resolved = given.resolve({"decoding.mode": "hybrid"})
     words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)

@@ -60,9 +60,9 @@ def _sentences(found: Tuning) -> Iterator[Text]:
     if best is None:
         yield Text(found.reason or "", ASKED)
         return
-    calls = f"{best.asks_per_clip:.1f} calls per clip"
-    spent = [f"escalates {share(best.spent['blocks'])} of the blocks ({calls})"]
-    spent.append(f"wakes the cloud for {share(best.spent['clips'])} of the clips")
+    spent = [f"wakes the cloud for {share(best.spent['clips'])} of the clips ({best.asks_per_clip:.1f} calls per clip)"]
+    if best.spent["blocks"] is not None:
+        spent.insert(0, f"escalates {share(best.spent['blocks'])} of the blocks")
     if best.spent["time"] is not None:
         spent.append(f"takes {share(best.spent['time'])} of cloud-only's time in the cloud")
     closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""

@@ -52,6 +52,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         "gate": {
             "name": gate,
             "threshold": settings.get("threshold"),
+            "wake": settings.get("wake"),
             "below": gate in _BELOW_IS_UNSURE,
             "unit": _UNITS.get(str(gate)),
         },
@@ -60,7 +61,11 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         "prefill": {"edge": transcript.timing.prefill_edge_ms, "cloud": transcript.timing.prefill_cloud_ms},
         "edge_share": totals.edge_token_share if totals else None,
         "rounds": [
-            record.model_dump(mode="json", include=_SHOWN) | {"tokens": list(tokens(record))}
+            record.model_dump(mode="json", include=_SHOWN)
+            | {
+                "tokens": list(tokens(record)),
+                "threshold": settings.get("wake" if record.waking else "threshold"),
+            }
             for record in transcript.rounds
         ],
     }
