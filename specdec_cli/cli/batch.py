@@ -51,7 +51,6 @@ def batch(
     overwrite: bool = False,
     retry_failed: bool = False,
     csv: Path | None = None,
-    txt_dir: Path | None = None,
     exports: str | None = None,
     export_dir: Path | None = None,
     batch_size: str = "auto",
@@ -75,10 +74,10 @@ def batch(
     resume = not overwrite
     resolved = given.resolve()
     size = _batch_size(batch_size)
-    own = [path for path in (output, csv, txt_dir) if path is not None]
+    own = [path for path in (output, csv) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, calibration, *resolved.reads]
-    refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
+    refuse(reads, output, csv, resume=resume, retry_failed=retry_failed)
     more = Exports.after(exports, export_dir, output)
     labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
@@ -97,7 +96,7 @@ def batch(
             ray_address=ray_address,
         )
         counts, interrupted = job.run(limit, fail_fast=fail_fast)
-        unwritten = job.export(csv, txt_dir, more)
+        unwritten = job.export(csv, more)
     view.finished(counts)
     for error in unwritten[:_LISTED]:
         view.hint(error.message)
@@ -183,30 +182,22 @@ class Batching:
                         run_batch(plan, backend, output, interrupted, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
-    def export(self, csv: Path | None, txt_dir: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
+    def export(self, csv: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
         """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
-        wanted = any(given is not None for given in (csv, txt_dir, exports))
-        if not wanted or not self.output.is_file():  # interrupted before anything was captioned
+        if (csv is None and exports is None) or not self.output.is_file():  # interrupted before anything was captioned
             return []
-        from specdec_cli.export.folder import Folder
-        from specdec_cli.export.formats import put_texts
         from specdec_cli.export.recordings import Stored
         from specdec_cli.export.table import table_rows
         from specdec_cli.report.figures import count
 
         stored = Stored.read(self.output, os.getcwd() if self.inputs is None else self.inputs.base)
-        problems: list[SpecdecError] = []
         if csv is not None:
             targets.write(csv, table_rows(stored, self.inputs), targets.TABLE)
-        if txt_dir is not None:
-            with Folder(txt_dir, "--txt-dir") as folder:
-                put_texts(folder, stored)
-            problems += folder.result.problems
-        if exports is not None:
-            written = exports.write(stored, inputs=self.inputs)
-            self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
-            problems += written.problems
-        return problems
+        if exports is None:
+            return []
+        written = exports.write(stored, inputs=self.inputs)
+        self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
+        return written.problems
 
     def _require_there(self, output: Output) -> None:
         from specdec_cli.inputs.find import Paths
@@ -288,7 +279,6 @@ def refuse(
     reads: Sequence[str | Path | None],
     output: Path,
     csv: Path | None,
-    txt_dir: Path | None,
     *,
     resume: bool,
     retry_failed: bool,
@@ -308,8 +298,6 @@ def refuse(
     targets.refuse({"--output": (output, targets.TRANSCRIPTS), "--csv": (csv, targets.TABLE)}, reads)
     if csv is not None:
         require_rows_of(csv, output)
-    if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
-        raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
 
 
 def command_line(leave_out: list[str], *more: str) -> str:

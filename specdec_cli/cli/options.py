@@ -249,7 +249,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         ("--recordings",), OUTPUT, "Append what is recorded to this file; what it holds is not done again.", "JSONL"
     ),
     "csv": Option(("--csv",), OUTPUT, "Write the captions as a table too.", "FILE"),
-    "txt_dir": Option(("--txt-dir",), OUTPUT, "Write the captions as text files too.", "FOLDER"),
     "exports": Option(
         ("--export",),
         OUTPUT,

@@ -16,7 +16,7 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
-from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
+from specdec_cli.report.sound import Sound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
@@ -61,7 +61,8 @@ def render(
     """The page itself; see `write_report`."""
     template = environment().get_template("page.html.j2")
     style, script = asset("report.css"), asset(*_SCRIPTS)
-    clips = list(_clips(comparison, transcripts, SoundReader(), lexicon))
+    clips = list(_clips(comparison, transcripts, lexicon))
+    whole_recording.cache_clear()
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
     return template.render(
@@ -99,7 +100,6 @@ def _pictures(
 def _clips(
     comparison: Comparison,
     transcripts: Mapping[Mode, Sequence[Transcript]],
-    reader: SoundReader,
     lexicon: Lexicon | None,
 ) -> Iterator[tuple[dict[str, Any], Sound | None]]:
     """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
@@ -116,7 +116,7 @@ def _clips(
         own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in modes}
         sound, missing = None, None
         try:
-            sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
+            sound = read_sound(clip.file, clip.sha256, clip.start_s, clip.end_s)
         except SoundUnavailable as unavailable:
             missing = str(unavailable)
         values = clip.model_dump(mode="json") | {
