@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from specdec_cli.compare.costs import Columns
-from specdec_cli.compare.frontier import oracle_of, spendings
+from specdec_cli.compare.costs import Columns, oracle_of, spendings
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, CloudAgreement, Gap, GapMeasure, ModeQuality, OracleFound
 from specdec_cli.metrics.bootstrap import Resampler, Values, mean
