@@ -74,11 +74,11 @@ def batch(
     resume = not overwrite
     resolved = given.resolve()
     size = _batch_size(batch_size)
-    own = [path for path in (output, csv) if path is not None]
+    more = Exports.after(exports, export_dir, output)
+    own = [path for path in (output, csv, more.folder if more else None) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, calibration, *resolved.reads]
     refuse(reads, output, csv, resume=resume, retry_failed=retry_failed)
-    more = Exports.after(exports, export_dir, output)
     labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
         job = Batching(
