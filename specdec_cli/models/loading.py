@@ -24,7 +24,7 @@ from specdec_cli.models.checkpoint import (
 from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
 from specdec_cli.models.family import Family, prune
-from specdec_cli.models.packed import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.packing import PackedConfig, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
