@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import mmap
 import os
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +19,9 @@ from typing import Any, Final
 
 import torch
 import transformers
-from transformers.core_model_loading import ConversionOps
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors.torch import save_file
+from transformers.core_model_loading import ConversionOps, revert_weight_conversion
 from transformers.quantizers import register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
@@ -28,10 +32,13 @@ from specdec_cli.models.packed import GROUP, PackedLinear, pack, packable
 
 _METHOD: Final = "specdec_packed"
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
+_FILE: Final = 1 << 28  # bytes of a kept file
+_DONTNEED: Final = 4  # of Linux: it is not read again, and may be lost
+_PAGEOUT: Final = 21  # it is read again later, if ever
 
 
-def _forget(tensor: torch.Tensor) -> None:
-    """Tells the system that the pages of a tensor, which is not read again, can go: a mapped file would stay in memory.
+def _advise(tensor: torch.Tensor, advice: int) -> None:
+    """Tells the system what will become of the pages of a tensor: those of a mapped file would stay in memory.
 
     Without effect where there is no madvise. A tensor that is not contiguous is left alone: between its numbers lie
     those of others.
@@ -39,8 +46,14 @@ def _forget(tensor: torch.Tensor) -> None:
     page = mmap.PAGESIZE
     start = -(-tensor.data_ptr() // page) * page
     length = (tensor.data_ptr() + tensor.nbytes) // page * page - start
-    if length > 0 and tensor.is_contiguous() and hasattr(mmap, "MADV_DONTNEED"):
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+    if length > 0 and tensor.is_contiguous() and sys.platform == "linux":
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), advice)
+
+
+def free_heap() -> None:
+    """Hands freed memory back to the system, of which the C library would keep hundreds of megabytes in pieces."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 @register_quantization_config(_METHOD)
@@ -99,7 +112,7 @@ class _Packing(ConversionOps):  # type: ignore[misc]
         (value,) = input_dict.values()
         whole = value[0] if isinstance(value, list) else value
         weight, scales = pack(whole, self.bits)
-        _forget(whole)
+        _advise(whole, _DONTNEED)
         return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
 
 
@@ -125,7 +138,22 @@ def keep_packed(module: Any, folder: Path) -> bool:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             inside = Path(made) / folder.name
-            module.save_pretrained(inside, max_shard_size="100GB")
+            _write(module, inside)
             os.replace(inside, folder)
         return True
     return False
+
+
+def _write(module: Any, folder: Path) -> None:
+    """As `save_pretrained` does, but lets the pages of mapped weights go between two files: it would hold them all."""
+    for part in (module.config, module.generation_config):
+        part.save_pretrained(folder)
+    weights = revert_weight_conversion(module, module.state_dict())
+    split = split_torch_state_dict_into_shards(weights, max_shard_size=_FILE)
+    for file, names in split.filename_to_tensors.items():
+        save_file({name: weights[name].contiguous() for name in names}, folder / file, {"format": "pt"})
+        for name in names:
+            _advise(weights[name], _PAGEOUT)
+    index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+    if split.is_sharded:
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")

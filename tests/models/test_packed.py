@@ -150,5 +150,5 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
 def test_what_lies_between_the_numbers_of_a_part_stays() -> None:
     fused = torch.arange(256 * 8192.0).view(256, 8192)
     expected = fused.clone()
-    packing._forget(fused[:, :4096])
+    packing._advise(fused[:, :4096], packing._DONTNEED)
     assert torch.equal(fused, expected)
