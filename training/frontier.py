@@ -23,9 +23,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.progress import choose_steps
-from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.inputs.find import identify
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics import Interval, References, Resampler, Values
@@ -33,15 +31,15 @@ from specdec_cli.metrics.bootstrap import Statistic, difference, mean
 from specdec_cli.metrics.frontier import Oracle, constant, oracle
 from specdec_cli.metrics.gap import share_of_gap
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.tune.candidates import Candidate, candidates
+from specdec_cli.tune.candidates import candidates, deferred
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import setup_of
 from specdec_cli.tune.spending import Parts, parts_of
-from specdec_cli.tune.trace import Trace, replay
-from specdec_cli.tune.tuner import Tuner, replayed, swept
+from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.tuner import Tuner, swept
 from specdec_cli.types import COSTS, Cost, GateName
 from training import WEIGHTS
 from training.labels import balanced, dev_rows, read_rows
@@ -56,11 +54,6 @@ SHARES: Final[Mapping[Cost, tuple[float, ...]]] = {
 }
 RATES: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 """Shares of the blocks that thresholds are chosen for: one in a hundred wakes the cloud for a tenth of the clips."""
-
-WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of the clips that deferred drafts wake the cloud for."""
-AWAKE: Final = 0.3
-"""Threshold of deferred drafts once the cloud is awake: nats of entropy, a probability of the learned gate."""
 
 _DEFERRED: Final = "deferred"
 RUNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -118,41 +111,24 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     yardstick = Yardstick(lexicon, known, config.prompt.language, captioner.decode)
     parts = parts_of(*(_runs(work / f"{language}-entropy.jsonl", mode) for mode in ("cloud", "lossless")))
     file = read_gate_file(WEIGHTS / "gate.json")
-    learned = file.learned, file.threshold, file.tokenizer, file.wake, file.waking
+    learned = file.learned, file.threshold, file.wake, file.waking
     classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
     settings: dict[str, list[Outcome]] = {}
-    exact = 0
+    exact = total = 0
     for gate in gates:
-        tried = [each for each in candidates(traces, (gate,), (k,), classifier, RATES) if not each.stop_drafting]
-        made = [swept(each, traces, yardstick, classifier, plan.seed, parts) for each in tried]
-        settings[gate] = [outcome for outcome, _ in made]
-        exact += sum(same for _, same in made)
-    for gate in (gate for gate in gates if gate != "random"):
-        settings[f"{gate}, {_DEFERRED}"] = list(_deferred(gate, traces, classifier, yardstick, parts))
+        whole = [each for each in candidates(traces, (gate,), (k,), classifier, RATES) if not each.stop_drafting]
+        tried = {gate: whole, f"{gate}, {_DEFERRED}": list(deferred(traces, (gate,), k, classifier))}
+        for name, each in tried.items():
+            made = [swept(candidate, traces, yardstick, classifier, plan.seed, parts) for candidate in each]
+            settings |= {name: [outcome for outcome, _ in made]} if made else {}
+            exact += sum(same for _, same in made)
+            total += len(made) * len(traces)
     edge, cloud = (yardstick.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
-    total = len(traces) * sum(len(settings[gate]) for gate in gates)
 
     def best(columns: slice) -> Oracle:
         return _oracle(traces, edge[:, columns], cloud[:, columns], k, parts)
 
     return Replays(settings, edge, cloud, best, list(lexicon.attributes), exact / total)
-
-
-def _deferred(
-    gate: GateName, traces: Sequence[Trace], classifier: Classifier | None, yardstick: Yardstick, parts: Parts | None
-) -> Iterator[Outcome]:
-    """A gate with deferred drafts, at the thresholds that wake the cloud for `WOKEN` of the clips."""
-
-    def figure(trace: Trace) -> float:
-        judge = Gate(gate, 0.0, classifier=classifier).open(0, waking=True, whole=True)
-        for token in trace.edge.drafted(0, MOST_DEFERRED):
-            judge.add(token)
-        return max(judge.scores)
-
-    for wake in np.quantile([figure(trace) for trace in traces], [1 - share for share in WOKEN]).tolist():
-        opened = Gate(gate, AWAKE, wake=wake, classifier=classifier)
-        replays = [replay(trace, opened, 1, defer=True) for trace in traces]
-        yield replayed(Candidate(gate, round(wake, 4), 1), replays, traces, yardstick, parts)
 
 
 def _runs(path: Path, mode: str) -> list[Transcript]:

@@ -49,6 +49,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         "gate": {
             "name": gate,
             "threshold": settings.get("threshold"),
+            "wake": settings.get("wake"),
             "below": gate in _BELOW_IS_UNSURE,
             "unit": _UNITS.get(str(gate)),
         },
@@ -61,6 +62,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
                 "tokens": list(tokens(record)),
                 "text": record.committed_text if record.committed_pieces is None else None,
                 "escalated": record.escalated,
+                "threshold": settings.get("wake" if record.waking else "threshold"),
                 "reason": record.reason,
                 "drafted": len(record.draft_ids),
                 "committed": len(record.committed_ids),

@@ -26,7 +26,7 @@ class FrontierPoint(frontier.FrontierPoint):
 
     Attributes:
         at_costs: what it spends of each cost, and what that closes otherwise.
-        threshold, k, stop_drafting: see `Candidate`.
+        threshold, k, stop_drafting, wake: see `Candidate`.
         quality: mean of the figure that the gap is taken in, 0 to 1.
         asks_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
             change merely because the same text is cut into smaller blocks.
@@ -37,6 +37,7 @@ class FrontierPoint(frontier.FrontierPoint):
     k: int
     quality: float
     stop_drafting: bool
+    wake: float | None
     asks_per_clip: float
     at_costs: list[AtCost]
 
@@ -90,18 +91,12 @@ class Outcome:
     alone_ms: Values | None = None  # the same of cloud-only [n]
 
     @property
-    def rate(self) -> float:
-        """Escalated / all blocks."""
-        return self.share("blocks")
-
-    @property
     def spendings(self) -> dict[Cost, Spending]:
-        """What is known of it by cost."""
+        """What is known of it by cost; a deferred draft is no block like others."""
         woken = (self.escalations > 0).astype(np.float64) if self.woken is None else self.woken
-        found: dict[Cost, Spending] = {
-            "blocks": Spending(self.escalations, self.rounds),
-            "clips": Spending(woken, np.ones(len(woken))),
-        }
+        found: dict[Cost, Spending] = {"clips": Spending(woken, np.ones(len(woken)))}
+        if not self.candidate.deferred:
+            found = {"blocks": Spending(self.escalations, self.rounds), **found}
         if self.cloud_ms is not None and self.alone_ms is not None:
             found["time"] = Spending(self.cloud_ms, self.alone_ms)
         return found

@@ -31,6 +31,16 @@ class Plan:
     cost: Cost = "blocks"  # that the budget is of, and that is kept low
     risk: float | None = None  # largest share of captions whose classes may differ from the cloud's, with a guarantee
 
+    @property
+    def defers(self) -> bool:
+        """Whether deferred drafts are tried too; as blocks they do not compare with others."""
+        return self.cost != "blocks"
+
+    @property
+    def k(self) -> int:
+        """The block size that is neither small nor large."""
+        return sorted(self.ks)[len(self.ks) // 2]
+
 
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
     """Refuses what no tuning of a hybrid run over so many different clips can succeed with.

@@ -58,14 +58,15 @@ def worth_certifying(outcomes: Sequence[Outcome], alpha: float, cost: Cost) -> l
     for outcome in outcomes:
         candidate = outcome.candidate
         if candidate.gate != "random" and outcome.differing is not None:
-            families[replace(candidate, threshold=0.0)].append(outcome)
+            family = replace(candidate, wake=0.0) if candidate.deferred else replace(candidate, threshold=0.0)
+            families[family].append(outcome)
     found: list[tuple[float, list[Candidate]]] = []
-    for family in families.values():
-        family.sort(key=lambda outcome: outcome.candidate.threshold, reverse=family[0].candidate.gate in BELOW)
-        losses = np.stack([outcome.differing for outcome in family if outcome.differing is not None], axis=1)
+    for family, members in families.items():
+        members.sort(key=lambda outcome: outcome.candidate.searched, reverse=family.gate in BELOW)
+        losses = np.stack([outcome.differing for outcome in members if outcome.differing is not None], axis=1)
         last, _ = certify(with_everything(losses), alpha) or (0, None)
-        spent = family[last - 1].share(cost) if last else 1.0
-        found.append((spent, [outcome.candidate for outcome in family[max(last - 3, 0) : last + 2]]))
+        spent = members[last - 1].share(cost) if last else 1.0
+        found.append((spent, [outcome.candidate for outcome in members[max(last - 3, 0) : last + 2]]))
     return min(found, key=lambda each: each[0])[1] if found else []
 
 

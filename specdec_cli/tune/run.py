@@ -147,7 +147,7 @@ def _points(
         outcome.point(edge, cloud, best_possible(outcome.candidate.k) if best_possible else None, resampler)
         for outcome in outcomes
     )
-    return tuple(sorted(points, key=lambda point: (point.gate, point.spent["blocks"] or 0.0)))
+    return tuple(sorted(points, key=lambda point: (point.gate, point.wake is not None, point.spent["clips"] or 0.0)))
 
 
 def _oracle(
@@ -212,14 +212,18 @@ def _gate_file(tuner: Tuner, best: Outcome | None, plan: Plan, origin: dict[str,
     gate = best.candidate.gate if best else "learned"
     if gate in ("always", "never"):
         raise ValueError(f"the gate {gate} has nothing to tune")
+    wake = best.candidate.wake if best else 0.5 if tuner.waking else None
     return GateFile.model_validate(
         {
             "gate": gate,
             "threshold": best.candidate.threshold if best else 0.5,
             "k": best.candidate.k if best else plan.ks[0],
             "stop_drafting": best.candidate.stop_drafting if best else False,
+            "defer": best.candidate.deferred if best else False,
+            "wake": wake,
             "tokenizer": tuner.tokenizer,
             "fitted_on": origin,
             "learned": tuner.fitted.weights if tuner.fitted and gate == "learned" else None,
+            "waking": tuner.waking.weights if tuner.waking and gate == "learned" and wake is not None else None,
         }
     )

@@ -16,18 +16,19 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.errors import TranscriptError, typed
 from specdec_cli.metrics import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.tune.candidates import RATES, Candidate, candidates
+from specdec_cli.tune.candidates import RATES, WOKEN, Candidate, candidates, deferred
 from specdec_cli.tune.frontier import Outcome
 from specdec_cli.tune.journal import Journal
 from specdec_cli.tune.plan import Plan
 from specdec_cli.tune.quality import Yardstick
 from specdec_cli.tune.record import Recorder
 from specdec_cli.tune.spending import Parts, cloud_ms, parts_of
-from specdec_cli.tune.trace import Replayed, Trace, replay
+from specdec_cli.tune.trace import Trace
 
 if TYPE_CHECKING:
     from specdec_cli.tune.fit import Fitted
@@ -76,6 +77,7 @@ class Tuner:
         self._journal = journal
         self._watch = watch
         self.fitted: Fitted | None = None
+        self.waking: Fitted | None = None
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
         """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
@@ -88,18 +90,23 @@ class Tuner:
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted`."""
+        """The learned gate's classifier, if it is among the gates; its figures are in `fitted` and `waking`."""
         if "learned" not in self._plan.gates:
             return None
+        self.fitted = self._fit(halves, yardstick, self._plan.k)
+        if self._plan.defers:
+            self.waking = self._fit(halves, yardstick, MOST_DEFERRED)
+        waking = self.waking.weights if self.waking else None
+        return Classifier(self.fitted.weights, 0.5, waking=waking)
+
+    def _fit(self, halves: Halves, yardstick: Yardstick, k: int) -> Fitted:
         from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn
 
-        k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
         found = examples(halves.fitting, groups, k, Consequences(yardstick.classes))
         if not teaches(found):  # the captions name hardly any class
             found = examples(halves.fitting, groups, k)
-        self.fitted = fit(found, seed=self._plan.seed)
-        return Classifier(self.fitted.weights, 0.5, self.tokenizer)
+        return fit(found, seed=self._plan.seed)
 
     @property
     def tokenizer(self) -> str:
@@ -108,9 +115,8 @@ class Tuner:
 
     def time(self, traces: Sequence[Trace]) -> Parts | None:
         """What the parts of the cloud's work take, by runs on the first few of the clips; None: it does not say."""
-        k = sorted(self._plan.ks)[len(self._plan.ks) // 2]
         config = self._captioner.config
-        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": k})
+        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": self._plan.k})
         lossless = self._captioner.variant(config.model_copy(update={"decoding": decoding}))
         modes, few = {"cloud-only": self._alone, "lossless": lossless}, traces[:TIMED]
         self._run("timing", modes, few)
@@ -126,7 +132,10 @@ class Tuner:
         rates: Sequence[float] = RATES,
     ) -> tuple[list[Outcome], float]:
         """Every candidate replayed on every clip; and the share of replays that were exact."""
-        found = list(candidates(traces, self._plan.gates, self._plan.ks, classifier, rates))
+        plan = self._plan
+        found = list(candidates(traces, plan.gates, plan.ks, classifier, rates))
+        if plan.defers:
+            found += deferred(traces, plan.gates, plan.k, classifier, WOKEN)
         outcomes: list[Outcome] = []
         exact = 0
         self._watch.begin(len(found))
@@ -215,11 +224,11 @@ def configured(config: Config, candidate: Candidate, weights: Path | None) -> Co
     gate = {
         "name": candidate.gate,
         "threshold": candidate.threshold,
-        "wake": None,
+        "wake": candidate.wake,
         "stop_drafting": candidate.stop_drafting,
         "file": str(weights) if candidate.gate == "learned" else None,
     }
-    decoding = config.decoding.model_copy(update={"k": candidate.k, "defer": False})
+    decoding = config.decoding.model_copy(update={"k": candidate.k, "defer": candidate.deferred})
     return config.model_copy(update={"gate": config.gate.model_copy(update=gate), "decoding": decoding})
 
 
@@ -235,21 +244,10 @@ def swept(
 
     With `parts` its time in the cloud is estimated from them.
     """
-    replays = [replay(t, candidate.make(classifier, t.sha256, seed), candidate.k) for t in traces]
-    return replayed(candidate, replays, traces, yardstick, parts), sum(each.exact for each in replays)
-
-
-def replayed(
-    candidate: Candidate,
-    replays: Sequence[Replayed],
-    traces: Sequence[Trace],
-    yardstick: Yardstick,
-    parts: Parts | None = None,
-) -> Outcome:
-    """What replays of the clips come to."""
-    texts = [each.ids for each in replays]
+    replays = [candidate.replay(trace, classifier, seed) for trace in traces]
     escalations = np.array([each.escalations for each in replays], float)
-    return Outcome(
+    texts = [each.ids for each in replays]
+    outcome = Outcome(
         candidate,
         yardstick.table(traces, texts),
         np.array([each.rounds for each in replays], float),
@@ -259,3 +257,4 @@ def replayed(
         cloud_ms=parts.hybrid_ms((escalations > 0).astype(float), escalations) if parts else None,
         alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else None,
     )
+    return outcome, sum(each.exact for each in replays)

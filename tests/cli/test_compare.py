@@ -186,8 +186,8 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
 def test_references_bring_accuracy_and_texts(
     specdec: Specdec, run: Callable[[str], Run], recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    flags = ("--file-column", "clip", "--label", "emotion=mood", "--text-column", "note", *run("en").again(tmp_path))
-    outcome = specdec("compare", *recordings, "--references", truth, *flags, "--json")
+    flags = ("--file-column", "clip", "--label-column", "emotion=mood", "--text-column", "note")
+    outcome = specdec("compare", *recordings, "--references", truth, *flags, *run("en").again(tmp_path), "--json")
     assert outcome.code == 0, outcome.err
     found = compared(outcome.out)
     assert found.references_found == 2
@@ -235,7 +235,7 @@ def test_a_page_is_written(specdec: Specdec, run: Callable[[str], Run], recordin
         (["--set", "decoding.mode=edge"], "--modes"),
         (["--modes", "edge,cloud", "--threshold", "0.5"], "--modes"),
         (["--overwrite"], "--output"),
-        (["--label", "emotion=mood"], "--references"),
+        (["--label-column", "emotion=mood"], "--references"),
         (["--references", "none.tsv"], "none.tsv"),
         (["--lexicon", "none.yaml"], "none.yaml"),
         (["--html", "report.pdf"], ".html"),
@@ -258,7 +258,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(
 def test_a_label_of_no_attribute_and_an_empty_folder_are_refused(
     specdec: Specdec, recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    outcome = specdec("compare", recordings[0], "--references", truth, "--label", "mood=mood")
+    outcome = specdec("compare", recordings[0], "--references", truth, "--label-column", "mood=mood")
     assert outcome.code == 2
     assert "emotion" in outcome.err
     outcome = specdec("compare", tmp_path)

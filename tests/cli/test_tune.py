@@ -216,8 +216,8 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gates", "always"], "'always' cannot be tuned"),
-        (["--gates", ","], "nothing cannot be tuned"),
+        (["--gates", "always"], "no gate to tune 'always'"),
+        (["--gates", ","], "no gate to tune is named"),
         (["--ks", "0"], "'0' is no whole number from 1 to 64"),
         (["--ks", "2,x"], "'x' is no whole number"),
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: li
 
 
 def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
-    for cost, share in (("clips", 0.7), ("time", 0.6)):
+    for cost, share in (("blocks", 0.4), ("time", 0.6)):
         quick = (*SAME, "--recordings", recorded)
         outcome = specdec("tune", voices, *quick, "--budget", f"{cost}={share}", "--json")
         assert outcome.code == 0, outcome.err
@@ -253,6 +253,39 @@ def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices
             spent = found.recommended.spent[cost]  # type: ignore[index]
             assert spent is not None
             assert spent <= share
+
+
+def test_deferred_drafts_are_tried_where_clips_count(
+    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate.json"
+    quick = (*SAME, "--recordings", recorded)
+    outcome = specdec("tune", voices, *quick, "--budget", "clips=0.9", "--json", GATE, gate)
+    assert outcome.code == 0, outcome.err
+    found = Tuning.model_validate_json(outcome.out)
+    points = [point for point in found.confirmed if point.wake is not None]
+    assert points
+    assert all(point.label == f"entropy {point.wake:g}, deferred" for point in points)
+    assert all(point.spent["blocks"] is None for point in points)  # whole captions are no blocks of k tokens
+    point = points[0]
+    runs = captioner(
+        gate__name=point.gate,
+        gate__threshold=point.threshold,
+        gate__wake=point.wake,
+        decoding__defer=True,
+        decoding__max_new_tokens=24,
+        prompt__language="en",
+    )
+    lines = [json.loads(line) for line in recorded.read_text(encoding="utf-8").splitlines()]
+    held_out = sorted({line["file"] for line in lines if "schema" in line})
+    woken = [run.totals.escalations > 0 for file in held_out if (run := runs.caption(file)).totals is not None]
+    assert point.spent["clips"] == pytest.approx(sum(woken) / len(woken))
+    file, best = read_gate_file(gate), found.recommended
+    assert best is not None
+    assert (file.defer, file.wake) == (best.wake is not None, best.wake)
+    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "en")
+    settings = json.loads(used.out)["settings"]
+    assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
 
 
 def test_a_risk_is_certified_and_written_into_the_gate_file(

@@ -82,3 +82,12 @@ def test_a_piece_that_a_cloud_elsewhere_wrote_has_no_draft_and_no_figures() -> N
         "x", "a voice", "cloud cloud", 0, draft_ids=[], draft_pieces=[], max_entropy=None, entropy=[], score=[]
     )
     assert list(tokens(written)) == [("a", "cloud", None, None), ("voice", "cloud", None, None)]
+
+
+def test_a_round_that_decided_on_waking_the_cloud_shows_that_threshold(runs: Runs) -> None:
+    run = runs["hybrid"][0]
+    settings = {**run.settings, "threshold": 0.3, "wake": 0.7}
+    rounds = [record("a b", "a X", "accepted corrected", 1, waking=waking) for waking in (True, False)]
+    view = run_view(run.model_copy(update={"settings": settings, "rounds": rounds}))
+    assert [each["threshold"] for each in view["rounds"]] == [0.7, 0.3]
+    assert (view["gate"]["threshold"], view["gate"]["wake"]) == (0.3, 0.7)

@@ -39,7 +39,8 @@ function schedule(run, mode) {
 }
 
 function figureOf(run, round) {
-  const { name, threshold, below, unit } = run.gate;
+  const { name, below, unit } = run.gate;
+  const { threshold } = round;
   if (threshold === null || threshold === undefined) return `max entropy ${fixed(round.max, 2)} nats`;
   const scores = round.tokens.map((token) => token[3]).filter((score) => score !== null);
   if (!scores.length) return `max entropy ${fixed(round.max, 2)} nats`;

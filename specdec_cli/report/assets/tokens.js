@@ -20,16 +20,16 @@ function shown(piece) {
   return piece.trim().replaceAll("\ufffd", "·");
 }
 
-// What the bars show: the learned gate's score, else entropy, with the threshold of the gate if it is one of that.
-function barsOf({ gate }) {
+// What the bars show: the learned gate's score, else entropy; null where the gate's threshold is not one of that.
+function barsOf({ gate }, threshold) {
   const learned = gate.name === "learned";
-  return { learned, threshold: learned || gate.name === "entropy" ? gate.threshold : null };
+  return { learned, threshold: (learned || gate.name === "entropy") && threshold !== undefined ? threshold : null };
 }
 
 // Whether the gate escalates because of a token with this figure.
-function unsure(gate, score) {
-  if (gate.threshold === null || gate.threshold === undefined || score === null) return false;
-  return gate.below ? score <= gate.threshold : score >= gate.threshold;
+function unsure(gate, threshold, score) {
+  if (threshold === null || threshold === undefined || score === null) return false;
+  return gate.below ? score <= threshold : score >= threshold;
 }
 
 // A bar over 0 to twice the threshold, so that the line at half height is the threshold.
@@ -46,13 +46,13 @@ function fated(fate, text) {
   return html("span", { class: "text" }, sign ? html("span", { class: "sign", "aria-label": fate }, sign) : null, html("span", { class: "piece" }, text));
 }
 
-function token([piece, fate, entropy, score], run) {
-  const { learned, threshold } = barsOf(run);
+function token([piece, fate, entropy, score], run, round) {
+  const { learned, threshold } = barsOf(run, round.threshold);
   const value = learned ? score : entropy;
-  const over = unsure(run.gate, score);
+  const over = unsure(run.gate, round.threshold, score);
   const facts = [FATES[fate][1]];
   if (entropy !== null) facts.push(`entropy ${entropy.toFixed(3)} nats`);
-  if (score !== null && run.gate.name !== "entropy" && run.gate.threshold !== null) facts.push(`${run.gate.name} ${score.toFixed(3)}`);
+  if (score !== null && run.gate.name !== "entropy" && round.threshold !== null) facts.push(`${run.gate.name} ${score.toFixed(3)}`);
   return html(
     "span",
     { class: `token ${fate}${piece.startsWith(" ") ? " apart" : ""}`, title: facts.join("; ") },
@@ -68,7 +68,7 @@ function tokenText(run, language, choose) {
     html(
       "span",
       { class: `round${round.escalated ? " asked" : ""}`, pointerenter: () => choose(index), click: () => choose(index) },
-      ...(round.text === null ? round.tokens.map((each) => token(each, run)) : [html("span", { class: "token whole" }, round.text)]),
+      ...(round.text === null ? round.tokens.map((each) => token(each, run, round)) : [html("span", { class: "token whole" }, round.text)]),
     ),
   );
   return { element: html("div", { class: "tokens", lang: language }, ...groups), groups };
@@ -76,9 +76,10 @@ function tokenText(run, language, choose) {
 
 function legend(run) {
   const present = new Set(run.rounds.flatMap((round) => round.tokens.map((each) => each[1])));
-  const { learned, threshold } = barsOf(run);
+  const { learned, threshold } = barsOf(run, run.gate.threshold);
   const what = learned ? "probability of a change by the cloud" : "entropy in nats";
-  const scale = threshold === null ? `0 to ${FULL_SCALE}` : `the line is at ${threshold}: at or above it the gate escalates`;
+  const wake = run.gate.wake === null || run.gate.wake === undefined ? "" : `${run.gate.wake}, and once the cloud has been called at `;
+  const scale = threshold === null ? `0 to ${FULL_SCALE}` : `the line is at ${wake}${threshold}: at or above it the gate escalates`;
   const keys = Object.keys(FATES)
     .filter((fate) => present.has(fate))
     .map((fate) => html("span", { class: "key" }, html("span", { class: `token ${fate}` }, fated(fate, fate.replace("_", " "))), html("span", { class: "meaning" }, FATES[fate][1])));
