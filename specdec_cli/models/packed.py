@@ -113,7 +113,7 @@ def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Values [..., outputs] of the outputs in the lower and in the upper half of the bytes, [..., blocks, n] each."""
     length, adjacent = _half_block()
     shape, half = ((-1, length, 2), -1) if adjacent else ((-1, 2, length), -2)
-    lower, upper = values.unflatten(-1, shape).unbind(half)
+    lower, upper = torch.unflatten(values, -1, shape).unbind(half)
     return lower, upper
 
 

@@ -103,15 +103,23 @@ def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, 
     assert torch.cosine_similarity(*scores).min() > (0.99 if quantization == "int8" else 0.8)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "int4"])
+@pytest.mark.parametrize(
+    ("quantization", "file_bytes", "weights"), [("int8", 1 << 28, "model.safetensors"), ("int4", 1 << 16, None)]
+)
 def test_a_later_start_reads_what_was_packed(
-    checkpoint: Path, quantization: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path,
+    quantization: str,
+    file_bytes: int,
+    weights: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(packing, "_WORTH_KEEPING", 0)
+    monkeypatch.setattr(packing, "_FILE", file_bytes)
     first = load(checkpoint, quantization=quantization)
     (kept,) = (tmp_path / "specdec" / "packed").iterdir()
-    assert {path.name for path in kept.iterdir()} >= {"config.json", "model.safetensors"}
+    assert {path.name for path in kept.iterdir()} >= {"config.json", weights or "model.safetensors.index.json"}
     monkeypatch.setattr(packing, "pack", None)  # nothing is packed again
     second = load(checkpoint, quantization=quantization)
     assert second.describe() == first.describe()
