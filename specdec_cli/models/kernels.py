@@ -171,12 +171,16 @@ def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (x / scales).round_().to(torch.int8), scales
 
 
-@cache
 def encoder_dtypes() -> tuple[EncoderDtype, ...]:
     """Formats in which an encoder can multiply on this CPU, beside that of its weights."""
+    return ("bfloat16", "int8") if has_int8() else ("bfloat16",)
+
+
+@cache
+def has_int8() -> bool:
+    """Whether this CPU multiplies int8 exactly; without VNNI, sums overflow 16 bits."""
     large = torch.full((64, 64), 127, dtype=torch.int8)
-    exact = bool((torch._int_mm(large, large) == 64 * 127 * 127).all())  # without VNNI, sums overflow 16 bits
-    return ("bfloat16", "int8") if exact else ("bfloat16",)
+    return bool((torch._int_mm(large, large) == 64 * 127 * 127).all())
 
 
 @cache

@@ -9,7 +9,9 @@ what it rounds is little beside what four bits do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import torch
 from torch import nn
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.kernels import encoder_dtypes, int8_product
+from specdec_cli.models.kernels import has_int8, int8_product
 
 BITS: Final = {"int8": 8, "int4": 4}
 GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
@@ -38,6 +40,7 @@ class PackedLinear(nn.Module):
     Attributes:
         weight: uint8 [outputs, inputs / 2] in the kernel's own order, or int8 [outputs, inputs].
         scales: [inputs / 32, outputs, 2] scale and zero point, or [outputs].
+        int8_rows: from how many rows on activations in bfloat16 are rounded to int8.
     """
 
     weight: torch.Tensor
@@ -52,6 +55,7 @@ class PackedLinear(nn.Module):
         self.register_buffer("weight", weight.new_empty(packed, dtype=torch.uint8 if four else torch.int8))
         self.register_buffer("scales", weight.new_empty(scales))
         self.bias = linear.bias
+        self.int8_rows: float = _PREFILL
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
@@ -71,7 +75,7 @@ class PackedLinear(nn.Module):
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
-        in_int8 = x.dtype == torch.bfloat16 and len(x) >= _PREFILL and "int8" in encoder_dtypes()
+        in_int8 = x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8()
         product = int8_product(x.float(), _PEAK) if in_int8 else None
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
@@ -188,6 +192,19 @@ def _half_block() -> tuple[int, bool]:
         "the four-bit kernel of this CPU keeps its weights in an order that specdec does not know",
         hint="Use quantization: int8, or none.",
     )
+
+
+@contextmanager
+def exact_prefills(module: Any) -> Iterator[None]:
+    """Lets packed layers multiply prefills as they multiply verifications, so that the two can be compared."""
+    layers = [part for part in module.modules() if isinstance(part, PackedLinear)]
+    for layer in layers:
+        layer.int8_rows = math.inf
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.int8_rows = _PREFILL
 
 
 def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:

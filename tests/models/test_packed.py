@@ -64,6 +64,17 @@ def test_a_prefill_rounds_little_beside_the_weights_of_four_bits(bits: int) -> N
     assert (lost - lost_by_steps).max() < (0.02 if bits == 8 else 0.01)
 
 
+def test_prefills_that_are_compared_with_steps_are_exact() -> None:
+    torch.manual_seed(0)
+    layer = of(nn.Linear(256, 128, bias=False).bfloat16().requires_grad_(False), 4)
+    x = torch.randn(packed._PREFILL, 256).bfloat16()
+    with packed.exact_prefills(layer):
+        exact = layer(x)
+    few = torch.cat([layer(part) for part in x.split(packed._PREFILL // 2)])
+    assert (exact.float() - few.float()).norm() < 1e-3 * few.float().norm()
+    assert layer.int8_rows == packed._PREFILL
+
+
 @BITS
 def test_chunks_that_end_in_a_part_are_whole(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
