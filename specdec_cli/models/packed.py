@@ -27,7 +27,7 @@ _BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
 _MANY_ROWS: Final = 16
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
-_AT_ONCE: Final = 1 << 21  # weights packed or turned back at a time: fewer suit the cache better, and two threads worse
+_AT_ONCE: Final = 1 << 22  # weights packed or turned back at a time
 _NIBBLES: Final = 0x0F0F0F0F
 
 
