@@ -23,7 +23,7 @@ from specdec_cli.models.checkpoint import (
 from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
 from specdec_cli.models.family import Family, prune
-from specdec_cli.models.packed import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
@@ -81,7 +81,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     module = module.eval().requires_grad_(False)
     prune(module, family.unused)
     if packed is not None and quantization is not None and keep_packed(module, packed):
-        del loaded, module  # and map the file, as a later start does
+        del loaded, module  # and map the files, as a later start does
+        free_heap()
         return load_model(config, offline=offline, tested=tested)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)

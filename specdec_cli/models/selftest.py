@@ -21,6 +21,7 @@ from specdec_cli.cache import cache_folder, remember
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.family import THINK
+from specdec_cli.models.packed import exact_prefills
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import forward_together
@@ -61,7 +62,8 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
     with suppress(OSError, ValueError):
         joins = _RESULTS.get(memory.read_text(encoding="ascii")) if memory is not None else None
     if joins is None:
-        joins = _test(model)
+        with exact_prefills(model.module):
+            joins = _test(model)
         if memory is not None:
             remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins).encode())
     model.joins = model.joins and joins
