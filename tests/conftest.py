@@ -11,6 +11,7 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # tests have more models and lengths than a command
 
 ROOT = Path(__file__).parents[1]
 
