@@ -31,7 +31,7 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
-from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
@@ -82,12 +82,10 @@ class Captioner:
     ) -> None:
         self.config = config
         self.pair = pair
+        self._options = {"load_s": load_s, "lexicon": lexicon, "calibration": calibration, "measures": measures}
         self._synonyms = _synonyms(config, pair)
-        self.classifier = _classifier(config)
-        if self.classifier is not None:
-            _require_tokenizer(self.classifier, config, pair)
+        self.classifier = _classifier(config, pair)
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
-        self._alike = len(processors) == 2 and same_prompts(*processors)
         rates = {processor.sampling_rate for processor in processors}
         if len(rates) > 1:
             raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
@@ -101,7 +99,7 @@ class Captioner:
                 f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once",
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
-        self._cuts = _cuts_of(config)
+        self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
         self._has_speech = has_speech
         if config.audio.speech_check == "silero":
             from specdec_cli.models import silero
@@ -112,7 +110,7 @@ class Captioner:
             from specdec_cli.models.silero import SpeechCutter
 
             self._cutter = SpeechCutter
-        self._lexicon, self._calibration, self._measures = lexicon, calibration, measures
+        self._measures = measures
         self.setup = _setup(config, pair, load_s, lexicon, calibration)
 
     @classmethod
@@ -174,8 +172,7 @@ class Captioner:
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        how = (self.setup.load_s, self._lexicon, self._calibration)
-        return Captioner(config, pair, *how, measures=self._measures)
+        return Captioner(config, pair, **self._options)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -187,15 +184,14 @@ class Captioner:
         Raises:
             ConfigError: the calibration is not of the loaded weights.
         """
-        return Captioner(self.config, self.pair, self.setup.load_s, lexicon, calibration, measures=self._measures)
+        return Captioner(self.config, self.pair, **self._options | {"lexicon": lexicon, "calibration": calibration})
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """
-        how = (self.setup.load_s, self._lexicon, self._calibration)
-        return Captioner(self.config, self.pair, *how, measures=True)
+        return Captioner(self.config, self.pair, **self._options | {"measures": True})
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -336,7 +332,7 @@ class Captioner:
         return self.pair.writer.text(ids).strip()
 
     def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompt of a clip for each model, made once where both take the same."""
+        """The prompt of a clip for each model."""
         config, pair = self.config, self.pair
 
         def build(processor: Processor, own: str | None) -> Prompt:
@@ -345,8 +341,6 @@ class Captioner:
         for_edge = build(pair.edge.processor, config.edge.instruction) if pair.edge else None
         if pair.cloud is None or config.cloud is None:
             return for_edge, None
-        if self._alike and config.edge.instruction == config.cloud.instruction:
-            return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
 
     def loop(self, prompts: Prompts, shared: Shared | None = None) -> Loop:
@@ -375,22 +369,23 @@ class Captioner:
         return Run(self.setup, clip, self.loop(prompts), writer, audio_s)
 
 
-def _cuts_of(config: Config) -> Cuts | None:
-    """Where the configured file or folder says to cut; None where there is none."""
-    return None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-
-
-def _classifier(config: Config) -> Classifier | None:
+def _classifier(config: Config, pair: Pair) -> Classifier | None:
     """The learned gate's, where the mode has a gate and it is that one.
 
     Raises:
-        ConfigError: its weights cannot be read.
+        ConfigError: its weights cannot be read, or it was fitted with the ids of another tokenizer.
     """
     path = config.gate.weights_path
     if config.gate_in_force != "learned" or path is None:
         return None
     file, weights = read_learned(path, config.gate.file)
-    return Classifier(weights, file.threshold, file.tokenizer, file.wake, file.waking)
+    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
+    if file.tokenizer != ours:
+        raise ConfigError(
+            f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
+            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
+        )
+    return Classifier(weights, file.threshold, file.wake, file.waking)
 
 
 def _synonyms(config: Config, pair: Pair) -> Synonyms:
@@ -402,17 +397,6 @@ def _synonyms(config: Config, pair: Pair) -> Synonyms:
 
     ids = range(pair.vocab_size)
     return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
-
-
-def _require_tokenizer(classifier: Classifier, config: Config, pair: Pair) -> None:
-    """Raises ConfigError if the gate was fitted with the ids of another tokenizer."""
-    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
-    if classifier.tokenizer != ours:
-        raise ConfigError(
-            f"{config.gate.file} was fitted with the tokenizer {classifier.tokenizer}, "
-            f"but {pair.writer.name} has {ours}",
-            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
-        )
 
 
 def _setup(

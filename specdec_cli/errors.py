@@ -13,8 +13,7 @@
     ├── DeviceError                a microphone that cannot be used
     ├── DecodingError              what the settings or a model make impossible to decode
     ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
-    ├── TranscriptError            a transcript that cannot be written or read
-    ├── ReportError                a report that cannot be written
+    ├── TranscriptError            a transcript that cannot be written or read, or a file that cannot be written
     └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
 
 The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
@@ -108,10 +107,6 @@ class CloudError(SpecdecError):
 
 class TranscriptError(SpecdecError):
     """A transcript that cannot be written or read."""
-
-
-class ReportError(SpecdecError):
-    """A report that cannot be written."""
 
 
 class UnexpectedError(SpecdecError):

@@ -38,8 +38,8 @@ def caption():
     prompt = captioner.pair.cloud.processor.prompt(samples, captioner.setup.prompt)
     return {"input_ids": torch.tensor([prompt.ids]), **prompt.audio}
 
-from specdec_cli.audio import load_audio
-samples, _ = load_audio(sys.argv[1], captioner.sampling_rate)
+from specdec_cli.audio import open_recording
+samples = next(open_recording(sys.argv[1], captioner.sampling_rate, window_s=30.0).pieces()).samples
 model = captioner.pair.cloud.module
 told = [id_ for line in run.finish().rounds for id_ in line.committed_ids]
 placeholders = list(captioner.pair.cloud.processor.banned_ids)

@@ -121,7 +121,7 @@ class _Asker:
 
     def _open(self) -> RemoteVerifier[Any]:
         link = self._link
-        return link.verifier(self._prompt, self._config, link.vocab_size, link.processor.eos_ids)
+        return link.verifier(link, self._prompt, self._config, link.vocab_size, link.processor.eos_ids)
 
 
 def knee(found: list[Bearing]) -> Bearing:

@@ -126,14 +126,14 @@ class Fitting:
         return fits["block"].weights, fits["wake"].weights, figures
 
 
-def folds_of(parts: Mapping[Language, Part], fitting: Fitting, tokenizer: str) -> list[Fold]:
+def folds_of(parts: Mapping[Language, Part], fitting: Fitting) -> list[Fold]:
     """Every clip in one fold, speakers kept together."""
     clips = [(language, at) for language, part in parts.items() for at in range(len(part.traces))]
     speakers = [parts[language].speakers[at] for language, at in clips]
     folds = []
     for _, test in GroupKFold(min(FOLDS, len(set(speakers)))).split(clips, groups=speakers):
         block, wake, _ = fitting.fitted(without=sorted({speakers[at] for at in test}))
-        classifier = Classifier(block, 0.5, tokenizer, 0.5, wake)
+        classifier = Classifier(block, 0.5, 0.5, wake)
         folds.append(Fold([clips[at] for at in test], classifier))
     return folds
 
@@ -203,7 +203,7 @@ def fitted_gate(
     """The gate file, and the figures that it was chosen by."""
     tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
     fitting = Fitting(parts, k, weights, seed)
-    frontier = Frontier(parts, folds_of(parts, fitting, tokenizer))
+    frontier = Frontier(parts, folds_of(parts, fitting))
     figures = frontier.wake_figures("learned")
     wake = float(np.quantile(figures, 1 - share))
     tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}

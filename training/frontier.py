@@ -111,7 +111,7 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     yardstick = Yardstick(lexicon, known, config.prompt.language, captioner.decode)
     parts = parts_of(*(_runs(work / f"{language}-entropy.jsonl", mode) for mode in ("cloud", "lossless")))
     file = read_gate_file(WEIGHTS / "gate.json")
-    learned = file.learned, file.threshold, file.tokenizer, file.wake, file.waking
+    learned = file.learned, file.threshold, file.wake, file.waking
     classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
     settings: dict[str, list[Outcome]] = {}
     exact = total = 0

@@ -11,7 +11,7 @@ Nothing here imports torch. The decoders are imported when a file needs them. Me
 recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.
 """
 
-from specdec_cli.audio.load import Recording, load_audio, open_recording
+from specdec_cli.audio.load import Recording, open_recording
 from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Cut, Segment, check_samples
 from specdec_cli.audio.speech import has_speech
 
@@ -24,6 +24,5 @@ __all__ = [
     "Segment",
     "check_samples",
     "has_speech",
-    "load_audio",
     "open_recording",
 ]

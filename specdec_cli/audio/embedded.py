@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,8 @@ class Table:
         names: of its columns.
     """
 
+    names: list[str]
+
     def __init__(self, path: Path) -> None:
         try:
             import pyarrow
@@ -68,16 +71,17 @@ class Table:
             message = f"{path} needs pyarrow, which is not installed."
             raise ConfigError(message, hint="pip install 'specdec-cli[datasets]'") from error
         try:
-            self._parquet, self._batches = _opened(path)
+            self._parquet, self._arrow = (None, _mapped(path)) if path.suffix == ".arrow" else (_parquet(path), None)
         except (OSError, pyarrow.ArrowException) as error:
             detail = " ".join(str(error).split())[:200]
             raise ReferencesError(f"{path} cannot be read: {detail}.", hint="Is it complete?") from error
-        schema = self._parquet.schema_arrow if self._parquet is not None else self._batches.schema
-        self.names: list[str] = schema.names
-        count = self._parquet.num_row_groups if self._parquet is not None else self._batches.count
-        self._first = [0]  # row of each group
-        for group in range(count):
-            self._first.append(self._first[-1] + self._rows_in(group))
+        if self._parquet is None:
+            self.names, sizes = self._arrow.column_names, [self._arrow.num_rows]
+        else:
+            about = self._parquet.metadata
+            self.names = self._parquet.schema_arrow.names
+            sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+        self._first = [0, *accumulate(sizes)]  # row of each group
 
     def rows(self, audio: str, columns: Sequence[str]) -> Iterator[tuple[bool, str | None, dict[str, Any]]]:
         """Of each row whether its recording is in it, its path or None, and the cells of the columns."""
@@ -105,52 +109,28 @@ class Table:
         cell = _last_group(self, group, audio)[row - self._first[group]].as_py()
         return cell.get("bytes") if isinstance(cell, dict) else None
 
-    def _rows_in(self, group: int) -> int:
-        if self._parquet is not None:
-            return int(self._parquet.metadata.row_group(group).num_rows)
-        return int(self._batches.rows(group))
-
     def _group(self, group: int, columns: list[str]) -> Any:
-        if self._parquet is not None:
-            return self._parquet.read_row_group(group, columns=columns)
-        return self._batches.read(group).select(columns)
+        if self._parquet is None:
+            return self._arrow.select(columns)
+        return self._parquet.read_row_group(group, columns=columns)
 
 
-class _Batches:
-    """The record batches of an Arrow file or stream, which is mapped into memory and not read as a whole."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-
-        source = pa.memory_map(str(path))
-        try:
-            self._found = list(pa.ipc.open_stream(source))
-        except pa.ArrowInvalid:
-            source.seek(0)
-            reader = pa.ipc.open_file(source)
-            self._found = [reader.get_batch(at) for at in range(reader.num_record_batches)]
-        if not self._found:
-            raise pa.ArrowInvalid("it has no rows")
-        self.schema, self.count = self._found[0].schema, len(self._found)
-
-    def rows(self, group: int) -> int:
-        """How many there are in a batch."""
-        return int(self._found[group].num_rows)
-
-    def read(self, group: int) -> Any:
-        """A batch as a table."""
-        import pyarrow as pa
-
-        return pa.Table.from_batches([self._found[group]])
-
-
-def _opened(path: Path) -> tuple[Any, Any]:
-    """The file as Parquet or as batches of Arrow; the other is None."""
-    if path.suffix == ".arrow":
-        return None, _Batches(path)
+def _parquet(path: Path) -> Any:
     import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetFile(str(path)), None
+    return pyarrow.parquet.ParquetFile(str(path))
+
+
+def _mapped(path: Path) -> Any:
+    """The table of an Arrow file or stream, which stays in the mapped file: nothing is read before it is looked at."""
+    import pyarrow as pa
+
+    source = pa.memory_map(str(path))
+    try:
+        return pa.ipc.open_stream(source).read_all()
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_file(source).read_all()
 
 
 @lru_cache(maxsize=4)

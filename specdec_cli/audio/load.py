@@ -101,11 +101,13 @@ class Recording:
 class _Cutting:
     """How a recording is cut: see `open_recording`."""
 
+    path: str
     window_s: float
-    segment_s: float | None = None
-    pauses: Pauses = "never"
-    cuts: Sequence[Cut] | None = None
-    cutter: type[PauseCutter] = PauseCutter
+    segment_s: float | None
+    pauses: Pauses
+    cuts: Sequence[Cut] | None
+    cutter: type[PauseCutter]
+    span: tuple[float, float]
 
     @property
     def refuses(self) -> bool:
@@ -152,45 +154,23 @@ def open_recording(
         fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
         hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
         raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
-    cutting = _Cutting(window_s, segment_s, pauses, cuts, cutter)
-    span = (start_s, math.inf if end_s is None else end_s)
-    return _open(os.fsdecode(path), sampling_rate, MAX_DURATION_S, cutting, span)
-
-
-def load_audio(
-    path: str | os.PathLike[str], sampling_rate: int = 16000, *, longest_s: float = MAX_DURATION_S
-) -> tuple[Floats, Recording]:
-    """A whole recording in memory: its samples, float32 mono [n] at `sampling_rate`, and what describes them.
-
-    Args:
-        path, sampling_rate: as for `open_recording`.
-        longest_s: a longer recording is refused, seconds.
-
-    Raises:
-        AudioError: as `open_recording`.
-    """
-    recording = _open(os.fsdecode(path), sampling_rate, longest_s, _Cutting(math.inf), (0.0, math.inf))
-    assert recording._samples is not None  # any length fits
-    return recording._samples, recording
-
-
-def _open(path: str, sampling_rate: int, longest_s: float, cutting: _Cutting, span: tuple[float, float]) -> Recording:
     if sampling_rate < 1:
         raise ConfigError(f"A sampling rate of {sampling_rate} Hz is not possible.", hint="Give the model's rate.")
-    begun = time.perf_counter()
+    path, span, begun = os.fsdecode(path), (start_s, math.inf if end_s is None else end_s), time.perf_counter()
+    cutting = _Cutting(path, window_s, segment_s, pauses, cuts, cutter, span)
     with opened(path) as (file, _):
         channel = None
         while True:
-            with open_sound(path, file, span[0]) as sound:
-                mixdown = _Mixdown(sound, sampling_rate, channel, span[1] - span[0])
-                decoded = _Decoded(path, mixdown, longest_s, cutting, span)
+            with open_sound(path, file, start_s) as sound:
+                mixdown = _Mixdown(sound, sampling_rate, channel, span[1] - start_s)
+                decoded = _Decoded(mixdown, cutting)
             if (channel := mixdown.cancelled()) is None:
                 break
-        if span[0] > 0 and not mixdown.length:
-            says = f"ends before {span[0]:g} s, where its part is to begin"
+        if start_s > 0 and not mixdown.length:
+            says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
         decoded.statistics.require_content(path, mixdown.duration_s)
-        cuts = tuple(decoded.cuts())
+        pieces = tuple(decoded.cuts())
         return Recording(
             path=path,
             sampling_rate=sampling_rate,
@@ -198,9 +178,9 @@ def _open(path: str, sampling_rate: int, longest_s: float, cutting: _Cutting, sp
             sha256=sha256(file),
             original_rate=sound.sampling_rate,
             channels=sound.channels,
-            cuts=cuts,
-            whole=cutting.cuts is None and span == (0.0, math.inf) and len(cuts) == 1 and not decoded.at_pauses,
-            level_dbfs=decoded.statistics.level_dbfs() if len(cuts) > 1 else None,
+            cuts=pieces,
+            whole=cuts is None and span == (0.0, math.inf) and len(pieces) == 1 and not decoded.at_pauses,
+            level_dbfs=decoded.statistics.level_dbfs() if len(pieces) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=decoded.samples,
@@ -218,28 +198,26 @@ class _Decoded:
         at_pauses: whether it is cut at its pauses.
     """
 
-    def __init__(
-        self, path: str, mixdown: _Mixdown, longest_s: float, cutting: _Cutting, span: tuple[float, float]
-    ) -> None:
-        self._path, self._mixdown, self._cutting, self._span = path, mixdown, cutting, span
+    def __init__(self, mixdown: _Mixdown, cutting: _Cutting) -> None:
+        self._mixdown, self._cutting, self._path, self._span = mixdown, cutting, cutting.path, cutting.span
         self.statistics = SampleStatistics(mixdown.sampling_rate)
         self._cutter = cutting.cutter(mixdown.sampling_rate, cutting.window_s) if cutting.pauses == "always" else None
         self._utterances: list[Cut] = []
-        declared_s, window_s = mixdown.sound.declared_s, cutting.window_s
-        _require_at_most(longest_s, path, declared_s or 0.0)
+        declared_s, window_s, span = mixdown.sound.declared_s, cutting.window_s, cutting.span
+        self._require_bounded(declared_s or 0.0)
         declared_fits = cutting.refuses or min((declared_s or 0.0) - span[0], span[1] - span[0]) <= window_s
         fits, alone, kept = declared_fits, False, list[Floats]()
         if not fits:
             self._cut_at_pauses(())
         with ExitStack() as stack:
             for block in mixdown:
-                _require_at_most(longest_s, path, span[0] + mixdown.duration_s)
+                self._require_bounded(span[0] + mixdown.duration_s)
                 fits = declared_fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
                 if cutting.refuses and not fits:
                     length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
                     says = f"lasts {length}, but the model reads {window_s:g} s at once"
                     hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-                    raise refusal(AudioContentError, path, says, hint)
+                    raise refusal(AudioContentError, self._path, says, hint)
                 if fits and not alone and mixdown.duration_s > _LONG_S:
                     alone = bool(stack.enter_context(_ONE_LONG))
                 self.statistics.add(block)
@@ -279,6 +257,13 @@ class _Decoded:
             for index in range(count):
                 start, end = total * index // count, total * (index + 1) // count
                 yield Cut(start_s + start / rate, start_s + end / rate)
+
+    def _require_bounded(self, seconds: float) -> None:
+        if seconds > MAX_DURATION_S:
+            length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
+            says = f"is too long: it lasts {length} or more, and {most} is the most"
+            hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
+            raise refusal(AudioContentError, self._path, says, hint)
 
     def _cut_at_pauses(self, before: Sequence[Floats]) -> None:
         """Where it turns out to be long, begins to look for pauses, in what has been kept first."""
@@ -365,14 +350,6 @@ class _Mixdown:
             mean: Floats = block.mean(axis=1, dtype=np.float32)
             self._powers += len(block) * np.column_stack([mean, block]).var(axis=0, dtype=np.float64)
         return mean
-
-
-def _require_at_most(longest_s: float, path: str, seconds: float) -> None:
-    if seconds > longest_s:
-        length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, longest_s))
-        says = f"is too long: it lasts {length} or more, and {most} is the most"
-        hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
-        raise refusal(AudioContentError, path, says, hint)
 
 
 def _stamp(file: FileIO) -> tuple[int, ...]:

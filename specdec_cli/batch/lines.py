@@ -13,7 +13,7 @@ from typing import Any, Final
 from specdec_cli.errors import TranscriptError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import StoredLine, read_lines
-from specdec_cli.transcript.schema import file_name
+from specdec_cli.transcript.schema import Transcript, file_name
 
 _ROUNDS: Final = b',"rounds":['
 """What stands behind all that is read here. Quotes inside a text are escaped, so no text can hold it."""
@@ -145,6 +145,15 @@ def stored_lines(path: Path) -> Iterator[Line]:
             f"The transcript {path} cannot be read: {error.strerror or error}.",
             hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
         ) from error
+
+
+def transcript_at(path: Path, offset: int, place: str) -> Transcript:
+    """The whole transcript in the line that begins at `offset`, bytes; `place` names it in messages.
+
+    Raises:
+        TranscriptError: it is malformed.
+    """
+    return Transcript.from_json(next(read_lines(path, offset)).raw, place)
 
 
 def lines_at(path: Path, marks: Iterable[Mark]) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -12,25 +12,11 @@ from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.tasks import Backend, Outcome, Progress
 
 
-class Stop:
-    """Asks a run to begin nothing more. Safe to call in a signal handler."""
-
-    asked = False
-
-    def ask(self) -> None:
-        """Asks."""
-        self.asked = True
-
-    def __call__(self) -> bool:
-        """Whether it was asked."""
-        return self.asked
-
-
 def run_batch(
     plan: Plan,
     backend: Backend,
     output: Output,
-    stop: Stop,
+    interrupted: Sequence[int],
     *,
     told: Callable[[Progress], None],
     progress: Progress,
@@ -40,7 +26,7 @@ def run_batch(
 
     Args:
         plan, backend, output: what is to do, where to do it, and what takes the lines.
-        stop: ends the run early.
+        interrupted: holds something once somebody wants it to end early.
         told: called with the counts at the start and after every recording.
         progress: counts of what the plan has passed over; those of the run are added to them.
         fail_fast: whether the first failure ends the run.
@@ -58,9 +44,13 @@ def run_batch(
             output.append(outcome.item.key, outcome.lines)
         progress.add(outcome)
         if fail_fast and outcome.failed:
-            stop.ask()
+            failed.append(outcome)
         told(progress)
 
+    def stopped() -> bool:
+        return bool(interrupted or failed)
+
+    failed: list[Outcome] = []
     threading.Thread(target=count, daemon=True).start()
     told(progress)
-    backend.run(takewhile(lambda _: not stop(), plan), deliver, stop)
+    backend.run(takewhile(lambda _: not stopped(), plan), deliver, stopped)

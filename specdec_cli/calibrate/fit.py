@@ -21,8 +21,6 @@ FOLDS: Final = 10
 LEAST_CAPTIONS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
-_STEPS: Final = 60
-_GOLDEN: Final = (5**0.5 - 1) / 2
 
 _ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
 
@@ -134,18 +132,16 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
 
 
 def fit_temperature(decisions: Sequence[Decision]) -> float:
-    """The temperature at which the right classes are likeliest: least log loss, by golden section over log T."""
+    """The temperature at which the right classes are likeliest: least log loss, over log T."""
+    from scipy.optimize import minimize_scalar
+
     logs, right = _logs(decisions)
 
     def loss(log_t: float) -> float:
         scaled = logs / np.exp(log_t)
         return float((np.logaddexp.reduce(scaled, axis=1) - scaled[right]).mean())
 
-    low, high = _LOG_T
-    for _ in range(_STEPS):
-        one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        low, high = (low, other) if loss(one) < loss(other) else (one, high)
-    return float(np.exp((low + high) / 2))
+    return float(np.exp(minimize_scalar(loss, bounds=_LOG_T, method="bounded", options={"xatol": 1e-6}).x))
 
 
 def reliability(probabilities: Values, right: Bools) -> Reliability:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli import targets
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
-from specdec_cli.cli.startup import labelling, still_collector
+from specdec_cli.cli.startup import labelling, load_captioner
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError
-from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from specdec_cli.batch.begun import Note
-    from specdec_cli.batch.output import Asked, Identity, Output
+    from specdec_cli.batch.lines import Line
+    from specdec_cli.batch.output import Identity, Output
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
     from specdec_cli.confidence.calibration import Labelling
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.console import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs import Inputs
+    from specdec_cli.prompts import Language
 
 _LISTED: Final = 5
 _LONGEST_COMMAND: Final = 300
@@ -156,13 +157,15 @@ class Batching:
             ConfigError: a path leads nowhere.
             AudioError: nothing of what is to do can be opened as audio.
         """
-        with still_collector(), self.view.loading("PyTorch"):
-            from specdec_cli.batch.begun import DIED, Note
-            from specdec_cli.batch.output import Output
-            from specdec_cli.batch.plan import Plan
-            from specdec_cli.batch.runner import Stop, run_batch
-            from specdec_cli.cli.work import interruptible
-        identity = self._identity()
+        from specdec_cli.batch.begun import DIED, Note
+        from specdec_cli.batch.output import Identity, Output
+        from specdec_cli.batch.plan import Plan
+        from specdec_cli.batch.runner import run_batch
+        from specdec_cli.cli.work import interruptible
+        from specdec_cli.transcript.terms import Terms
+
+        terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
+        identity = Identity(self.output, terms, self._asked)
         with Output(self.output, identity.check if self.resume else None) as output:
             self._require_there(output)
             suspects = [e.retry.path for _, e in output.entries() if e.retry and DIED in (e.message or "")]
@@ -175,9 +178,9 @@ class Batching:
                 with self._backend(identity, begun) as backend:
                     if not self.resume:
                         output.clear()
-                    stop, told = Stop(), self.view.update
-                    with interruptible(stop.ask, self.view.stopping) as interrupted:
-                        run_batch(plan, backend, output, stop, told=told, progress=counts, fail_fast=fail_fast)
+                    with interruptible(self.view.stopping) as interrupted:
+                        told = self.view.update
+                        run_batch(plan, backend, output, interrupted, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
     def export(self, csv: Path | None, txt_dir: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
@@ -214,23 +217,16 @@ class Batching:
             hint = "Check the spelling, and the folder that you are in."
             raise ConfigError(f"There is nothing at {show(gone[0])}{more}.", hint=hint)
 
-    def _identity(self) -> Identity:
-        from specdec_cli.batch.output import Identity
-        from specdec_cli.transcript.terms import Terms
-
-        terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
-        return Identity(self.output, terms, self._asked())
-
-    def _asked(self) -> Asked:
+    def _asked(self, line: Line) -> tuple[Language, str] | None:
+        """See `Identity`; of what failed before, each line says itself what it was asked."""
         from specdec_cli.inputs import Manifest
 
-        inputs, prompt = self.inputs, self.config.prompt
-        if inputs is None:  # each line says what it was asked
-            return lambda _: None
-        if isinstance(inputs, Manifest):
-            rows = inputs.rows
-            return lambda line: rows[line.key].asked(prompt) if line.key in rows else None
-        return lambda _: (prompt.language, prompt.instruction)
+        prompt = self.config.prompt
+        if isinstance(self.inputs, Manifest):
+            return self.inputs.rows[line.key].asked(prompt) if line.key in self.inputs.rows else None
+        return (
+            None if self.inputs is None else (prompt.language, prompt.instruction)
+        )  # each line says what it was asked
 
     @contextmanager
     def _backend(self, identity: Identity, begun: Note) -> Iterator[Backend]:
@@ -250,16 +246,9 @@ class Batching:
                 identity.check_models(cluster.setup.models, cluster.setup.settings)
                 yield cluster
             return
-        with still_collector():
-            import_libraries()
-            from specdec_cli.batch.local import LocalBackend
-            from specdec_cli.captioner import Captioner
+        captioner = load_captioner(self.config, self.view, self.labelling, measures=self.measures)
+        from specdec_cli.batch.local import LocalBackend
 
-            captioner = Captioner.load(self.config, loading=self.view.loading)
-        if self.labelling is not None:
-            captioner = captioner.labelled(*self.labelling)
-        if self.measures:
-            captioner = captioner.measuring()
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, begun=begun)
 

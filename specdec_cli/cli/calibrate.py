@@ -42,10 +42,10 @@ def calibrate(
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
     from specdec_cli.calibrate import fit
-    from specdec_cli.calibrate.decisions import finder, read_decisions
+    from specdec_cli.calibrate.decisions import read_decisions
 
     assert table is not None
-    decisions = list(read_decisions(transcripts, finder(table)))
+    decisions = list(read_decisions(transcripts, table))
     found = fit.calibrate(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
     if save_calibration is not None:
         write(save_calibration, fit.calibration_file(found, decisions, __version__).to_json(), CALIBRATION)

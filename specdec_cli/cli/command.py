@@ -16,12 +16,10 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, RENAMED, Option
+from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, Option
 from specdec_cli.config import SETTINGS, Config, ResolvedConfig, Setting, load_config, parse_setting
 from specdec_cli.config.sources import parse_value
-from specdec_cli.errors import ConfigError
 
-_HIDDEN: Final = "hidden_"
 _NOTHING: Final[Mapping[str, str]] = {}
 _STARTS_WITH_A_VALUE: Final = re.compile(r"[\w-]+(, [\w-]+)*:")
 
@@ -83,15 +81,11 @@ def command(
             given = {setting: value for setting, value in flags.items() if value is not None}
             if "given" in parameters:
                 own["given"] = Given(own.pop("source" if source else "config"), given, own.pop("settings") or [])
-            for name in [name for name in own if name.startswith(_HIDDEN)]:
-                former, name = own.pop(name), name.removeprefix(_HIDDEN)
-                if former:
-                    own[name] = former
             if code := function(**own):
                 raise typer.Exit(code)
 
         parameters = inspect.signature(function, eval_str=True).parameters
-        declared = list(_declared(function.__name__, parameters, settings, "source" if source else "config"))
+        declared = list(_declared(parameters, settings, "source" if source else "config"))
         run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
         del run.__wrapped__  # typer would look through it
@@ -102,7 +96,7 @@ def command(
 
 
 def _declared(
-    name: str, parameters: Mapping[str, inspect.Parameter], settings: Sequence[str], source: str
+    parameters: Mapping[str, inspect.Parameter], settings: Sequence[str], source: str
 ) -> Iterator[inspect.Parameter]:
     """The parameters as typer reads them."""
     for parameter in parameters.values():
@@ -117,12 +111,6 @@ def _declared(
         yield _parameter(source, str | None, None)
         yield _parameter("settings", list[str] | None, None)
     yield _parameter("debug", bool, False)
-    for option in [name for name in parameters if name in OPTIONS and OPTIONS[name].former]:
-        hidden = typer.Option(*OPTIONS[option].former, hidden=True)
-        yield _keyword(_HIDDEN + option, Annotated[parameters[option].annotation, hidden], None)
-    for old, new in RENAMED.get(name, {}).items():
-        refuse = typer.Option(old, hidden=True, callback=_refusal(name, old, new))
-        yield _keyword(f"{_HIDDEN}{old.strip('-')}", Annotated[str | None, refuse], None)
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -135,7 +123,8 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     if option.least is not None or option.most is not None:
         keywords |= {"min": option.least, "max": option.most}
     declared = typer.Option(*option.flags, **keywords) if option.flags else typer.Argument(**keywords)
-    return _keyword(name, Annotated[annotation, declared], default)
+    annotated = Annotated[annotation, declared]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotated)
 
 
 def setting_help(setting: Setting) -> str:
@@ -146,24 +135,12 @@ def setting_help(setting: Setting) -> str:
     return (text if _STARTS_WITH_A_VALUE.match(text) else text[0].upper() + text[1:]) + "."
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
 def _value(option: Option, given: Any) -> Any:
     """What an option of a setting was given, as a value that the setting may take; None if it was not given."""
     setting = option.of_setting
     if setting is None or setting.takes_text or not isinstance(given, str):
         return given or None if isinstance(given, list) else given
     return parse_value(setting.name, given)
-
-
-def _refusal(name: str, old: str, new: str) -> Callable[[str | None], None]:
-    def refuse(value: str | None) -> None:
-        if value is not None:
-            raise ConfigError(f"specdec {name} has no option {old}: it is {new} now.", hint=f"Use {new}.")
-
-    return refuse
 
 
 def _log_everything() -> None:

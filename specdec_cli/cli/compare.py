@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from specdec_cli.cli.work import Work
     from specdec_cli.compare.journal import Journal
     from specdec_cli.config import Config
-    from specdec_cli.inputs.recording import InputFile
-    from specdec_cli.transcript.terms import Terms
     from specdec_cli.types import Mode
 
 
@@ -55,7 +52,9 @@ def compare(
     the same --output again, and only what is missing is done.
     """
     from specdec_cli.cli.work import Work, emit, exit_code
-    from specdec_cli.compare.plan import parse_modes, richest
+    from specdec_cli.compare.journal import Journal
+    from specdec_cli.compare.plan import in_mode, parse_modes, richest, terms
+    from specdec_cli.compare.runner import Runner
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
@@ -75,11 +74,21 @@ def compare(
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
     recordings = work.identified(files)
-    study = _Study(work, config, wanted, output, overwrite)
-    with work:
-        study.caption(recordings, repeat)
-    journal = study.journal
-    transcripts = [] if journal is None else journal.of(recordings)
+    configs = {mode: in_mode(config, mode) for mode in wanted}
+    made_with = terms(configs)
+    with Journal(output, made_with, overwrite=overwrite) as journal:
+        with work:
+            runner = Runner(made_with, journal, work)
+            steps = runner.steps(recordings, repeat)
+            captioners = _captioners(work, configs, in_mode(config, "hybrid"), journal) if steps else {}
+            if overwrite:
+                journal.clear()
+            runner.refuse_unreadable(recordings)
+            if steps:
+                work.view.say("warming up: a first run of every mode, which does not count")
+                runner.warm_up(steps, captioners)
+                runner.run(steps, captioners)
+        transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code(done=False)
     from specdec_cli.compare.build import by_mode, comparison
@@ -103,44 +112,12 @@ def compare(
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors), done=bool(found.clips))
 
 
-@dataclass
-class _Study:
-    """Every mode on the same loaded models; `config` is that of the mode which uses most settings."""
-
-    work: Work
-    config: Config
-    modes: Sequence[Mode]
-    output: Path | None
-    overwrite: bool
-    journal: Journal | None = None
-
-    def caption(self, recordings: Sequence[InputFile], repeats: int) -> None:
-        """Captions what is missing."""
-        with self.work.libraries():
-            from specdec_cli.compare.journal import Journal
-            from specdec_cli.compare.plan import in_mode, terms
-            from specdec_cli.compare.runner import Runner
-        wanted = terms({mode: in_mode(self.config, mode) for mode in self.modes})
-        with Journal(self.output, wanted, overwrite=self.overwrite) as journal:
-            self.journal = journal
-            runner = Runner(wanted, journal, self.work)
-            steps = runner.steps(recordings, repeats)
-            captioners = self._captioners(wanted, journal) if steps else {}
-            if self.overwrite:
-                journal.clear()
-            runner.refuse_unreadable(recordings)
-            if not steps:
-                return
-            self.work.view.say("warming up: a first run of every mode, which does not count")
-            runner.warm_up(steps, captioners)
-            runner.run(steps, captioners)
-
-    def _captioners(self, wanted: Mapping[Mode, Terms], journal: Journal) -> dict[Mode, Captioner]:
-        with still_collector():
-            from specdec_cli.captioner import Captioner
-            from specdec_cli.compare.plan import in_mode
-
-            both = Captioner.load(in_mode(self.config, "hybrid"), loading=self.work.view.loading)
-        captioners = {mode: both.variant(in_mode(self.config, mode)) for mode in wanted}
-        journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
-        return captioners
+def _captioners(work: Work, configs: Mapping[Mode, Config], of_both: Config, journal: Journal) -> dict[Mode, Captioner]:
+    """A captioner for each mode, of the same loaded models."""
+    with work.libraries():
+        from specdec_cli.captioner import Captioner
+    with still_collector():
+        both = Captioner.load(of_both, loading=work.view.loading)
+    captioners = {mode: both.variant(config) for mode, config in configs.items()}
+    journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
+    return captioners

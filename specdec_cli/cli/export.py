@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from specdec_cli.cli.command import command
 from specdec_cli.cli.startup import labelling
+from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
 from specdec_cli.targets import STDOUT
+from specdec_cli.types import ExportFormat
 
 if TYPE_CHECKING:
     from specdec_cli.console import Steps
     from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
     from specdec_cli.inputs import Inputs
-    from specdec_cli.types import ExportFormat
 
 _LISTED: Final = 5
 
@@ -40,7 +41,7 @@ def export(
     overwritten that specdec did not write. Exit code 3: some files were left as they were; 1: all.
     """
     from specdec_cli.console import choose_steps
-    from specdec_cli.export.formats import SUFFIXES, export_file, format_of, parse_formats
+    from specdec_cli.export.formats import SUFFIXES, export_file, format_of
     from specdec_cli.export.recordings import Stored
     from specdec_cli.report.figures import count
 
@@ -59,8 +60,13 @@ def export(
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    exports = Exports.of(formats, export_to, transcripts, "--output")
+    exports = Exports(formats, folder_for(export_to, transcripts, "export", "--output"), "--output")
     return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
+
+
+def parse_formats(text: str, option: str) -> list[ExportFormat]:
+    """The formats in a list with commas; errors as those of `chosen`."""
+    return chosen(text, get_args(ExportFormat), option, "format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +84,11 @@ class Exports:
     option: str
 
     @classmethod
-    def of(cls, formats: Sequence[ExportFormat], folder: Path | None, transcripts: Path, option: str) -> Exports:
-        """Exports to a folder; None: one beside the transcripts that is named after them.
-
-        Raises:
-            ConfigError: it is not a folder.
-        """
-        return cls(formats, folder_for(folder, transcripts, "export", option), option)
-
-    @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
         """What --export and --export-dir ask for when a run has ended; None if they are not given.
 
         Raises:
-            ConfigError: a format is unknown, or nothing says where transcripts or exports go.
+            ConfigError: a format is unknown, nothing says where transcripts or exports go, or that is not a folder.
         """
         if exports is None:
             if folder is not None:
@@ -99,9 +96,8 @@ class Exports:
             return None
         if output is None:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
-        from specdec_cli.export.formats import parse_formats
-
-        return cls.of(parse_formats(exports, "--export"), folder, output, "--export-dir")
+        where = folder_for(folder, output, "export", "--export-dir")
+        return cls(parse_formats(exports, "--export"), where, "--export-dir")
 
     def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:
         """Writes them."""

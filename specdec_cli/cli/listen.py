@@ -17,13 +17,12 @@ from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import SETTING_OPTIONS
 from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
-from specdec_cli.report.figures import count
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.console import View
-    from specdec_cli.listen.microphone import Block, Device
+    from specdec_cli.listen.microphone import Block
     from specdec_cli.listen.utterances import Utterance
     from specdec_cli.run import Run
 
@@ -55,11 +54,14 @@ def listen(
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
     """
     from specdec_cli.cli.work import interruptible
-    from specdec_cli.console import choose_view
+    from specdec_cli.console import choose_view, write_line
+    from specdec_cli.console.cells import clean
     from specdec_cli.listen.microphone import Microphone, devices, find_device
 
     if list_devices:
-        return _list(devices())
+        for line in devices():
+            write_line(clean(line))
+        return 0
     require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     resolved, language = choose_language(given, os.environ)
     labelled = labelling(labels, lexicon, calibration)
@@ -136,15 +138,3 @@ def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) ->
         with path.open("xb") as file:
             soundfile.write(file, utterance.segment.samples, sampling_rate, "PCM_16", format="FLAC")
     return str(path)
-
-
-def _list(found: Iterable[Device]) -> int:
-    """Prints the microphones; returns the exit code."""
-    from specdec_cli.console import write_line
-    from specdec_cli.console.cells import clean
-
-    for device in found:
-        channels = count(device.channels, "channel")
-        facts = [device.host, channels, f"{device.sampling_rate} Hz", *(["default"] if device.default else [])]
-        write_line(f"{device.number:>3}  {clean(device.name)}  ({clean(', '.join(facts))})")
-    return 0

@@ -38,7 +38,6 @@ class Option:
         values: completes a value; None: a file, or nothing.
         least, most: bounds of a number.
         default: what leaving it out means, where the default itself does not say it.
-        former: an older spelling with the same meaning, which works and is not shown.
     """
 
     flags: tuple[str, ...]
@@ -50,7 +49,6 @@ class Option:
     least: float | None = None
     most: float | None = None
     default: str | None = None
-    former: tuple[str, ...] = ()
 
     @property
     def of_setting(self) -> Setting | None:
@@ -226,7 +224,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         JUDGING,
         "Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
         "NAME=COLUMN",
-        former=("--label",),
     ),
     "attribute": Option(
         ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
@@ -318,7 +315,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
     "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
     "quick": Option(("--quick",), WORK, "Do not load the models."),
-    "timed": Option(("--time",), WORK, "Time the parts of a start instead, from the command to the first token."),
     "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),
     "port": Option(("--port",), NETWORK, "Port to listen at; 0: any that is free.", "N", least=0, most=65535),
     "token_env": Option(
@@ -350,8 +346,3 @@ FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags 
 
 SETTING_OPTIONS: Final = tuple(name for name, option in OPTIONS.items() if option.setting is not None)
 """Parameters of the options that give settings, in the order of a help."""
-
-RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
-    "tune": {"--output": "--save-gate", "-o": "--save-gate", "--gate": "--gates", "--seed": "--eval-seed"},
-}
-"""Command -> an option that it no longer takes, because the name means something else elsewhere -> its new name."""

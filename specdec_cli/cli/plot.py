@@ -32,7 +32,7 @@ def plot(
     from specdec_cli.export.folder import Folder, fitted
     from specdec_cli.export.recordings import Stored
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.plot.draw import KINDS, draw, font_for, wide_characters
+    from specdec_cli.plot.draw import KINDS, draw
     from specdec_cli.plot.timeline import timelines
 
     ending = "" if plot_to is None or plot_to.is_dir() else plot_to.suffix.lower().lstrip(".")
@@ -51,12 +51,13 @@ def plot(
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
     view = choose_steps(quiet=quiet, debug=debug)
-    wide = set().union(*map(wide_characters, pictures)) if kind == "png" else set()
-    font = font_for(wide) if wide else None
+    legible = True
     with Folder(folder, "--output") as target:
         for picture in pictures:
             name = one.name if one is not None else fitted(picture.name, f".{kind}")
-            target.put(name, draw(picture, kind, font))
-    if wide and font is None:
+            drawn, whole = draw(picture, kind)
+            target.put(name, drawn)
+            legible = legible and whole
+    if kind == "png" and not legible:
         view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
     return report(target.result, transcripts, None if one is not None else folder, view)

@@ -40,7 +40,7 @@ def review(
         pieces = read_pieces(transcripts, words, table, of_mode)
         chosen = pieces[:most]
         sounds = write_review(page, chosen, words, audio_mb=audio_mb, watch=work)
-        doubtful = sum(piece.needs_review is True for piece in chosen)
+        doubtful = sum(piece.run.needs_review is True for piece in chosen)
         work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed: {page}")
         if most is not None and len(pieces) > most:
             work.view.say(f"{count(len(pieces) - most, 'piece')} with less doubt left out (--limit)")

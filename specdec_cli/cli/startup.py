@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.console import View
+    from specdec_cli.console import Steps, View
     from specdec_cli.lexicon import Lexicon
     from specdec_cli.metrics import References
 
@@ -38,21 +38,8 @@ def still_collector() -> Iterator[None]:
             gc.enable()
 
 
-def lexicon_for(labels: bool, path: Path | None) -> Lexicon | None:
-    """The lexicon that --labels and --lexicon ask for, None if neither is given.
-
-    Raises:
-        LexiconError: the file cannot be used.
-    """
-    if not labels and path is None:
-        return None
-    from specdec_cli.lexicon import Lexicon
-
-    return Lexicon.load(path)
-
-
-def load_captioner(config: Config, view: View, labelled: Labelling | None, *, measures: bool) -> Captioner:
-    """The captioner of a command with a live view, which shows what is being loaded.
+def load_captioner(config: Config, view: View | Steps, labelled: Labelling | None, *, measures: bool) -> Captioner:
+    """The captioner of a command, whose display shows what is being loaded.
 
     Args:
         config: what to load.
@@ -84,12 +71,12 @@ def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Lab
     Raises:
         ConfigError: a file cannot be used.
     """
-    lexicon = lexicon_for(labels or calibration is not None, words)
-    if lexicon is None:
+    if not labels and words is None and calibration is None:
         return None
     from specdec_cli.confidence.calibration import Labelling, read_calibration
+    from specdec_cli.lexicon import Lexicon
 
-    return Labelling(lexicon, None if calibration is None else read_calibration(calibration))
+    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
 
 
 def read_references(

@@ -8,6 +8,7 @@ from pathlib import Path
 from specdec_cli.cli.command import Given, command
 from specdec_cli.cli.options import TUNED_GATES
 from specdec_cli.cli.startup import read_references, still_collector
+from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import COSTS, Cost, GateName
 
@@ -105,11 +106,7 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     if text is None:
         fitting = find_spec("sklearn") is not None
         return (*(gate for gate in TUNED_GATES if fitting or gate != "learned"), "random")
-    asked = [name.strip() for name in text.split(",") if name.strip()]
-    if not asked or (unknown := [name for name in asked if name not in (*TUNED_GATES, "random")]):
-        named = repr(unknown[0]) if asked else "nothing"
-        raise ConfigError(f"--gates: {named} cannot be tuned.", hint=f"Gates: {', '.join(TUNED_GATES)}.")
-    return (*(gate for gate in TUNED_GATES if gate in asked), "random")
+    return (*chosen(text, TUNED_GATES, "--gates", "gate to tune"), "random")
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:

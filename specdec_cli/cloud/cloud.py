@@ -36,7 +36,7 @@ class RemoteCloud(ABC):
         own: whether the processor was loaded for this cloud; otherwise it is the edge's.
     """
 
-    verifies: type[RemoteVerifier[Any]]
+    verifier: type[RemoteVerifier[Any]]  # of the blocks of one clip
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         self.name, self.http = http.url, http
@@ -79,18 +79,6 @@ class RemoteCloud(ABC):
         if not self.reached:
             self.fit(caller)
             self.reached = True
-
-    def verifier(
-        self,
-        prompt: Prompt,
-        config: Config,
-        vocab_size: int,
-        stop_ids: Collection[int],
-        kept: int = 0,
-        synonyms: Synonyms = NO_SYNONYMS,
-    ) -> RemoteVerifier[Any]:
-        """Judges the blocks of one clip; see `RemoteVerifier`. Nothing is sent before the first block, or `prefill`."""
-        return self.verifies(self, prompt, config, vocab_size, stop_ids, kept, synonyms)
 
     def probe(self) -> str:
         """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""

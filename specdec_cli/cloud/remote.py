@@ -142,7 +142,7 @@ class HttpCloud(RemoteCloud):
         TokenizerMismatchError: its token ids have other meanings.
     """
 
-    verifies = SessionVerifier
+    verifier = SessionVerifier
     info: Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 from specdec_cli.config import AcceptanceConfig, CloudConfig, Config
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, same
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
@@ -94,7 +95,7 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
 
     def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
         """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
-        for candidates in (self._rules.candidates, MOST_CANDIDATES):
+        for candidates in (self._rules.needed + 1, MOST_CANDIDATES):  # one of them may be banned
             scored = self._scored((*text, *draft), len(draft), tokens, candidates)
             judged = self._rules.judge(draft, scored, at_most=candidates == MOST_CANDIDATES)
             if judged is not None:
@@ -144,7 +145,7 @@ class VllmCloud(RemoteCloud):
         TokenizerMismatchError: its token ids have other meanings.
     """
 
-    verifies = VllmVerifier
+    verifier = VllmVerifier
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         if config.url is None or config.model is None or not config.allow_audio_upload:
@@ -226,20 +227,11 @@ class Question(NamedTuple):
         return json.dumps(request, separators=(",", ":")).encode()
 
 
-class Position(NamedTuple):
-    """The cloud's scores at one position, natural log-probabilities."""
-
-    candidates: dict[int, float]  # likeliest tokens by id, best first; of equal ones the lowest id
-    own: float = 0.0  # of the drafted token; 0 after the draft
-    complete: bool = False  # whether nothing that is at least as likely as `own` is missing among the candidates
-
-
 class Scored(NamedTuple):
     """An answer that makes sense."""
 
-    drafted: tuple[Position, ...]  # one per drafted token
-    generated: tuple[int, ...]  # after them
-    after: tuple[Position, ...]  # one per generated token
+    rows: tuple[dict[int, float], ...]  # likeliest tokens at each drafted and each generated one: id -> log-probability
+    generated: tuple[int, ...]  # after the draft
 
 
 class VllmRules(NamedTuple):
@@ -251,58 +243,38 @@ class VllmRules(NamedTuple):
     synonyms: Synonyms = NO_SYNONYMS
 
     @property
-    def candidates(self) -> int:
-        """Likeliest tokens that are usually enough: one more than the rule needs, in case one is banned."""
-        return min(1 + (self.acceptance.rank if self.acceptance.rule == "rank" else 1), MOST_CANDIDATES)
+    def needed(self) -> int:
+        """Likeliest tokens of a drafted position by which a rule decides."""
+        return self.acceptance.rank if self.acceptance.rule == "rank" else 1
 
-    def judge(self, draft: Sequence[int], scored: Scored, *, at_most: bool = False) -> Verdict | None:
+    def judge(self, draft: tuple[int, ...], scored: Scored, *, at_most: bool = False) -> Verdict | None:
         """The rule applied to a block of m tokens; None if the answer does not hold enough.
 
         With `at_most` no answer holds more: a drafted token whose rank it does not give is not kept.
         """
-        ties: list[bool | None] = []
-        for index, (token, position) in enumerate(zip(draft, scored.drafted, strict=True)):
-            usable = self._usable(position)
-            ties.append(_tie(usable))
-            keeps = self._keeps(token, position, usable)
-            if keeps is None and not at_most:
-                return None
-            if not keeps:
-                return Verdict(index, usable[0][0], (), _count(ties)) if usable else None
-        tokens: list[int] = []
-        for token, position in zip(scored.generated, scored.after, strict=True):
-            usable = self._usable(position)
-            if not usable:
-                break
-            tokens.append(usable[0][0])
-            if tokens[-1] != token:
+        scores, m = torch.full((len(scored.rows), self.vocab_size), -torch.inf), len(draft)
+        for row, listed in zip(scores, scored.rows, strict=True):
+            for id_, logprob in listed.items():
+                if id_ < self.vocab_size and id_ not in self.banned:
+                    row[id_] = logprob
+        known = scores.isfinite().sum(dim=-1).tolist()
+        if not at_most and (min(known[:m], default=self.needed) < self.needed or not known[m]):
+            return None
+        nothing_drawn = torch.Generator()
+        block = Draft(draft)
+        accepted, token = judge(
+            block, scores[: m + 1], self.acceptance, nothing_drawn, sampling=False, synonyms=self.synonyms
+        )
+        if not known[accepted]:
+            return None
+        tokens = [token]
+        for at, said in enumerate(scored.generated[:-1], start=m + 1) if accepted == m else ():
+            if tokens[-1] != said or not known[at]:
                 break  # what was generated after follows a banned token
-        ties.append(_tie(self._usable(scored.after[0])))
-        return Verdict(len(draft), tokens[0], tuple(tokens[1:]), _count(ties)) if tokens else None
-
-    def _usable(self, position: Position) -> list[tuple[int, float]]:
-        """The candidates that are not banned, best first."""
-        return [
-            each for each in position.candidates.items() if each[0] < self.vocab_size and each[0] not in self.banned
-        ]
-
-    def _keeps(self, token: int, position: Position, usable: list[tuple[int, float]]) -> bool | None:
-        """Whether a drafted token passes on its own; None if the answer does not show it."""
-        if self.acceptance.rule != "rank":
-            synonyms = self.synonyms if self.acceptance.rule == "class" else NO_SYNONYMS
-            return same(token, usable[0][0], synonyms) if usable else None
-        if sum(logprob > position.own for _, logprob in usable) >= self.acceptance.rank:
-            return False
-        return True if position.complete else None
-
-
-def _tie(usable: list[tuple[int, float]]) -> bool | None:
-    """Whether the two best tokens are as good as equal; None if only one is known."""
-    return usable[0][1] - usable[1][1] <= TIE if len(usable) > 1 else None
-
-
-def _count(ties: Sequence[bool | None]) -> int | None:
-    return None if None in ties else sum(map(bool, ties))
+            tokens.append(int(scores[at].argmax()))
+        best = scores[: accepted + 1].topk(2, dim=-1).values
+        ties = int((best[:, 0] - best[:, 1] <= TIE).sum()) if bool(best.isfinite().all()) else None
+        return Verdict(accepted, token, tuple(tokens[1:]), ties)
 
 
 def unserved(config: Config, processor: Processor) -> str | None:
@@ -394,28 +366,22 @@ def read_answer(body: bytes, question: Question) -> Scored:
         raise MalformedError(
             f"{len(tokens)} generated tokens with {len(content)} scores, and at most {question.tokens} were requested"
         )
-    drafted = []
+    found: list[dict[int, float]] = []
     for back in range(-question.drafted, 0):
         token, row = question.ids[back], rows[back] or {}
         if (own := row.get(str(token))) is None:
             raise MalformedError(f"the drafted token {token} was not scored")
         listed = {int(id_): scored.logprob for id_, scored in row.items()}
-        among = own.rank is not None and own.rank <= question.candidates
-        if not among:
+        if own.rank is None or own.rank > question.candidates:
             del listed[token]  # it stands there because it was requested, after a gap
-        drafted.append(Position(_ordered(listed), own.logprob, among))
+        found.append(listed)
     for token, scored in zip(tokens, content, strict=True):
         if token != scored.token_id:
             raise MalformedError(f"token {token} comes with the score of token {scored.token_id}")
-    after = (Position(_ordered({each.token_id: each.logprob for each in one.top_logprobs})) for one in content)
-    return Scored(tuple(drafted), tuple(tokens), tuple(after))
-
-
-def _ordered(listed: dict[int, float]) -> dict[int, float]:
-    ordered = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
-    if not ordered or next(iter(ordered.values())) < _LEAST_TOP_LOGPROB:
+        found.append({each.token_id: each.logprob for each in scored.top_logprobs})
+    if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
         raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    return ordered
+    return Scored(tuple(found), tuple(tokens))
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures
 from specdec_cli.metrics import Interval
+from specdec_cli.report.figures import percent, points, share, with_ends
 from specdec_cli.types import Mode
 
 FEWEST_CLIPS: Final = 10
@@ -87,13 +88,13 @@ def _place(gap: Gap) -> int:
 
 def _quality(gap: Gap, costs: ModeFigures | None) -> str:
     subject = SUBJECTS[gap.basis, gap.measure]
-    ends = f"edge-only {percent(gap.edge)}, cloud-only {percent(gap.cloud)}"
+    ends = f"edge-only {share(gap.edge)}, cloud-only {share(gap.cloud)}"
     if gap.edge == gap.cloud == gap.value:
-        return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({percent(gap.edge)})."
+        return f"{subject}: edge-only, {gap.mode} and cloud-only do the same ({share(gap.edge)})."
     if gap.closed is not None and is_above(gap.closed, 0):
         price = _price(costs) if costs else ""
-        return f"{subject}: {gap.mode} closes {percent_spread(gap.closed)} of the gap ({ends}){price}."
-    own = f"{gap.mode} {percent(gap.value)}, {points(gap.gain)} against edge-only"
+        return f"{subject}: {gap.mode} closes {with_ends(gap.closed, percent)} of the gap ({ends}){price}."
+    own = f"{gap.mode} {share(gap.value)}, {with_ends(gap.gain, points, ' points')} against edge-only"
     verdict = f"{gap.mode} is {_against_edge(gap.gain)} than edge-only ({own})"
     if gap.closed is not None:
         return f"{subject}: {verdict}; {ends}."
@@ -109,7 +110,7 @@ def _price(costs: ModeFigures) -> str:
         (costs.clips_woken, "of the clips waking the cloud"),
         (costs.cloud_time, "of the time that cloud-only takes in the cloud"),
     )
-    told = [f"{percent(share.value)} {what}" for share, what in shares if share is not None]
+    told = [f"{share(spent.value)} {what}" for spent, what in shares if spent is not None]
     return f", with {' and '.join(filter(None, (', '.join(told[:-1]), told[-1])))}" if told else ""
 
 
@@ -122,10 +123,10 @@ def _otherwise(gap: Gap) -> Iterator[str]:
     above = found.above_random
     place = "above that" if is_above(above, 0) else "below that" if is_below(above, 0) else "not measurably above that"
     cost = "of the cloud's time" if found.cost == "time" else "of the clips"
-    best = f"; the oracle closes {percent_spread(found.oracle)}" if found.oracle else ""
+    best = f"; the oracle closes {with_ends(found.oracle, percent)}" if found.oracle else ""
     yield (
         f"{SUBJECTS[gap.basis, gap.measure]}: for as much {cost}, escalation at random closes "
-        f"{percent(found.spent.value)} of the gap; {gap.mode} is {place}, {points(above)}{best}."
+        f"{share(found.spent.value)} of the gap; {gap.mode} is {place}, {with_ends(above, points, ' points')}{best}."
     )
 
 
@@ -152,8 +153,8 @@ def _time(figures: ModeFigures, gaps: Sequence[Gap], echoes: set[Mode]) -> str |
 
 def _takes(spread: Interval, other: str) -> str:
     if is_above(spread, 1) or is_below(spread, 1) or spread.low is None:
-        return f"{times(spread)} the time of {other}"
-    return f"about the time of {other}, {times(spread)}"
+        return f"{_times(spread)} the time of {other}"
+    return f"about the time of {other}, {_times(spread)}"
 
 
 def _verdict(mode: Mode, gaps: Sequence[Gap]) -> str | None:
@@ -185,28 +186,6 @@ def is_below(spread: Interval, bound: float) -> bool:
     return spread.high is not None and spread.high < bound
 
 
-def percent(share: float) -> str:
-    """`84.0%`."""
-    return f"{100 * share:.1f}%"
-
-
-def percent_spread(spread: Interval) -> str:
-    """`84% (62% to 103%)`."""
-    return _with_ends(spread, lambda share: f"{100 * share:.0f}%")
-
-
-def points(spread: Interval) -> str:
-    """`+0.8 points (-0.5 to +2.1)`."""
-    return _with_ends(spread, lambda share: f"{100 * share:+.1f}", " points")
-
-
-def times(spread: Interval) -> str:
+def _times(spread: Interval) -> str:
     """`2.6 times (2.4 to 2.9)`; three figures are enough."""
-    return _with_ends(spread, lambda ratio: f"{ratio:.3g}", " times")
-
-
-def _with_ends(spread: Interval, spelled: Callable[[float], str], unit: str = "") -> str:
-    value = spelled(spread.value) + unit
-    if spread.low is None or spread.high is None:
-        return value
-    return f"{value} ({spelled(spread.low)} to {spelled(spread.high)})"
+    return with_ends(spread, lambda ratio: f"{ratio:.3g}", " times")

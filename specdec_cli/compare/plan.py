@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from specdec_cli.compare.pairing import MODES
 from specdec_cli.config import Config
+from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import LOSSY_RULES, Mode
@@ -21,10 +22,7 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
     Raises:
         ConfigError: one is unknown, or there are fewer than two.
     """
-    asked = [name.strip() for name in text.split(",") if name.strip()]
-    if unknown := [name for name in asked if name not in MODES]:
-        raise ConfigError(f"--modes: there is no mode {unknown[0]!r}.", hint=f"Modes: {', '.join(MODES)}.")
-    modes = tuple(mode for mode in MODES if mode in asked)
+    modes = tuple(chosen(text, MODES, "--modes", "mode"))
     if len(modes) < 2:
         raise ConfigError(f"--modes {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
     return modes

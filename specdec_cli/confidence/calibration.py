@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from specdec_cli.config.locate import read_bytes
+from specdec_cli.config.gate_file import FilePart
+from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.types import Decider
@@ -24,19 +25,15 @@ _MAX_BYTES: Final = 1_000_000
 Temperature = Annotated[float, Field(ge=0.05, le=20.0)]
 
 
-class OfModel(BaseModel):
+class OfModel(FilePart):
     """The temperatures of one model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     weights: str = Field(description="fingerprint of the model's files, as transcripts have it")
     temperatures: dict[str, Temperature] = Field(description="attribute -> T")
 
 
-class CalibrationFile(BaseModel):
+class CalibrationFile(FilePart):
     """What a calibration file says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal["specdec calibration"] = "specdec calibration"
     version: Literal[1] = 1
@@ -109,9 +106,4 @@ def read_calibration(path: Path) -> CalibrationFile:
         ConfigError: it is not there, or not a calibration file of this version.
     """
     hint = "specdec calibrate --output FILE writes one."
-    try:
-        return CalibrationFile.model_validate_json(read_bytes(path, f"The calibration {path}", _MAX_BYTES, hint))
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, detail["loc"])) or "the whole"
-        raise ConfigError(f"{path} is not a calibration file: {place}: {detail['msg']}.", hint=hint) from error
+    return read_json(path, CalibrationFile, "calibration file", _MAX_BYTES, hint)

@@ -7,7 +7,7 @@
 Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
 """
 
-from specdec_cli.config.load import ResolvedConfig, Row, load_config
+from specdec_cli.config.load import ResolvedConfig, load_config
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.schema import (
     AcceptanceConfig,
@@ -35,7 +35,6 @@ __all__ = [
     "ModelConfig",
     "PromptConfig",
     "ResolvedConfig",
-    "Row",
     "RuntimeConfig",
     "Setting",
     "configs_folder",

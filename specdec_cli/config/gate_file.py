@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdec_cli.config.layers import Given, Layer
-from specdec_cli.config.locate import absolute_path, gate_path, read_bytes
+from specdec_cli.config.locate import absolute_path, gate_path, read_json
 from specdec_cli.config.problems import Problem
 from specdec_cli.errors import ConfigError
 
@@ -22,7 +22,9 @@ SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 5_000_000
 
 
-class _Part(BaseModel):
+class FilePart(BaseModel):
+    """A part of a file that does not change."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -30,7 +32,7 @@ Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 """No fitted weight comes near these bounds, within which no probability is NaN."""
 
 
-class LearnedWeights(_Part):
+class LearnedWeights(FilePart):
     """A logistic regression on what the edge knows of a drafted token; see `decoding.learned` for the features."""
 
     features: tuple[str, ...] = Field(min_length=1, description="names of the features, in the order of the weights")
@@ -56,7 +58,7 @@ class LearnedWeights(_Part):
         return self
 
 
-class GateFile(_Part):
+class GateFile(FilePart):
     """What a gate file says."""
 
     format: Literal["specdec gate"] = "specdec gate"
@@ -103,15 +105,8 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
     Raises:
         ConfigError: it is not there, or not a gate file of this version.
     """
-    label = label or str(path)
     hint = "specdec tune --save-gate FILE writes one."
-    data = read_bytes(path, f"The gate file {label}", _MAX_BYTES, hint)
-    try:
-        return GateFile.model_validate_json(data)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, detail["loc"])) or "the whole"
-        raise ConfigError(f"{label} is not a gate file: {place}: {detail['msg']}.", hint=hint) from error
+    return read_json(path, GateFile, "gate file", _MAX_BYTES, hint, label=label)
 
 
 def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
 from specdec_cli.config.gate_file import expand_gate_file, names_gate_file
@@ -19,14 +19,6 @@ from specdec_cli.config.sources import CONFIG_VARIABLE, read_environment, read_f
 from specdec_cli.config.yaml_file import write_yaml
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-
-
-class Row(NamedTuple):
-    """One line of `config show`."""
-
-    name: str
-    value: object
-    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +38,15 @@ class ResolvedConfig:
     path: Path
     reads: tuple[Path, ...]
 
-    def rows(self) -> Iterator[Row]:
-        """Every setting in the order of the schema, with its value and origin."""
+    def rows(self) -> Iterator[tuple[str, object, str]]:
+        """Name, value and origin of every setting, in the order of the schema."""
         for section in SECTIONS:
             values = getattr(self.config, section)
             if values is None:
-                yield Row(section, None, self.origin[section])
+                yield section, None, self.origin[section]
                 continue
             for name in type(values).model_fields:
-                yield Row(f"{section}.{name}", getattr(values, name), self.origin[f"{section}.{name}"])
+                yield f"{section}.{name}", getattr(values, name), self.origin[f"{section}.{name}"]
 
     def to_yaml(self) -> str:
         """The merged settings as a config file that loads back to the same configuration."""

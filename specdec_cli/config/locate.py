@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config.problems import nearest
 from specdec_cli.errors import ConfigError
+
+File = TypeVar("File", bound=BaseModel)
 
 PACKAGED_MODELS: Final = ("package:mini/edge", "package:mini/cloud")
 PACKAGED_GATES: Final = ("package:mini/gate.json",)
@@ -95,6 +99,21 @@ def is_loopback(address: str) -> bool:
 def gate_path(name: str) -> Path:
     """The file that a gate's name refers to: one in the package, or a path."""
     return Path(model_source(name))
+
+
+def read_json(path: Path, model: type[File], what: str, most: int, hint: str, *, label: str | None = None) -> File:
+    """What a JSON file of at most `most` bytes says; `what` it is, and `label`, its name, are for messages.
+
+    Raises:
+        ConfigError: it cannot be read, is larger, or is malformed.
+    """
+    label = label or str(path)
+    try:
+        return model.model_validate_json(read_bytes(path, f"The {what} {label}", most, hint))
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, detail["loc"])) or "the whole"
+        raise ConfigError(f"{label} is not a {what}: {place}: {detail['msg']}.", hint=hint) from error
 
 
 def read_bytes(path: Path, label: str, most: int, hint: str) -> bytes:

@@ -6,9 +6,11 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from specdec_cli.errors import ConfigError
+
+Word = TypeVar("Word", bound=str)
 
 _LISTED: Final = 8
 _LONGEST: Final = 60
@@ -36,6 +38,20 @@ def raise_if_any(problems: Sequence[Problem]) -> None:
     if len(others) > _LISTED:
         lines.append(f"- and {len(others) - _LISTED} more")
     raise ConfigError(f"{first.message} ({len(others)} more {noun}, listed below)", hint="\n".join(lines))
+
+
+def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Word]:
+    """The words of a list with commas, each once, in the order of `known`.
+
+    Raises:
+        ConfigError: one is unknown, or there is none.
+    """
+    names = {word.strip().lower() for word in text.split(",") if word.strip()}
+    unknown = sorted(names.difference(known))
+    if unknown or not names:
+        what = f"there is no {noun} {unknown[0]!r}" if unknown else f"no {noun} is named"
+        raise ConfigError(f"{option}: {what}.", hint=f"{noun.capitalize()}s: {', '.join(known)}.")
+    return [word for word in known if word in names]
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

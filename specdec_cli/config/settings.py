@@ -97,22 +97,6 @@ SETTINGS: Final[dict[str, Setting]] = {
 }
 
 
-REMOVED: Final[dict[str, str]] = {
-    "link": "Links are not imitated any more: leave it out. For a slow link, start specdec serve and put a relay in "
-    "front of it: python -m specdec_cli.serve.relay",
-    "simulate": "Step costs are not imitated any more: leave it out, and measure with models of the wanted size. For "
-    "a slow link, put a relay in front of specdec serve: python -m specdec_cli.serve.relay",
-}
-"""Sections of 0.1 that are gone -> what to do instead."""
-
-_REMOVED_VALUES: Final = {
-    ("compile", "off"): "Write null for a decoder that is not compiled.",
-    ("compile", "reduce-overhead"): "CUDA graphs are not used any more: use default, or null for no compiling.",
-    ("run_on", "auto"): "The number is not chosen any more: give one from 0 to 64; 0 is the default.",
-}
-"""(field, value) of 0.1 that is gone -> what to give instead."""
-
-
 def settings_of(section: str) -> Iterator[Setting]:
     """The settings of one section, in the order of the schema."""
     return (setting for setting in SETTINGS.values() if setting.section == section)
@@ -141,8 +125,6 @@ def check_value(name: str, value: object, label: str) -> tuple[Any, Problem | No
 
 
 def _value_hint(setting: Setting, value: object) -> str:
-    if isinstance(value, str) and (instead := _REMOVED_VALUES.get((setting.field, value))):
-        return instead
     if isinstance(value, str) and (close := nearest(value, setting.choices)):
         return f"Did you mean {close}?"
     if setting.takes_text and not setting.choices and isinstance(value, _QUOTABLE):
@@ -153,8 +135,6 @@ def _value_hint(setting: Setting, value: object) -> str:
 def unknown_setting(name: str, label: str) -> Problem:
     """The problem of a dotted name, or of a section, that does not exist."""
     section, _, field = name.partition(".")
-    if section in REMOVED:
-        return Problem(f"{label}: there is no setting {show_name(name)} any more.", REMOVED[section])
     if section in SECTIONS and field:
         valid = [setting.field for setting in settings_of(section)]
         listed = f"Settings in {section}: {', '.join(valid)}."

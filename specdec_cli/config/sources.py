@@ -10,7 +10,7 @@ from typing import Final
 from specdec_cli.config.layers import Given, Layer, Rank
 from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import REMOVED, SETTINGS, settings_of, unknown_setting
+from specdec_cli.config.settings import SETTINGS, settings_of, unknown_setting
 from specdec_cli.config.yaml_file import read_value, read_yaml
 from specdec_cli.errors import ConfigError
 
@@ -103,7 +103,7 @@ def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Lay
             name = VARIABLES.get(variable, "cloud")
             layer[name] = Given(parse_value(name, text), Rank.ENVIRONMENT, variable)
         elif "__" in variable.removeprefix(PREFIX) or variable.startswith(
-            tuple(f"{PREFIX}{s.upper()}_" for s in (*SECTIONS, *REMOVED))
+            tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
         ):
             problems.append(_unknown_variable(variable))
     return layer
@@ -112,14 +112,12 @@ def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Lay
 def _unknown_variable(variable: str) -> Problem:
     rest = variable.removeprefix(PREFIX)
     section = rest.partition("_")[0].lower()
-    if section in REMOVED:
-        return Problem(f"The variable {show_name(variable)} names no setting any more.", REMOVED[section])
     close = nearest(rest, [known.removeprefix(PREFIX) for known in VARIABLES])
     hint = f"Did you mean {PREFIX}{close}? " if close else ""
     if section in SECTIONS:
         hint += f"Variables of {section}: {', '.join(variable_of(s.name) for s in settings_of(section))}."
     else:
-        hint += f"SPECDEC_<SECTION>__<FIELD>, of {', '.join(section.upper() for section in (*SECTIONS, *REMOVED))}."
+        hint += f"SPECDEC_<SECTION>__<FIELD>, of {', '.join(section.upper() for section in SECTIONS)}."
     return Problem(f"The variable {show_name(variable)} names no setting.", hint)
 
 

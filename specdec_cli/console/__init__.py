@@ -7,7 +7,7 @@ from specdec_cli.console.live import LiveView, choose_view
 from specdec_cli.console.output import print_caption, print_error, write_line
 from specdec_cli.console.progress import Steps, choose_steps
 from specdec_cli.console.screenshot import record_svg
-from specdec_cli.console.tables import Status, print_config, print_doctor, print_start
+from specdec_cli.console.tables import Status, print_config, print_doctor
 from specdec_cli.console.view import PlainView, View, show
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "print_config",
     "print_doctor",
     "print_error",
-    "print_start",
     "record_svg",
     "show",
     "write_line",

@@ -1,4 +1,4 @@
-"""Tables on stdout: settings, check-ups, the parts of a start, and figures side by side."""
+"""Tables on stdout: settings, check-ups, and figures side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.bench.start import WITHIN
 from specdec_cli.console.cells import clean, wrap
 from specdec_cli.console.output import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
@@ -126,20 +125,3 @@ def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console 
     parts = [count(number, noun) for number, noun in ((failed, "problem"), (warned, "warning")) if number]
     verdict = Text(f"{', '.join(parts)}.", BAD if failed else ASKED) if parts else Text("No problem found.", GOOD)
     print_lines([*lines_of(table, _table_width(console)), Text(), verdict], console)
-
-
-def print_start(parts: Sequence[tuple[str, float, float, str]], starts: int, *, console: Console | None = None) -> None:
-    """Print how long each part of a start took, and their sum: medians over `starts` fresh processes.
-
-    `parts`: name, wall-clock ms, CPU ms and meaning of each.
-    """
-    console = console or console_on()
-    table = columns(False, True, True, False)
-    table.add_row("", "wall", "CPU", "")
-    for name, wall_ms, cpu_ms, meaning in parts:
-        table.add_row(Text(f" {name}"), f"{wall_ms:.0f} ms", f"{cpu_ms:.0f} ms", Text(meaning, DIM))
-    counted = [part for part in parts if part[0] not in WITHIN]
-    wall, cpu = sum(part[1] for part in counted), sum(part[2] for part in counted)
-    table.add_row(" together", f"{wall:.0f} ms", f"{cpu:.0f} ms", "")
-    title = Text(f"From the command to the first token, medians of {count(starts, 'start')}", STRONG)
-    print_lines([title, *lines_of(table, page_width(console))], console)

@@ -12,11 +12,10 @@ from specdec_cli.console.cells import clean, hanging, wrap
 from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
 from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
-from specdec_cli.report.figures import NONE, count, percent, share
+from specdec_cli.report.figures import NONE, count, percent, points, share, whole_points, with_ends
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
-    from specdec_cli.metrics import Interval
     from specdec_cli.tune.frontier import FrontierPoint, Tuning
     from specdec_cli.tune.risk import Certified
 
@@ -56,7 +55,7 @@ def _sentences(found: Tuning) -> Iterator[Text]:
     gap, best = found.gap, found.recommended
     yield Text(
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
-        f"cloud {share(found.cloud_quality)}; the cloud is better by {100 * gap.value:.1f} points{_ends(gap, 1)}."
+        f"cloud {share(found.cloud_quality)}; between them {with_ends(gap, points, ' points')}."
     )
     if best is None:
         yield Text(found.reason or "", ASKED)
@@ -66,7 +65,7 @@ def _sentences(found: Tuning) -> Iterator[Text]:
         spent.insert(0, f"escalates {share(best.spent['blocks'])} of the blocks")
     if best.spent["time"] is not None:
         spent.append(f"takes {share(best.spent['time'])} of cloud-only's time in the cloud")
-    closed = f", and closes {_gap(best.gap_closed)} of the gap" if best.gap_closed is not None else ""
+    closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""
     why = f"the least {_LEAST[found.cost]} within one standard error of the best within the budget"
     if found.risk is not None:
         why = f"the least {_LEAST[found.cost]} that is certified"
@@ -92,8 +91,8 @@ def _otherwise(best: FrontierPoint, cost: Cost) -> Iterator[Text]:
     at = best.at(cost)
     if at is None or at.above_random is None:
         return
-    oracle = f", the oracle {_gap(at.oracle)}" if at.oracle is not None else ""
-    above = f"{100 * at.above_random.value:+.0f} points{_ends(at.above_random, 0)}"
+    oracle = f", the oracle {with_ends(at.oracle, percent)}" if at.oracle is not None else ""
+    above = with_ends(at.above_random, whole_points, " points")
     yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above{oracle}.")
 
 
@@ -111,7 +110,7 @@ def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
         bar = _bar(closed.value, signs) if closed is not None and width >= _WITH_BAR else Text()
         spent = (share(point.spent[cost]) for cost in COSTS)
         quality = [share(point.quality)] if wide else []
-        figures = (*spent, *quality, _gap(closed) if closed else NONE)
+        figures = (*spent, *quality, with_ends(closed, percent) if closed else NONE)
         table.add_row(label, *figures, bar)
     yield from lines_of(table, width)
 
@@ -119,13 +118,3 @@ def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
 def _bar(closed: float, signs: Signs) -> Text:
     filled = round(_BAR * min(max(closed, 0.0), 1.0))
     return Text.assemble((signs.bars[-1] * filled, GOOD), (signs.rule * (_BAR - filled), DIM))
-
-
-def _gap(closed: Interval) -> str:
-    return percent(closed.value) + _ends(closed, 0)
-
-
-def _ends(found: Interval, digits: int) -> str:
-    if found.low is None or found.high is None:
-        return ""
-    return f" ({100 * found.low:.{digits}f} to {100 * found.high:.{digits}f})"

@@ -98,8 +98,11 @@ def _kept(
     """Which of the m drafted tokens pass on their own, m >= 1, by the cloud's scores [m, vocab]."""
     likeliest = scores.argmax(dim=-1).tolist()
     if rule in ("greedy", "class"):
-        alike = synonyms if rule == "class" else NO_SYNONYMS
-        return [same(token, own, alike) for token, own in zip(draft.ids, likeliest, strict=True)]
+        groups = synonyms if rule == "class" else NO_SYNONYMS
+        return [
+            token == own or (token in groups and groups[token] == groups.get(own))
+            for token, own in zip(draft.ids, likeliest, strict=True)
+        ]
     if rule == "cascade":
         sure = _sure(scores.softmax(dim=-1), draft.probabilities().to(scores.device), rules.cascade_alpha).tolist()
         return [keeps or token == own for keeps, token, own in zip(sure, draft.ids, likeliest, strict=True)]
@@ -114,11 +117,6 @@ def _kept(
         kept = own >= rules.prob if rule == "prob" else own > ceiling.clamp(max=rules.typical_epsilon)
     found: list[bool] = kept.tolist()
     return found
-
-
-def same(drafted: int, own: int, synonyms: Synonyms) -> bool:
-    """Whether a drafted token is the cloud's own, or a synonym of it."""
-    return drafted == own or (drafted in synonyms and synonyms[drafted] == synonyms.get(own))
 
 
 def _sure(p: torch.Tensor, q: torch.Tensor, alpha: float) -> torch.Tensor:

@@ -118,7 +118,7 @@ def build_loop(
     elif remote is None:
         drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
+        verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
         most = settings.max_new_tokens

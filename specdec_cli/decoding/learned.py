@@ -76,7 +76,6 @@ class Classifier:
     Args:
         weights: fitted.
         threshold: probability at which the gate escalates by default.
-        tokenizer: fingerprint of the tokenizer whose ids the weights are about.
         wake: the wake threshold that belongs to it; None: the same.
         waking: weights for blocks that the wake threshold counts for; None: the same.
 
@@ -88,13 +87,11 @@ class Classifier:
         self,
         weights: LearnedWeights,
         threshold: float,
-        tokenizer: str,
         wake: float | None = None,
         waking: LearnedWeights | None = None,
     ) -> None:
         self.threshold, self.wake = threshold, wake
-        self.waking = self if waking is None else Classifier(waking, threshold, tokenizer)
-        self.tokenizer = tokenizer
+        self.waking = self if waking is None else Classifier(waking, threshold)
         self._dense: list[tuple[Dense, float]] = []
         self._sparse: dict[tuple[str, int], float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):

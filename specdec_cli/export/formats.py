@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.annotation import eaf, textgrid
@@ -35,21 +35,6 @@ SUFFIXES: Final[Mapping[ExportFormat, str]] = {
     "csv": ".csv",
 }
 """Format -> ending of its files, of those that can be written to a file of any name."""
-
-
-def parse_formats(text: str, option: str) -> list[ExportFormat]:
-    """The formats in a list with commas, each once.
-
-    Raises:
-        ConfigError: one is unknown, or there is none.
-    """
-    known = {name: name for name in get_args(ExportFormat)}
-    names = list(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        what = f"knows no format {unknown[0]!r}" if unknown else "names no format"
-        raise ConfigError(f"{option} {what}.", hint=f"Formats are {', '.join(known)}.")
-    return [known[name] for name in names]
 
 
 def format_of(target: Path) -> ExportFormat | None:

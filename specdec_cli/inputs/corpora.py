@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import re
 import zlib
@@ -16,7 +15,7 @@ from specdec_cli.audio.files import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.inputs.tables import read_text
+from specdec_cli.inputs.tables import finite, json_lines, one_line, read_text
 
 Listed = tuple[str, InputFile]
 """Where a manifest lists a recording, "cuts.jsonl, line 7", and the recording."""
@@ -71,7 +70,7 @@ def kaldi(scp: Path) -> Iterator[Listed]:
         return
     for place, utterance, rest in _pairs(segments):
         name, *times = rest.split()
-        start_s, end_s = (_number(time) for time in times[:2]) if len(times) >= 2 else (None, None)
+        start_s, end_s = (finite(time) for time in times[:2]) if len(times) >= 2 else (None, None)
         if start_s is None or end_s is None:
             hint = "A line is: utterance recording start end, in seconds."
             raise ReferencesError(f"{place}: this is no segment.", hint=hint)
@@ -129,13 +128,13 @@ def nemo(path: Path) -> Iterator[Listed]:
             raise ReferencesError(f"{place}: audio_filepath is missing.", hint="Each line names one recording.")
         start_s, end_s = None, None
         if row.get("offset") is not None:
-            start_s, length_s = _number(row["offset"]), _number(row.get("duration"))
+            start_s, length_s = finite(row["offset"]), finite(row.get("duration"))
             if start_s is None or length_s is None:
                 raise ReferencesError(f"{place}: offset and duration are no numbers.", hint="Give both in seconds.")
             end_s = start_s + length_s
             _require_part(place, start_s, end_s)
-        id_ = _text(row.get("id")) or (None if start_s is None else part_id(file, start_s, end_s))
-        known = {"speaker": _text(row.get("speaker")), "text": _text(row.get("text"))}
+        id_ = one_line(row.get("id")) or (None if start_s is None else part_id(file, start_s, end_s))
+        known = {"speaker": one_line(row.get("speaker")), "text": one_line(row.get("text"))}
         yield place, item(path, file, id=id_, start_s=start_s, end_s=end_s, **known)
 
 
@@ -156,47 +155,33 @@ def lhotse(path: Path) -> Iterator[Listed]:
             hint = "Its source must be one file; write it to one first: cuts.save_audios(...)."
             raise ReferencesError(f"{place}: the recording {show(recording.get('id'))} is no file.", hint=hint)
         start_s, length_s, total_s = (
-            _number(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
+            finite(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
         )
         if start_s is None or length_s is None:
             raise ReferencesError(f"{place}: start and duration are no numbers.", hint="Give both in seconds.")
         _require_part(place, start_s, start_s + length_s)
         whole = start_s == 0 and total_s is not None and abs(total_s - length_s) < _ROUNDING_S
         said = [each for each in row.get("supervisions") or () if isinstance(each, dict)]
-        speakers = {_text(each.get("speaker")) for each in said} - {None}
+        speakers = {one_line(each.get("speaker")) for each in said} - {None}
         yield (
             place,
             item(
                 path,
                 source["source"],
-                id=_text(row.get("id")) or part_id(source["source"], start_s, start_s + length_s),
+                id=one_line(row.get("id")) or part_id(source["source"], start_s, start_s + length_s),
                 start_s=None if whole else start_s,
                 end_s=None if whole else start_s + length_s,
                 speaker=speakers.pop() if len(speakers) == 1 else None,
-                text=" ".join(filter(None, (_text(each.get("text")) for each in said))) or None,
+                text=" ".join(filter(None, (one_line(each.get("text")) for each in said))) or None,
             ),
         )
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and object of each line."""
-    found = False
-    for number, line in enumerate(_unpacked(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        place, found = f"{path}, line {number}", True
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            message = f"{place}, column {error.colno}: not valid JSON: {error.msg}."
-            raise ReferencesError(message, hint="Check it around there.") from error
-        except (RecursionError, ValueError) as error:
-            raise ReferencesError(f"{place}: nested too deep, or a number too long.", hint="Check it.") from error
-        if not isinstance(row, dict):
-            raise ReferencesError(f"{place}: an object was expected.", hint="Each line is one object.")
-        yield place, row
-    if not found:
+    if not (text := _unpacked(path)).strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
+    return json_lines(path, text)
 
 
 def _unpacked(path: Path) -> str:
@@ -208,18 +193,6 @@ def _unpacked(path: Path) -> str:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ReferencesError(f"{path} cannot be read: {reason}.", hint="Is it complete, and gzip?") from error
-
-
-def _text(value: object) -> str | None:
-    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
-
-
-def _number(value: object) -> float | None:
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _require_part(place: str, start_s: float, end_s: float | None) -> None:

@@ -5,8 +5,6 @@ Subtitles are read here, because libraries for them leave out what they cannot r
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from specdec_cli.audio.files import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioContentError, ReferencesError
-from specdec_cli.inputs.tables import FILES, Row, read_table, read_text
+from specdec_cli.inputs.tables import FILES, Row, finite, one_line, parse_json, read_table, read_text
 from specdec_cli.inputs.textgrid import interval_tiers
 
 _Named = tuple[str | None, Cut]
@@ -123,19 +121,15 @@ def _cut(place: str, start: object, end: object, speaker: object = None, text: o
     if times[1] <= times[0]:
         message = f"{place}: it ends at {times[1]:g} s, and begins at {times[0]:g} s."
         raise ReferencesError(message, hint="The end comes after the start.")
-    said, who = (" ".join(str(value or "").split()) or None for value in (text, speaker))
-    return Cut(times[0], times[1], who, said, place)
+    return Cut(times[0], times[1], one_line(speaker), one_line(text), place)
 
 
 def _seconds(value: object) -> float | None:
     """A time, seconds, of a number or a text; None if it is none."""
     if isinstance(value, str) and (found := re.fullmatch(_CLOCK, value.strip())):
         value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3].replace(",", "."))
-    try:
-        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    seconds = finite(value)
+    return seconds if seconds is not None and seconds >= 0 else None
 
 
 def _rttm(path: Path) -> Iterator[_Named]:
@@ -198,13 +192,7 @@ def _subtitles(path: Path) -> Iterator[_Named]:
 
 def _json(path: Path) -> Iterator[_Named]:
     """The segments of Whisper and WhisperX, or a list of such."""
-    try:
-        tree = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        place = f"{path}, line {error.lineno}, column {error.colno}"
-        raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
-    except (RecursionError, ValueError) as error:
-        raise ReferencesError(f"{path}: nested too deep, or a number too long.", hint="Check the file.") from error
+    tree = parse_json(path, read_text(path))
     segments: Any = tree.get("segments") if isinstance(tree, dict) else tree
     if not isinstance(segments, list):
         raise ReferencesError(f"{path} has no list of segments.", hint='Write {"segments": [{"start": ..., ...}]}.')

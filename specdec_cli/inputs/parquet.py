@@ -13,7 +13,7 @@ from specdec_cli.audio.embedded import COLUMNS, embedded_path, open_table
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.corpora import Listed, item
-from specdec_cli.inputs.tables import FILES
+from specdec_cli.inputs.tables import FILES, one_line
 
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk_id", "client_id")
 _TEXTS: Final = ("text", "sentence", "transcription", "transcript")
@@ -51,8 +51,7 @@ def _rows(path: Path) -> Iterator[Listed]:
     for number, (has_bytes, file, row) in enumerate(table.rows(audio, wanted)):
         place = f"{path}, row {number}"
         known: dict[str, Any] = {
-            name: None if column is None or row[column] is None else " ".join(str(row[column]).split()) or None
-            for name, column in columns.items()
+            name: None if column is None else one_line(row[column]) for name, column in columns.items()
         }
         if has_bytes:
             yield place, item(path, embedded_path(str(path.absolute()), number), **known)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +88,16 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
 
 
 def read_text(path: Path, *, any_bytes: bool = False) -> str:
-    """The text of a UTF-8 file.
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
 
     Raises:
         ReferencesError: it cannot be read, or is no text; names the line.
     """
     try:
         data = path.read_bytes()
-        text = data.decode("utf-8-sig", "surrogateescape" if any_bytes else "strict")
+        utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        errors = "surrogateescape" if any_bytes and not utf16 else "strict"
+        text = data.decode("utf-16" if utf16 else "utf-8-sig", errors)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
@@ -158,7 +162,7 @@ def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]
 
 
 def _json(path: Path, text: str) -> Iterator[Row]:
-    tree = _parsed(path, text, 1)
+    tree = parse_json(path, text)
     if isinstance(tree, dict):
         for key, value in tree.items():
             place = f"{path}, item {show(key)}"
@@ -174,13 +178,28 @@ def _json(path: Path, text: str) -> Iterator[Row]:
 
 
 def _jsonl(path: Path, text: str) -> Iterator[Row]:
+    return (_object_row(place, value) for place, value in json_lines(path, text))
+
+
+def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place and object of each line of `text`, which is that of a file.
+
+    Raises:
+        ReferencesError: a line is malformed, or holds something else.
+    """
     # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _object_row(f"{path}, line {number}", _parsed(path, line, number))
+            place = f"{path}, line {number}"
+            yield place, _object(place, parse_json(path, line, number))
 
 
-def _parsed(path: Path, text: str, line: int) -> Any:
+def parse_json(path: Path, text: str, line: int = 1) -> Any:
+    """What `text` holds, which begins in this line of a file.
+
+    Raises:
+        ReferencesError: it is malformed; names line and column.
+    """
     try:
         return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
@@ -226,3 +245,17 @@ def _cell(place: str, name: str, value: object) -> Cell:
 
 def _kind(value: object) -> str:
     return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), show(value))
+
+
+def one_line(value: object) -> str | None:
+    """A text or a number as one line; None for nothing, and for anything else."""
+    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
+
+
+def finite(value: object) -> float | None:
+    """A number, or a text that spells one; None for anything else, infinities and NaN."""
+    try:
+        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None

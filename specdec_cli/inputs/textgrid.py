@@ -7,7 +7,6 @@ Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
 
 from __future__ import annotations
 
-import codecs
 import re
 from bisect import bisect
 from collections.abc import Iterator
@@ -60,7 +59,7 @@ class _Values:
     """The values of a file, in order."""
 
     def __init__(self, path: Path) -> None:
-        self._path, text = path, _text(path)
+        self._path, text = path, read_text(path)
         self._lines = [found.start() for found in re.finditer("\n", text)]
         self._found = (found for found in _VALUE.finditer(text) if found.lastgroup is not None)
         self._at, self._end = 0, len(text)
@@ -105,16 +104,3 @@ class _Values:
     @property
     def _line(self) -> int:
         return bisect(self._lines, self._at - 1) + 1
-
-
-def _text(path: Path) -> str:
-    """The text of a file in UTF-8, or in UTF-16 as Praat writes what is not ASCII."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(2)
-            if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                return (head + file.read()).decode("utf-16").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReferencesError(f"{path} cannot be read: {reason}.", hint="Save it as UTF-8.") from error
-    return read_text(path)

@@ -21,26 +21,6 @@ _PATIENCE_S: Final = 5.0  # a device that delivers nothing for so long is gone
 _LIST: Final = "--list-devices lists what there is; --device names one."
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """An input device.
-
-    Attributes:
-        number, name: either is what `--device` takes.
-        host: the sound system that it belongs to.
-        channels: it has.
-        sampling_rate: its own, Hz.
-        default: whether it is taken where none is named.
-    """
-
-    number: int
-    name: str
-    host: str
-    channels: int
-    sampling_rate: int
-    default: bool
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """What was recorded in some milliseconds.
@@ -56,27 +36,20 @@ class Block:
     lost: bool = False
 
 
-def devices() -> list[Device]:
-    """The input devices of this machine.
+def devices() -> list[str]:
+    """The input devices of this machine, a line for each: number and name, either of which `--device` takes, and facts.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
         DeviceError: there is none.
     """
-    sounds = _portaudio()
+    sounds, found = _portaudio(), []
     hosts, default = sounds.query_hostapis(), sounds.default.device[0]
-    found = [
-        Device(
-            number,
-            str(one["name"]),
-            str(hosts[one["hostapi"]]["name"]),
-            one["max_input_channels"],
-            round(one["default_samplerate"]),
-            number == default,
-        )
-        for number, one in enumerate(sounds.query_devices())
-        if one["max_input_channels"] > 0
-    ]
+    for number, one in enumerate(sounds.query_devices()):
+        if channels := one["max_input_channels"]:
+            facts = [hosts[one["hostapi"]]["name"], f"{channels} channel{'s' if channels > 1 else ''}"]
+            facts += [f"{one['default_samplerate']:.0f} Hz", *(["default"] if number == default else [])]
+            found.append(f"{number:>3}  {one['name']}  ({', '.join(facts)})")
     if not found:
         raise DeviceError("There is no microphone on this machine.", hint="Connect one, and allow its use.")
     return found

@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.tiers import layers
@@ -21,10 +20,9 @@ KINDS: Final = ("svg", "png")
 _CHINESE_FONTS: Final = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
     "Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "Droid Sans Fallback",
+    "Noto Sans CJK JP",
 )  # fmt: skip
-"""What an SVG names for whoever opens it, and what a PNG prefers among the fonts of this machine."""
-_WIDE: Final = "\u2e80"
-"""The first of the characters that DejaVu Sans, which comes with matplotlib, does not have."""
+"""For characters that DejaVu Sans, which comes with matplotlib, lacks; an SVG names them for whoever opens it."""
 _DARK: Final = "#1b1b1b"
 _PALE: Final = "#d9d9d9"
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5f00", "#5f5f5f")
@@ -53,20 +51,21 @@ _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
 """Measured figure -> its heading, and the attribute of captions that it is about."""
 
 
-def draw(timeline: Timeline, kind: str, font: str | None = None) -> bytes:
+def draw(timeline: Timeline, kind: str) -> tuple[bytes, bool]:
     """A picture of what is known: classes, measured figures, and entropy of the rounds, one above the other.
 
     The same timeline gives the same bytes on one machine. Text in an SVG stays text.
 
     Args:
         timeline, kind: what to draw, and as which of `KINDS`.
-        font: for characters that DejaVu Sans does not have, see `font_for`.
+
+    Returns:
+        The picture, and whether the fonts of this machine have all of its characters.
     """
     import matplotlib
 
-    fonts = [font] if font else [] if kind == "png" else _CHINESE_FONTS
     settings: Any = {
-        "font.family": ["DejaVu Sans", *fonts, "sans-serif"],
+        "font.family": ["DejaVu Sans", *_CHINESE_FONTS, "sans-serif"],
         "font.size": 10,
         "text.parse_math": False,
         "text.color": _DARK,
@@ -78,36 +77,13 @@ def draw(timeline: Timeline, kind: str, font: str | None = None) -> bytes:
         "svg.hashsalt": "specdec",
     }
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")
+    with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
         figure = _figure(timeline)
         picture = io.BytesIO()
         about = {"Creator": "specdec", "Date": None} if kind == "svg" else {"Software": "specdec"}
         figure.savefig(picture, format=kind, dpi=_DPI, metadata=about)
-    return picture.getvalue()
-
-
-def wide_characters(timeline: Timeline) -> set[str]:
-    """The Chinese, Japanese and Korean characters in its texts."""
-    text = "".join((timeline.title, *timeline.speakers, *(span.class_ or "" for span in timeline.spans)))
-    return {character for character in text if character >= _WIDE}
-
-
-def font_for(characters: set[str]) -> str | None:
-    """A font of this machine that has all of these characters, by its name; None: there is none.
-
-    Names alone do not tell: of a collection (.ttc) matplotlib knows the first font only, e.g. Noto Sans CJK JP.
-    """
-    from matplotlib.font_manager import fontManager
-    from matplotlib.ft2font import FT2Font
-
-    order = {name: rank for rank, name in enumerate(_CHINESE_FONTS)}
-    real = [font for font in fontManager.ttflist if not font.name.startswith("Last Resort")]  # which draws boxes
-    for font in sorted(real, key=lambda font: (order.get(font.name, len(order)), "Serif" in font.name, font.name)):
-        with suppress(OSError, RuntimeError):  # a font that cannot be read
-            if {ord(character) for character in characters} <= FT2Font(font.fname).get_charmap().keys():
-                return font.name
-    return None
+    return picture.getvalue(), not any("missing from" in str(note.message) for note in noted)
 
 
 def _figure(timeline: Timeline) -> Figure:

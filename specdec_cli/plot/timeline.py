@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-
-from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.recordings import CaptionedRecording, Piece, Stored
-from specdec_cli.store import read_lines
-from specdec_cli.transcript.schema import RoundRecord
+from specdec_cli.batch.lines import transcript_at
+from specdec_cli.errors import ConfigError
+from specdec_cli.export.recordings import Piece, Stored
 
 OVERVIEW: Final = "overview"
 MOST_CLIPS: Final = 2000
@@ -85,25 +81,19 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
         TranscriptError: a line holds something else.
         ConfigError: too many recordings were captioned whole.
     """
-    whole: list[CaptionedRecording] = []
-    for recording in stored:
-        if len(recording.pieces) == 1:
-            whole.append(recording)
-            continue
-        spans = tuple(
-            _span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces
+    recordings = list(stored)
+    whole = [recording for recording in recordings if len(recording.pieces) == 1]
+    if len(whole) > MOST_CLIPS:
+        raise ConfigError(
+            f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
+            hint="`specdec export --to csv` gives a table for your own statistics.",
         )
-        yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
-    if len(whole) == 1:
-        ((piece,), name) = whole[0].pieces, whole[0].name
-        spans = (_span(stored, piece, attribute, piece.start_ms / 1000, piece.end_ms / 1000),)
-        yield Timeline(name, name, False, attribute, classes, spans)
-    elif whole:
-        if len(whole) > MOST_CLIPS:
-            raise ConfigError(
-                f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
-                hint="`specdec export --to csv` gives a table for your own statistics.",
-            )
+    for recording in recordings:
+        if len(recording.pieces) > 1 or len(whole) == 1:
+            places = [(piece, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces]
+            spans = tuple(_span(stored, piece, attribute, start, end) for piece, start, end in places)
+            yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
+    if len(whole) > 1:
         spans = tuple(_span(stored, one.pieces[0], attribute, n - 0.5, n + 0.5) for n, one in enumerate(whole, 1))
         title = f"{len(spans)} recordings of {stored.transcripts.name}"
         yield Timeline(OVERVIEW, title, True, attribute, classes, spans)
@@ -111,6 +101,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
 
 def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:
     details = piece.details
+    rounds = transcript_at(stored.transcripts, piece.offset, f"A line of {stored.transcripts}").rounds
     measured = {name: value for name, value in details.items() if name.startswith(_MEASURED) and value is not None}
     return Span(
         start,
@@ -124,21 +115,5 @@ def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float
             if value is False and name.startswith("agrees_")
         ),
         details.get("needs_review") is True,
-        tuple(
-            (block.max_entropy, block.escalated)
-            for block in _rounds(stored, piece.offset)
-            if block.max_entropy is not None
-        ),
+        tuple((block.max_entropy, block.escalated) for block in rounds if block.max_entropy is not None),
     )
-
-
-def _rounds(stored: Stored, offset: int) -> Sequence[RoundRecord]:
-    line = next(read_lines(stored.transcripts, offset))
-    try:
-        values: Any = json.loads(line.raw)["rounds"]
-        return [RoundRecord.model_validate(value) for value in values]
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise TranscriptError(
-            f"A line of {stored.transcripts} is no transcript of schema 1: its rounds cannot be read.",
-            hint="Each line is one JSON object as `specdec caption --output` writes it.",
-        ) from error

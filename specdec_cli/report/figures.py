@@ -76,6 +76,14 @@ def interval(found: Interval | None, written: Callable[[float], str] = short) ->
     return f"{low.removesuffix(unit)}{' to ' if low[0] in '+-' else '–'}{high}"
 
 
+def with_ends(found: Interval, written: Callable[[float], str], unit: str = "") -> str:
+    """A figure with both ends in words: `84% (62% to 103%)`, `+0.8 points (-0.5 to +2.1)`; alone where it has none."""
+    value = written(found.value) + unit
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} ({written(found.low)} to {written(found.high)})"
+
+
 def count(number: int, noun: str) -> str:
     """`1 round`, `2 rounds`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from rapidfuzz.distance import Levenshtein
 
 from specdec_cli.compare.result import Comparison
-from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
@@ -50,13 +49,9 @@ def write_report(
         embed_audio: whether the page plays the clips: 8 kB a second.
 
     Raises:
-        ReportError: the file cannot be written.
+        TranscriptError: the file cannot be written.
     """
-    page = render(comparison, transcripts, lexicon=lexicon, embed_audio=embed_audio)
-    try:
-        write(path, page, PAGE)
-    except TranscriptError as error:
-        raise ReportError(f"The report {error.message}", hint=error.hint) from error
+    write(path, render(comparison, transcripts, lexicon=lexicon, embed_audio=embed_audio), PAGE)
 
 
 def render(

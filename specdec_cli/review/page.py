@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from specdec_cli.errors import ReportError, TranscriptError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
@@ -52,13 +51,10 @@ def write_review(
         watch: told of each piece.
 
     Raises:
-        ReportError: the file cannot be written.
+        TranscriptError: the file cannot be written.
     """
     sounds = _sounds(pieces, audio_mb * _MB, watch)
-    try:
-        write(path, render(pieces, lexicon, sounds), REVIEW)
-    except TranscriptError as error:
-        raise ReportError(f"The page {error.message}", hint=error.hint) from error
+    write(path, render(pieces, lexicon, sounds), REVIEW)
     return sounds
 
 
@@ -77,9 +73,9 @@ def render(pieces: Sequence[ReviewItem], lexicon: Lexicon, sounds: Sounds) -> st
             style=Markup(style),
             script=Markup(script),
             pieces=len(pieces),
-            doubtful=sum(piece.needs_review is True for piece in pieces),
+            doubtful=sum(piece.run.needs_review is True for piece in pieces),
             left_out=sounds.left_out,
-            scored=any(piece.scores for piece in pieces),
+            scored=any(piece.run.scores for piece in pieces),
             data=data,
             audio=sorted(sounds.audio.items()),
         )
@@ -97,14 +93,14 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
     """Encodes the first pieces that fit, one recording after the other."""
     found, room, chosen = Sounds(), most_bytes, list[int]()
     for number, piece in enumerate(pieces):
-        room -= piece.duration_s * _PAGE_BYTES_A_SECOND
+        room -= (piece.run.duration_s or 0.0) * _PAGE_BYTES_A_SECOND
         if room >= 0:
             chosen.append(number)
     found.left_out = len(pieces) - len(chosen)
     watch.begin(len(chosen))
-    for (path, sha256, whole), numbers in _by_recording(pieces, chosen):
+    for (path, sha256), numbers in _by_recording(pieces, chosen):
         watch.step(path)
-        spans = None if whole else [(pieces[number].start_s or 0.0, pieces[number].end_s or 0.0) for number in numbers]
+        spans = [span for number in numbers if (span := pieces[number].span) is not None] or None
         try:
             for number, samples in zip(numbers, pieces_of(path, sha256, spans), strict=True):
                 found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
@@ -117,17 +113,11 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
     return found
 
 
-def _by_recording(
-    pieces: Sequence[ReviewItem], numbers: Iterable[int]
-) -> Iterator[tuple[tuple[str, str, bool], list[int]]]:
-    """The path of a recording, its digest and whether it was captioned whole, and the numbers of its pieces by time."""
-
-    def recording(number: int) -> tuple[str, str, bool]:
+def _by_recording(pieces: Sequence[ReviewItem], numbers: Iterable[int]) -> Iterator[tuple[tuple[str, str], list[int]]]:
+    """The path of a recording and its digest, and the numbers of its pieces by time, or of it as a whole."""
+    found: defaultdict[tuple[str, str, bool], list[int]] = defaultdict(list)
+    for number in sorted(numbers, key=lambda number: pieces[number].span or (0.0, 0.0)):
         piece = pieces[number]
-        return piece.path, piece.sha256 or "", piece.start_s is None
-
-    def place(number: int) -> tuple[float, float]:
-        return pieces[number].start_s or 0.0, pieces[number].end_s or 0.0
-
-    for key, found in groupby(sorted(numbers, key=lambda number: (recording(number), place(number))), key=recording):
-        yield key, list(found)
+        found[piece.path, piece.run.sha256 or "", piece.span is None].append(number)
+    for (path, sha256, _), own in sorted(found.items()):
+        yield (path, sha256), own

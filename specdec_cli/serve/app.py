@@ -3,46 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, params
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from specdec_cli import __version__
-from specdec_cli.cloud.protocol import (
-    SESSION_ID,
-    Answer,
-    Clip,
-    Info,
-    MalformedError,
-    Message,
-    Problem,
-    Question,
-    content_digest,
-    digest,
-)
+from specdec_cli.cloud.protocol import SESSION_ID, Answer, MalformedError, Message, Problem, content_digest, digest
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Doorkeeper, Refusal
 from specdec_cli.serve.observe import LOGGER, event, observed
 
 _SWEEP_S: Final = 1.0
-
-SessionId = Annotated[str, Path(pattern=f"^{SESSION_ID}$", description="32 hexadecimal digits, the client's choice")]
+_OPEN: Final = "/healthz"  # the only path that needs no token
+_SESSION: Final = "/v1/sessions/{id_}"
 
 
 def create_app(service: Service, token: str | None) -> ASGIApp:
-    """The server as an ASGI application. It closes `service` when it is shut down."""
+    """The server as an ASGI application, see `cloud.protocol`. It closes `service` when it is shut down."""
+    bodies = Bodies(service.limits)
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(_sweep(service))
         try:
             yield
@@ -50,66 +41,52 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             sweeping.cancel()
             await asyncio.to_thread(service.close)
 
-    app = FastAPI(
-        title="specdec verify server",
-        version=__version__,
-        summary="The cloud's half of speculative decoding: encodes a clip once, then judges drafts of its caption.",
-        docs_url=None,  # its pages would load scripts from elsewhere
-        redoc_url=None,
-        openapi_url=None,  # below, behind the token
-        lifespan=lifespan,
-    )
-    admitted = [Depends(Doorkeeper(token, service.limits.requests_per_s).admit)]
-    app.include_router(_clips(service, admitted))
+    async def healthz(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/healthz", summary="Whether the server is up; needs no token")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/metrics", summary="Counters and times for Prometheus", dependencies=admitted)
-    async def metrics() -> Response:
+    async def metrics(_request: Request) -> Response:
         found = service.metrics
         found.sessions.set(len(service.clips))
         found.held_bytes.set(service.clips.bytes)
         found.waiting.set(service.waiting)
         return Response(found.text(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/openapi.json", include_in_schema=False, dependencies=admitted)
-    async def openapi() -> dict[str, Any]:
-        return app.openapi()
-
-    for kind in (Refusal, HTTPException, RequestValidationError, ClientDisconnect, Exception):
-        app.add_exception_handler(kind, _failed)
-    return observed(_framed(app), service.metrics)
-
-
-def _clips(service: Service, admitted: list[params.Depends]) -> APIRouter:
-    """The protocol, see `cloud.protocol`."""
-    router = APIRouter(prefix="/v1", dependencies=admitted, responses={"default": {"model": Problem}})
-    bodies = Bodies(service.limits)
-
-    @router.get("/info", response_model=Info, summary="The model, and the limits")
-    async def info() -> Response:
+    async def info(_request: Request) -> Response:
         return _good(service.info)
 
-    @router.put("/sessions/{id_}", response_model=Answer, summary="Open a session", openapi_extra=_body(Clip))
-    async def open_(id_: SessionId, request: Request) -> Response:
+    async def open_(request: Request) -> Response:
         async with bodies.read(request) as body:
-            return await _answer(service, partial(service.open, id_), body)
+            return await _answer(service, partial(service.open, _session(request)), body)
 
-    @router.post(
-        "/sessions/{id_}/verify", response_model=Answer, summary="Verify a draft", openapi_extra=_body(Question)
-    )
-    async def verify(id_: SessionId, request: Request) -> Response:
+    async def verify(request: Request) -> Response:
         async with bodies.read(request) as body:
-            return await _answer(service, partial(service.verify, id_), body)
+            return await _answer(service, partial(service.verify, _session(request)), body)
 
-    @router.delete("/sessions/{id_}", status_code=204, summary="Forget a clip")
-    async def forget(id_: SessionId) -> Response:
-        service.clips.forget(id_, "done")
+    async def forget(request: Request) -> Response:
+        service.clips.forget(_session(request), "done")
         return Response(status_code=204, headers={"Content-Digest": content_digest(b"")})
 
-    return router
+    app = Starlette(
+        routes=[
+            Route(_OPEN, healthz),
+            Route("/metrics", metrics),
+            Route("/v1/info", info),
+            Route(_SESSION, open_, methods=["PUT"]),
+            Route(f"{_SESSION}/verify", verify, methods=["POST"]),
+            Route(_SESSION, forget, methods=["DELETE"]),
+        ],
+        exception_handlers=dict.fromkeys((HTTPException, Refusal, ClientDisconnect, Exception), _failed),
+        lifespan=lifespan,
+    )
+    return observed(_admitted(app, Doorkeeper(token, service.limits.requests_per_s)), service.metrics)
+
+
+def _session(request: Request) -> str:
+    """The name of a session in a path."""
+    name: str = request.path_params["id_"]
+    if re.fullmatch(SESSION_ID, name) is None:
+        raise HTTPException(404)
+    return name
 
 
 async def _answer(service: Service, work: Callable[[bytes, float], Answer], body: bytes) -> Response:
@@ -140,24 +117,27 @@ async def _failed(_request: Request, error: Exception) -> Response:
     """What is answered where a route raises, or there is none."""
     if isinstance(error, Refusal):
         return _refused(error)
-    if isinstance(error, (HTTPException, RequestValidationError)):
-        status = error.status_code if isinstance(error, HTTPException) else 404
-        return _good(Problem(code="not_found", message="there is no such thing here"), status)
+    if isinstance(error, HTTPException):
+        return _good(Problem(code="not_found", message="there is no such thing here"), error.status_code)
     if isinstance(error, ClientDisconnect):  # nobody is there to read it
         return Response(status_code=400)
     return _good(Problem(code="model_failed", message="the server failed; see its log"), 500)
 
 
-def _framed(app: ASGIApp) -> ASGIApp:
-    """Refuses requests of two lengths, which a proxy in front may have read otherwise."""
+def _admitted(app: ASGIApp, doorkeeper: Doorkeeper) -> ASGIApp:
+    """Refuses requests without the token, and those of two lengths, which a proxy in front may have read otherwise."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = app
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope.get("headers", ())}:
-            refusal = _good(Problem(code="malformed", message="a body is chunked or has a length, not both"), 400)
-            refusal.headers["Connection"] = "close"
-            await refusal(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+            answer = _good(Problem(code="malformed", message="a body is chunked or has a length, not both"), 400)
+            answer.headers["Connection"] = "close"
+        elif scope["type"] == "http" and scope["path"] != _OPEN:
+            try:
+                doorkeeper.admit(Request(scope))
+            except Refusal as refusal:
+                answer = _refused(refusal)
+        await answer(scope, receive, send)
 
     return checked
 
@@ -165,14 +145,6 @@ def _framed(app: ASGIApp) -> ASGIApp:
 def _good(message: Message, status: int = 200) -> Response:
     content = message.model_dump_json().encode()
     return Response(content, status, {"Content-Digest": content_digest(content)}, media_type="application/json")
-
-
-def _body(kind: type[Message]) -> dict[str, Any]:
-    """What a route's body is, for its OpenAPI description."""
-    schema = {"type": "string", "format": "binary", "x-json-schema": kind.model_json_schema()}
-    meaning = f"Four bytes (length of the JSON, little-endian), the JSON ({kind.__name__}), and numbers."
-    content = {"application/octet-stream": {"schema": schema}}
-    return {"requestBody": {"required": True, "description": meaning, "content": content}}
 
 
 async def _sweep(service: Service) -> None:

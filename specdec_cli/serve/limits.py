@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from fastapi import Request
+from starlette.requests import Request
 
 from specdec_cli.cloud.protocol import Code, Problem
 
@@ -58,7 +58,7 @@ class Doorkeeper:
         self._rate = requests_per_s
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, as of when)
 
-    async def admit(self, request: Request) -> None:
+    def admit(self, request: Request) -> None:
         """Checks a request by its head alone. Raises Refusal."""
         self._count(request.client.host if request.client else "")
         if self._token is None:

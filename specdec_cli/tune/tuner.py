@@ -97,7 +97,7 @@ class Tuner:
         if self._plan.defers:
             self.waking = self._fit(halves, yardstick, MOST_DEFERRED)
         waking = self.waking.weights if self.waking else None
-        return Classifier(self.fitted.weights, 0.5, self.tokenizer, waking=waking)
+        return Classifier(self.fitted.weights, 0.5, waking=waking)
 
     def _fit(self, halves: Halves, yardstick: Yardstick, k: int) -> Fitted:
         from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn

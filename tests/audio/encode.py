@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import os
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,8 @@ import av
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
+
+from specdec_cli.audio import Recording, open_recording
 
 Samples = NDArray[np.float32]
 
@@ -127,3 +131,10 @@ def healthy(extension: str, seconds: float = 1.0, amplitude: float = 0.3) -> byt
     rate = 48000 if extension in ("opus", "webm") else 16000
     samples = tone(seconds, rate, amplitude=amplitude)
     return sndfile_bytes(samples, rate, extension) if extension in SNDFILE else ffmpeg_bytes(samples, rate, extension)
+
+
+def load_audio(path: str | os.PathLike[str], sampling_rate: int = 16000) -> tuple[Samples, Recording]:
+    """A whole recording: its samples [n], and what describes them."""
+    recording = open_recording(path, sampling_rate, window_s=math.inf)
+    (piece,) = recording.pieces()
+    return piece.samples, recording

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioDecodeError
-from tests.audio.encode import ffmpeg_bytes, healthy, tone, video_bytes
+from tests.audio.encode import ffmpeg_bytes, healthy, load_audio, tone, video_bytes
 from tests.audio.test_formats import assert_is_the_tone, saved
 
 PCM = (tone(1.0) * 32767).astype("<i2").tobytes()

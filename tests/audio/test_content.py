@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import check_samples, load_audio, open_recording
+from specdec_cli.audio import check_samples, open_recording
 from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
-from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, video_bytes
+from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, video_bytes
 from tests.audio.test_formats import saved
 
 
@@ -93,11 +93,12 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
 
 
-def test_the_longest_recording(tmp_path: Path) -> None:
+def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.audio.load.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
-        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"), longest_s=2.0)
+        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
         with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):
-            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"), longest_s=2.0)
+            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
 
 
 @pytest.mark.parametrize("extension", ["wav", "mp3"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Recording, load_audio
+from specdec_cli.audio import Recording
 from specdec_cli.errors import ConfigError
 from tests.audio.encode import (
     FFMPEG,
@@ -20,6 +20,7 @@ from tests.audio.encode import (
     Samples,
     ffmpeg_bytes,
     healthy,
+    load_audio,
     sndfile_bytes,
     tone,
     video_bytes,

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy
+from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio
 
 ROUNDS = 24
 

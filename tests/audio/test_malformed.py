@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.audio import load_audio
 from specdec_cli.errors import AudioDecodeError, AudioError
-from tests.audio.encode import healthy
+from tests.audio.encode import healthy, load_audio
 from tests.audio.malformed import CASES, MalformedFile, malformed_files
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Recording, Segment, load_audio, open_recording
+from specdec_cli.audio import Recording, Segment, open_recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError, ConfigError
-from tests.audio.encode import Samples, ffmpeg_bytes, healthy, sndfile_bytes, tone
+from tests.audio.encode import Samples, ffmpeg_bytes, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.test_formats import saved
 
 

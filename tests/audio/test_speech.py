@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio import has_speech, load_audio
+from specdec_cli.audio import has_speech
 from specdec_cli.captioner import Captioner
 from specdec_cli.console.clip import file_line
 from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
 from specdec_cli.targets import COLUMNS
 from specdec_cli.types import Started
+from tests.audio.encode import load_audio
 from training.sounds import PURE, RATE, mixed, sound
 
 ROOT = Path(__file__).parents[2]

@@ -120,7 +120,7 @@ def run(rng: random.Random) -> None:
     resume, retry = rng.random() < 0.6, rng.random() < 0.1
     recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
     folder = rng.choice([None, Path("texts"), Path("d"), Path("."), Path("x.wav")])
-    exports = Exports.of(rng.sample(get_args(ExportFormat), 3), folder, output, "--export-dir") if folder else None
+    exports = Exports.after(",".join(rng.sample(get_args(ExportFormat), 3)), folder, output) if folder else None
     own = [path for path in (output, csv, txt_dir) if path is not None]
     inputs = find_inputs(given, manifest, recursive, pattern, own, retry_failed=retry)
     refuse([*given, manifest, "lexicon.yaml"], output, csv, txt_dir, resume=resume, retry_failed=retry)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.bench import start as start_module
 from specdec_cli.bench.result import Bench
-from specdec_cli.cli import doctor as doctor_command
 from tests.cli.conftest import Specdec
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
@@ -61,7 +59,6 @@ def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
     ("arguments", "why"),
     [
         (("--set", "decoding.temperature=0.7"), "compares greedy texts"),
-        (("--set", "link.rtt_ms=50"), "specdec_cli.serve.relay"),
     ],
 )
 def test_what_cannot_be_is_refused(specdec: Specdec, arguments: tuple[str, ...], why: str) -> None:
@@ -73,24 +70,3 @@ def test_what_cannot_be_is_refused(specdec: Specdec, arguments: tuple[str, ...],
 def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:
     (tmp_path / "no.wav").write_bytes(b"no sound")
     assert specdec("bench", "--clips", tmp_path / "no.wav").code == 1
-
-
-@pytest.mark.full
-def test_doctor_times_a_start(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_command, "_STARTS", 1)
-    outcome = specdec("doctor", "--time")
-    assert outcome.code == 0, outcome.err
-    rows = {line[:15].strip(): line[15:].split() for line in outcome.lines[2:]}
-    assert [*rows] == [*(name for name, _ in start_module.PARTS), "together"]
-    walls = {name: float(columns[0]) for name, columns in rows.items()}
-    assert walls["torch"] > walls["audio"] > 0
-    together = sum(wall for name, wall in walls.items() if name not in ("together", "warm-up"))
-    assert walls["together"] == pytest.approx(together, abs=len(walls))
-
-
-@pytest.mark.full
-def test_a_start_that_fails_says_why(specdec: Specdec) -> None:
-    outcome = specdec("doctor", "--time", "--set", "edge.model=/nowhere/at/all")
-    assert outcome.code == 1
-    assert "/nowhere/at/all" in outcome.err
-    assert specdec("doctor", "--time", "--quick").code == 2

@@ -86,9 +86,7 @@ def test_every_mode_says_what_it_says_alone(run: Callable[[str], Run], recording
     assert [clip.file for clip in found.clips] == recordings
     for mode in MODES:
         settings = {"gate__threshold": 0.05} if mode == "hybrid" else {}
-        alone = captioner(
-            decoding__mode=mode, decoding__max_new_tokens=16, prompt__language=language, **settings
-        )
+        alone = captioner(decoding__mode=mode, decoding__max_new_tokens=16, prompt__language=language, **settings)
         assert [clip.captions[mode] for clip in found.clips] == [alone.caption(path).caption for path in recordings]
     assert found.quality_of("lossless").agreement is not None
     assert found.quality_of("lossless").agreement.exact == 1  # type: ignore[union-attr]
@@ -188,8 +186,9 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
 def test_references_bring_accuracy_and_texts(
     specdec: Specdec, run: Callable[[str], Run], recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    flags = ("--file-column", "clip", "--label", "emotion=mood", "--text-column", "note", *run("zh").again(tmp_path))
-    outcome = specdec("compare", *recordings, "--references", truth, *flags, "--json")
+    table = ("--references", truth, "--file-column", "clip", "--label-column", "emotion=mood", "--text-column", "note")
+    flags = (*table, *run("zh").again(tmp_path))
+    outcome = specdec("compare", *recordings, *flags, "--json")
     assert outcome.code == 0, outcome.err
     found = compared(outcome.out)
     assert found.references_found == 2
@@ -200,7 +199,7 @@ def test_references_bring_accuracy_and_texts(
         assert quality.labels["emotion"].accuracy.value == expected
         assert quality.text is not None
         assert quality.text.clips == 1
-    shown = specdec("compare", *recordings, "--references", truth, *flags).out
+    shown = specdec("compare", *recordings, *flags).out
     assert "Against the references of 2 clips" in shown
     assert "BLEU-4" in shown
 
@@ -237,7 +236,7 @@ def test_a_page_is_written(specdec: Specdec, run: Callable[[str], Run], recordin
         (["--set", "decoding.mode=edge"], "--modes"),
         (["--modes", "edge,cloud", "--threshold", "0.5"], "--modes"),
         (["--overwrite"], "--output"),
-        (["--label", "emotion=mood"], "--references"),
+        (["--label-column", "emotion=mood"], "--references"),
         (["--references", "none.tsv"], "none.tsv"),
         (["--lexicon", "none.yaml"], "none.yaml"),
         (["--html", "report.pdf"], ".html"),
@@ -260,7 +259,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(
 def test_a_label_of_no_attribute_and_an_empty_folder_are_refused(
     specdec: Specdec, recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    outcome = specdec("compare", recordings[0], "--references", truth, "--label", "mood=mood")
+    outcome = specdec("compare", recordings[0], "--references", truth, "--label-column", "mood=mood")
     assert outcome.code == 2
     assert "emotion" in outcome.err
     outcome = specdec("compare", tmp_path)

@@ -99,7 +99,9 @@ def test_on_a_terminal_a_bar_is_drawn_and_taken_away(folder: Path, width: int) -
 
 
 def test_without_colour_nothing_is_coloured(folder: Path) -> None:
-    _, shown = on_terminal(["compare", str(folder), "--limit", "1", *SHORT, "--modes", "edge,cloud"], width=80, NO_COLOR="1")
+    _, shown = on_terminal(
+        ["compare", str(folder), "--limit", "1", *SHORT, "--modes", "edge,cloud"], width=80, NO_COLOR="1"
+    )
     assert not COLOUR.search(shown)
     assert "total time" in shown
 
@@ -108,7 +110,9 @@ def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
     for flags in (["--json"], []):
         reading, writing = os.pipe()
         os.close(reading)
-        fork = Fork(["compare", str(folder), "--limit", "1", *SHORT, "--modes", "edge,cloud", "-q", *flags], stdout=writing)
+        fork = Fork(
+            ["compare", str(folder), "--limit", "1", *SHORT, "--modes", "edge,cloud", "-q", *flags], stdout=writing
+        )
         os.close(writing)
         outcome = fork.wait()
         assert "Traceback" not in outcome.err

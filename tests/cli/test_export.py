@@ -54,8 +54,8 @@ def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) 
     ("arguments", "said", "code"),
     [
         (["captions.jsonl"], "Neither --to nor the ending of --output names a format", 2),
-        (["captions.jsonl", "--to", "praat"], "--to knows no format 'praat'", 2),
-        (["captions.jsonl", "--to", ","], "--to names no format", 2),
+        (["captions.jsonl", "--to", "praat"], "--to: there is no format 'praat'", 2),
+        (["captions.jsonl", "--to", ","], "--to: no format is named", 2),
         (["captions.jsonl", "--to", "srt,vtt", "-o", "x.srt"], "is one file, and --to srt,vtt is more", 2),
         (["captions.jsonl", "--to", "audformat", "-o", "-"], "is one file, and --to audformat is more", 2),
         (["captions.jsonl", "--to", "srt", "-o", "captions.jsonl"], "captions.jsonl is not a folder", 2),
@@ -113,7 +113,7 @@ def test_caption_and_batch_export_when_they_end(
     ("command", "said"),
     [
         (["caption", "a.wav", "--export", "srt"], "--export reads --output"),
-        (["caption", "a.wav", "-o", "o.jsonl", "--export", "praat"], "--export knows no format 'praat'"),
+        (["caption", "a.wav", "-o", "o.jsonl", "--export", "praat"], "--export: there is no format 'praat'"),
         (["batch", "a.wav", "-o", "o.jsonl", "--export-dir", "x"], "--export-dir is about --export"),
         (["batch", "a.wav", "-o", "o.jsonl", "--export", "srt", "--export-dir", "a.wav"], "a.wav is not a folder"),
     ],

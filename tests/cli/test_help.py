@@ -28,7 +28,6 @@ LIGHT = [
     ["config", "show", "--yaml"],
     ["config", "validate", "qwen2.5-omni"],
     ["doctor", "--help"],
-    ["doctor", "--time", "--quick"],
     ["bench", "--help"],
     ["batch", "--help"],
     ["batch", "a.wav"],

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import specdec_cli
 from specdec_cli.cli.app import COMMANDS, load
 from specdec_cli.cli.options import OPTIONS
-from tests.cli.conftest import Specdec
 
 PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
@@ -95,22 +92,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "transcripts",
     }
     assert set(kinds) <= {*OPTIONS, "given"}
-    spellings = Counter(flag for option in OPTIONS.values() for flag in (*option.flags, *option.former))
+    spellings = Counter(flag for option in OPTIONS.values() for flag in option.flags)
     twice = {flag for flag, count in spellings.items() if count > 1}
     # always the file that a command is for, its kind, a mode, and how much of the input is taken
     assert twice <= {"--output", "-o", "--to", "--mode", "--limit"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "instead"),
-    [
-        (["tune", "a.wav", "--output", "g.json"], "--save-gate"),
-        (["tune", "a.wav", "-o", "g.json"], "--save-gate"),
-        (["tune", "a.wav", "--gate", "entropy"], "--gates"),
-        (["tune", "a.wav", "--seed", "1"], "--eval-seed"),
-    ],
-)
-def test_a_renamed_option_is_refused_with_its_new_name(specdec: Specdec, arguments: list[str], instead: str) -> None:
-    outcome = specdec(*arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert f"it is {instead} now" in outcome.err

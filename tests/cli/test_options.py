@@ -110,25 +110,6 @@ def test_every_flag_is_tried_and_sets_what_exists() -> None:
     assert set(FLAG_NAMES) <= set(SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "instead"),
-    [
-        (["--run-on", "auto"], "0 to 64"),
-        (["--set", "edge.compile=off"], "null"),
-        (["--set", "cloud.compile=reduce-overhead"], "default"),
-        (["--set", "link.rtt_ms=20"], "specdec_cli.serve.relay"),
-        (["--set", "simulate.edge_step_ms=4.5"], "specdec_cli.serve.relay"),
-    ],
-)
-def test_what_0_1_took_is_refused_with_what_to_give_instead(
-    specdec: Specdec, recordings: list[str], arguments: list[str], instead: str
-) -> None:
-    outcome = specdec("caption", *arguments, recordings[0])
-    assert (outcome.code, outcome.out) == (2, "")
-    assert arguments[1].partition("=")[0] in outcome.err or arguments[0] in outcome.err
-    assert instead in outcome.err.partition("hint:")[2]
-
-
 def test_flags_may_stand_behind_the_files(specdec: Specdec, recordings: list[str]) -> None:
     outcome = specdec("caption", recordings[0], "-q", "--mode", "edge", recordings[1])
     assert (outcome.code, len(outcome.lines)) == (0, 2)

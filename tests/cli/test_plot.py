@@ -72,7 +72,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
 def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec_cli.plot.draw.font_for", lambda characters: None)
+    monkeypatch.setattr("specdec_cli.plot.draw._CHINESE_FONTS", ())
     outcome = specdec("plot", talk(tmp_path), "--to", "png", "-o", tmp_path / "out")
     assert outcome.code == 0
     assert "install Noto Sans CJK" in outcome.err
@@ -80,13 +80,6 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     width, height = struct.unpack(">II", picture[16:24])
     assert picture.startswith(b"\x89PNG")
     assert (width, height > 600) == (1650, True)
-
-
-def test_a_font_is_chosen_by_its_characters() -> None:
-    from specdec_cli.plot.draw import font_for
-
-    assert font_for({"a", "α"}) is not None
-    assert font_for({"a", "\uffff"}) is None  # which no character is
 
 
 def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:

@@ -216,8 +216,8 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gates", "always"], "'always' cannot be tuned"),
-        (["--gates", ","], "nothing cannot be tuned"),
+        (["--gates", "always"], "no gate to tune 'always'"),
+        (["--gates", ","], "no gate to tune is named"),
         (["--ks", "0"], "'0' is no whole number from 1 to 64"),
         (["--ks", "2,x"], "'x' is no whole number"),
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),

@@ -182,7 +182,7 @@ def case() -> Case:
 
 
 def verifier(case: Case, link: HttpCloud) -> SessionVerifier:
-    return link.verifier(case.cloud_prompt, case.config, case.pair.vocab_size, link.processor.eos_ids)
+    return link.verifier(link, case.cloud_prompt, case.config, case.pair.vocab_size, link.processor.eos_ids)
 
 
 def test_a_name_server_that_never_answers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import threading
 import time
 import uuid
@@ -32,8 +30,8 @@ from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from tests.cloud.serving import ServerThread, clip_message, linked, serving
-from tests.laws.cases import Case, cloud, make_case
+from tests.cloud.serving import ServerThread, clip_message, linked
+from tests.laws.cases import Case, make_case
 
 
 class Clock:
@@ -232,7 +230,9 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
 
     found = []
     with linked(thread.served.url, case.edge) as link:
-        verifier = link.verifier(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        verifier = link.verifier(
+            link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
+        )
         monkeypatch.setattr(Session, "logits", held_up)
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()
@@ -246,23 +246,3 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         ending.join(60)
     assert not ending.is_alive()
     assert found[0].network_ms is not None
-
-
-def test_the_server_describes_itself() -> None:
-    model = cloud(2)
-    with serving(model) as served:
-        connection = http.client.HTTPConnection("127.0.0.1", served.port)
-        connection.request("GET", "/openapi.json")
-        told = json.loads(connection.getresponse().read())
-        connection.close()
-    assert set(told["paths"]) == {
-        "/v1/info",
-        "/v1/sessions/{id_}",
-        "/v1/sessions/{id_}/verify",
-        "/healthz",
-        "/metrics",
-    }
-    body = told["paths"]["/v1/sessions/{id_}/verify"]["post"]["requestBody"]
-    assert set(body["content"]["application/octet-stream"]["schema"]["x-json-schema"]["properties"]) == set(
-        Question.model_fields
-    )

@@ -97,7 +97,6 @@ def test_without_the_token_nothing_is_said(served: Served, token: str | None) ->
     for method, path in (
         ("GET", "/v1/info"),
         ("GET", "/metrics"),
-        ("GET", "/openapi.json"),
         ("PUT", new_session()),
         ("POST", f"{new_session()}/verify"),
         ("DELETE", new_session()),

@@ -39,7 +39,7 @@ def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
 
 def _verifier(case: VllmCase, link: VllmCloud) -> VllmVerifier:
     prompt = link.processor.prompt(clip(case.clip), case.instruction)
-    return link.verifier(prompt, case.config, 266, link.processor.eos_ids)
+    return link.verifier(link, prompt, case.config, 266, link.processor.eos_ids)
 
 
 @cache
@@ -375,7 +375,7 @@ def test_without_the_waveform_there_is_nothing_to_send() -> None:
     with _linked(Replay().respond) as link:
         prompt = replace(link.processor.prompt(clip(1), "x"), waveform=None)
         with pytest.raises(DecodingError, match="needs the recording"):
-            link.verifier(prompt, case.config, 266, link.processor.eos_ids)
+            link.verifier(link, prompt, case.config, 266, link.processor.eos_ids)
 
 
 def test_a_processor_of_its_own_makes_the_prompts() -> None:

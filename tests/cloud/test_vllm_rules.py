@@ -46,7 +46,7 @@ def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Sco
 
 
 def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Verdict | None:
-    for candidates in (rules.candidates, MOST_CANDIDATES):
+    for candidates in (rules.needed + 1, MOST_CANDIDATES):
         at_most = candidates == MOST_CANDIDATES
         if (judged := rules.judge(draft, _reply(logits, draft, candidates), at_most=at_most)) is not None:
             return judged

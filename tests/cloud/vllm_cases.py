@@ -76,7 +76,7 @@ class VllmCase:
             processor.prompt(clip(self.clip), self.instruction)
             for processor in (drafter.processor, (link or cloud()).processor)
         )
-        classifier = Classifier(learned_weights(random.Random(self.clip)), 0.6, "")
+        classifier = Classifier(learned_weights(random.Random(self.clip)), 0.6)
         return collect(build_loop(pair, self.config, mine, theirs, classifier=classifier).run())
 
 

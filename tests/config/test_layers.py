@@ -53,13 +53,13 @@ def test_a_bad_value_is_refused_even_if_a_stronger_layer_replaces_it(refusal: Re
 
 def test_rows_are_every_setting_in_order(load: Load) -> None:
     rows = list(load().rows())
-    assert [row.name for row in rows] == list(SETTINGS)
-    assert all(row.origin for row in rows)
+    assert [name for name, _, _ in rows] == list(SETTINGS)
+    assert all(origin for _, _, origin in rows)
 
 
 def test_rows_without_a_cloud(load: Load) -> None:
     rows = list(load(cloud=None, decoding__mode="edge").rows())
-    assert [(row.value, row.origin) for row in rows if row.name.startswith("cloud")] == [(None, "flag cloud")]
+    assert [row[1:] for row in rows if row[0].startswith("cloud")] == [(None, "flag cloud")]
 
 
 def test_cloud_comes_back_in_a_stronger_layer(load: Load) -> None:
@@ -97,9 +97,9 @@ def test_all_problems_are_reported_together(refusal: Refusal) -> None:
 def test_a_choice_resets_what_was_written_for_another(
     load: Load, text: str, flags: dict[str, object], reset: str, value: object
 ) -> None:
-    row = next(row for row in load(text, **flags).rows() if row.name == reset)
-    assert row.value == value
-    assert (row.origin == "default") == (value is None)
+    _, found, origin = next(row for row in load(text, **flags).rows() if row[0] == reset)
+    assert found == value
+    assert (origin == "default") == (value is None)
 
 
 def test_another_model_forgets_the_revision(tmp_path: Path) -> None:

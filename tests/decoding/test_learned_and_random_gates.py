@@ -27,7 +27,7 @@ def _classifier(combination: str = "any", **weights: float) -> Classifier:
     fitted = LearnedWeights(
         features=tuple(named), weights=tuple(named.values()), bias=-1.0, slope=2.0, offset=0.5, combination=combination
     )
-    return Classifier(fitted, 0.4, "")
+    return Classifier(fitted, 0.4)
 
 
 def _judged(gate: Gate) -> Judge:

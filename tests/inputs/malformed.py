@@ -35,7 +35,7 @@ MALFORMED: Final = [
     Malformed("table", GOOD, ("ending",)),
     Malformed("latin.tsv", "file\tcaption\na.wav\tvoix \xe9lev\xe9e\n".encode("latin-1"), ("line 2", "UTF-8")),
     Malformed("gbk.csv", "file,caption\na.wav,语速较快\n".encode("gbk"), ("line 2", "UTF-8")),
-    Malformed("utf16.tsv", GOOD.encode("utf-16"), ("UTF-8",)),
+    Malformed("utf16.tsv", GOOD.encode("utf-16")[:-1], ("not UTF-8",)),
     Malformed("nul.tsv", "file\tcaption\na.wav\tA \0 voice\n", ("line 2", "NUL")),
     Malformed("short.tsv", "file\tcaption\nx.wav\tGood.\na.wav\n", ("line 3", "1 cells", "2 columns")),
     Malformed("long.tsv", "file\tcaption\na.wav\tA\tB\n", ("line 2", "3 cells")),

@@ -162,7 +162,7 @@ def test_formats(tmp_path: Path, name: str, text: str | bytes, found: Said) -> N
         ("c.json", '{"segments":\n [}', "c.json, line 2, column 3"),
         ("c.json", '{"words": []}', "c.json has no list of segments"),
         ("c.json", '{"segments": [{"start": true, "end": 2}]}', "c.json, segment 1: true is no time"),
-        ("c.json", "[" * 100_000, "c.json: nested too deep"),
+        ("c.json", "[" * 100_000, "c.json, line 1: nested too deep"),
         ("c.csv", "begin,text\n1,a\n", "c.csv has no columns start and end"),
         ("c.csv", "start,end\n1\n", "c.csv, line 2: 1 cells"),
         ("c.csv", "start,end\n1,nan\n", "c.csv, line 2"),

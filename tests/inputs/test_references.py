@@ -80,6 +80,12 @@ def test_a_malformed_table_is_refused_with_its_place(tmp_path: Path, case: Malfo
     assert len(said) < 2500
 
 
+def test_a_table_may_be_in_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "truth.tsv").write_bytes("file\tcaption\na.wav\t语速较快\n".encode("utf-16"))
+    (entry,) = References.read(tmp_path / "truth.tsv", lexicon=LEXICON).entries
+    assert entry.texts == ("语速较快",)
+
+
 def test_there_are_enough_of_them() -> None:
     assert len(MALFORMED) >= 40
 

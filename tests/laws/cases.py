@@ -72,7 +72,7 @@ class Case:
 
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""
-        classifier = Classifier(self.weights, 0.6, "")
+        classifier = Classifier(self.weights, 0.6)
         return build_loop(
             self.pair,
             self.config,

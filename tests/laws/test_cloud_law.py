@@ -1,7 +1,7 @@
 """Cloud law: with every block escalated under greedy acceptance, the tokens equal the cloud's own `generate()`.
 
-A third of the cases verify blocks of a fixed length in mode lossless; the others run with other settings of mode, length
-and speed, none of which may change the text.
+A third of the cases verify blocks of a fixed length in mode lossless; the others run with other settings of mode,
+length and speed, none of which may change the text.
 """
 
 from __future__ import annotations

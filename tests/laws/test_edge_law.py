@@ -30,7 +30,7 @@ def edge_case(number: int) -> Case:
 
 
 def way(number: int) -> Mapping[str, Any]:
-    """What the case of a number is run with: as drawn, everything for speed at once, beside a cloud or not, or a way."""
+    """What the case of a number is run with: as drawn, everything for speed at once, or one of `WAYS`."""
     return ({}, fast(number) | (CLOSED if number % 2 else {}), WAYS[number // 3 % len(WAYS)])[number % 3]
 
 

@@ -78,7 +78,7 @@ def far_loop(case: Case, link: HttpCloud, shared: Shared | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    classifier = Classifier(case.weights, 0.6, "")
+    classifier = Classifier(case.weights, 0.6)
     prompts = case.edge_prompt, case.cloud_prompt
     return build_loop(pair, case.config, *prompts, classifier=classifier, shared=shared, synonyms=SYNONYMS)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import load_audio
 from specdec_cli.errors import LexiconError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.prosody import measure
 from specdec_cli.types import Measured
+from tests.audio.encode import load_audio
 from training.labels import CLASSES, dev_rows, read_rows
 
 FIGURES = Measured(f0_median_hz=140.0, f0_range_st=4.0, level_dbfs=-15.0, rate_per_s=2.0, pause_share=0.3)

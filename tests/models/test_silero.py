@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from specdec_cli.audio import load_audio
 from specdec_cli.errors import ConfigError
 from specdec_cli.models import silero
+from tests.audio.encode import load_audio
 
 needs_silero = pytest.mark.skipif(find_spec("silero_vad") is None, reason="silero-vad is not installed")
 

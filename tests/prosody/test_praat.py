@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import load_audio
 from specdec_cli.prosody.pitch import F0_RANGE_HZ, SAMPLE_RATE, f0_median_and_range, f0_track
+from tests.audio.encode import load_audio
 from training.labels import Row, read_rows
 
 parselmouth = pytest.importorskip("parselmouth", reason="needs praat-parselmouth")

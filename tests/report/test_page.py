@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from specdec_cli.compare.result import ClipError
-from specdec_cli.errors import ReportError
+from specdec_cli.errors import TranscriptError
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.report.page import disagreement, render, write_report
 from tests.report.read_page import Page
@@ -191,11 +191,11 @@ def test_nothing_compared_is_still_a_page(runs: Runs) -> None:
 def test_a_page_is_written_whole_or_not_at_all(runs: Runs, tmp_path: Path, page: Path) -> None:
     assert stat.S_IMODE(page.stat().st_mode) & stat.S_IRUSR
     assert [file.name for file in page.parent.iterdir()] == ["report.html"]
-    with pytest.raises(ReportError, match=r"missing/report\.html cannot be written"):
+    with pytest.raises(TranscriptError, match=r"missing/report\.html cannot be written"):
         write_report(tmp_path / "missing" / "report.html", comparison(runs), runs)
     folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises(ReportError):
+    with pytest.raises(TranscriptError):
         write_report(folder, comparison(runs), runs)
     assert list(tmp_path.iterdir()) == [folder]
 

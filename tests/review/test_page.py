@@ -56,7 +56,7 @@ def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, trans
 
 
 def test_texts_stay_texts(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
-    evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL, measured={EVIL: EVIL})
+    evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL)
     page = made(specdec, evil, tmp_path / "review.html")
     assert {piece["caption"] for piece in page.data()["pieces"]} == {EVIL}
     assert sum(tag == "script" for tag, _ in page.elements) == 2

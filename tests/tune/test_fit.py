@@ -31,7 +31,7 @@ def test_it_learns_which_tokens_are_changed_and_how_likely() -> None:
     found = [_example(rng, number // 10) for number in range(4000)]
     fitted = fit(found)
     assert fitted.figures["roc_area"] > fitted.figures["roc_area_of_entropy"] + 0.1
-    classifier = Classifier(fitted.weights, 0.5, "")
+    classifier = Classifier(fitted.weights, 0.5)
     fresh = [_example(rng, 0) for _ in range(4000)]
     chances = [classifier.token_probability(example.block, 0, example.start) for example in fresh]
     assert sum(chances) / sum(example.changed for example in fresh) == pytest.approx(1, abs=0.15)

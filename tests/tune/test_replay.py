@@ -29,7 +29,7 @@ def test_an_exact_replay_is_what_a_run_does(stop: bool) -> None:
     for number in range(CASES):
         rng = random.Random(number)
         gate, threshold = _gate(rng)
-        k, classifier = rng.randint(1, 6), Classifier(learned_weights(rng), 0.5, "")
+        k, classifier = rng.randint(1, 6), Classifier(learned_weights(rng), 0.5)
         replayed = replay(trace_of(number), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
         if not replayed.exact:
             continue

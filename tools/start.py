@@ -1,7 +1,7 @@
-"""From the command to the first token: the parts of a start, each in a fresh process.
+"""From the command to the first token, the parts of a start in fresh processes: `python -m tools.start`.
 
-`time_start` starts `python -m specdec_cli.bench.start`, which does what `specdec caption` does and notes the time after
-each part. Both read the system-wide monotonic clock, so that the interpreter's own start counts too.
+Each process does what `specdec caption` does and notes the time after each part. It and the process that starts it read
+the system-wide monotonic clock, so that the interpreter's own start counts too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from specdec_cli.errors import DecodingError
+import typer
+
+from tools.table import print_table
 
 PARTS: Final[tuple[tuple[str, str], ...]] = (
     ("interpreter", "Python itself"),
@@ -38,41 +40,34 @@ Times = dict[str, tuple[float, float]]
 """Part -> (wall, CPU) milliseconds."""
 
 
-def time_start(
-    config: str | None, settings: Sequence[str], clip: str | None, runs: int
-) -> list[tuple[str, float, float, str]]:
-    """Starts the command several times: name, wall-clock ms, CPU ms of all threads and meaning of each part, medians.
-
-    `config` and `settings` are as --config and --set take them; without a `clip` it is a second of test sound.
-
-    Raises:
-        DecodingError: the command failed there.
-    """
-    started = [_start(config, settings, clip) for _ in range(runs)]
-    found = []
-    for name, meaning in PARTS:
-        wall_ms, cpu_ms = (median(run[name][clock] for run in started) for clock in (0, 1))
-        found.append((name, wall_ms, cpu_ms, meaning))
-    return found
+def main(
+    config: Annotated[str | None, typer.Option("--config", "-c", help="Shipped configuration or YAML file.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting, NAME=VALUE. Repeatable.")] = None,
+    clip: Annotated[str | None, typer.Option(help="A recording. [default: a second of test sound]")] = None,
+    starts: Annotated[int, typer.Option(min=1, help="Fresh processes; their medians count.")] = 3,
+) -> None:
+    """Time the parts of a start, from the command to the first token."""
+    found = [_start(config, settings or [], clip) for _ in range(starts)]
+    medians = {name: [median(run[name][clock] for run in found) for clock in (0, 1)] for name, _ in PARTS}
+    rows = [(f"{name}: {meaning}", *(f"{ms:.0f} ms" for ms in medians[name])) for name, meaning in PARTS]
+    together = (sum(ms[clock] for name, ms in medians.items() if name not in WITHIN) for clock in (0, 1))
+    rows.append(("together", *(f"{ms:.0f} ms" for ms in together)))
+    print_table(f"From the command to the first token, medians of {starts} starts", ("", "wall", "CPU"), rows)
 
 
 def _start(config: str | None, settings: Sequence[str], clip: str | None) -> Times:
     asked = json.dumps({"began": time.monotonic(), "config": config, "settings": list(settings), "clip": clip})
-    command = [sys.executable, "-m", "specdec_cli.bench.start", asked]
+    command = [sys.executable, "-m", "tools.start", asked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        raise DecodingError(
-            f"the command failed when its start was timed: {lines[-1] if lines else 'without a message'}",
-            hint="Try: specdec doctor",
-        )
+        raise SystemExit(f"the command failed when its start was timed: {lines[-1] if lines else 'without a message'}")
     found: Times = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def main() -> None:
-    """In the fresh process: starts, captions, and prints the parts as JSON."""
-    asked: dict[str, Any] = json.loads(sys.argv[1])
+def _in_fresh_process(asked: dict[str, Any]) -> None:
+    """Starts, captions, and prints the parts as JSON."""
     parts: Times = {"interpreter": (_ms(time.monotonic() - asked["began"]), _ms(time.process_time()))}
     with _part(parts, "command"):
         from specdec_cli.cli import startup
@@ -137,4 +132,7 @@ def _ms(seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] and sys.argv[1].startswith("{"):
+        _in_fresh_process(json.loads(sys.argv[1]))
+    else:
+        typer.run(main)

@@ -1,0 +1,27 @@
+"""The parts of a start."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools import start
+
+
+@pytest.mark.full
+def test_the_parts_of_a_start_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    start.main(starts=1)
+    lines = capsys.readouterr().out.splitlines()[2:]
+    rows = [re.fullmatch(r"([a-z-]+(?: [a-z]+)*).*?(\d+) ms +(\d+) ms *", line) for line in lines]
+    walls = {row[1]: float(row[2]) for row in rows if row}
+    assert [*walls] == [*(name for name, _ in start.PARTS), "together"]
+    assert walls["torch"] > walls["audio"] > 0
+    together = sum(wall for name, wall in walls.items() if name not in ("together", "warm-up"))
+    assert walls["together"] == pytest.approx(together, abs=len(walls))
+
+
+@pytest.mark.full
+def test_a_start_that_fails_says_why() -> None:
+    with pytest.raises(SystemExit, match="/nowhere/at/all"):
+        start.main(settings=["edge.model=/nowhere/at/all"], starts=1)
