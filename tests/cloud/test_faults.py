@@ -68,7 +68,7 @@ def fault_at(rng: random.Random, kind: str, site: Site, features: int) -> Fault:
     return Fault(kind, "up", rng.randrange(features + 1500), act)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("captions", [20, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("captions", [30, pytest.param(100, marks=pytest.mark.full)])
 def test_every_caption_is_right_or_degraded(site: Site, captions: int) -> None:
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
