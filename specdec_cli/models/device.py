@@ -48,7 +48,7 @@ def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -
 def quantization_config(name: str | None, device: torch.device, unused: Sequence[str] = ()) -> Any | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4".
 
-    On a CPU both are specdec's own (`models.packed`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
+    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
 
     Args:
         name: as configured; None: no quantisation.
@@ -61,7 +61,8 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
     if name is None:
         return None
     if device.type == "cpu":
-        from specdec_cli.models.packed import BITS, PackedConfig
+        from specdec_cli.models.packed import BITS
+        from specdec_cli.models.packing import PackedConfig
 
         return PackedConfig(BITS[name], list(unused))
     if name == "int8":

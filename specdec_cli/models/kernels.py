@@ -8,6 +8,7 @@ row of the activations.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,9 +134,7 @@ def _in_int8(layer: nn.Linear) -> Product:
     codes = (weight / scales[:, None]).round_().to(torch.int8).T
 
     def product(x: torch.Tensor) -> torch.Tensor:
-        rows = x.reshape(-1, layer.in_features).float()
-        own = (rows.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
-        made = torch._int_mm((rows / own).round_().to(torch.int8), codes).float().mul_(own).mul_(scales)
+        made = int8_product(x.reshape(-1, layer.in_features).float())(codes, scales)
         if layer.bias is not None:
             made += layer.bias
         return made.view(*x.shape[:-1], layer.out_features).to(x.dtype)
@@ -143,12 +142,45 @@ def _in_int8(layer: nn.Linear) -> Product:
     return product
 
 
-@cache
+def int8_product(x: torch.Tensor, peak: float = math.inf) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Activations in int8, with one scale per row, ready to be multiplied.
+
+    Args:
+        x: float32 [rows, inputs].
+        peak: a row whose largest number is beyond so many times its root mean square is multiplied in 15 bits.
+
+    Returns:
+        A function of weights int8 [inputs, n] and their scales [n], which gives float32 [rows, n].
+    """
+    codes, scales = _rows_in_int8(x)
+    count, peaked = len(x), torch.empty(0, dtype=torch.int64)
+    if peak < math.inf:
+        peaked = (scales[:, 0] * 127 > x.square().mean(dim=1).sqrt_() * peak).nonzero()[:, 0]
+        rest, fine = _rows_in_int8(x[peaked] - codes[peaked] * scales[peaked])
+        codes, scales = torch.cat([codes, rest]), torch.cat([scales, fine])
+
+    def product(weights: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
+        made = torch._int_mm(codes, weights).float().mul_(scales).mul_(of_weights)
+        return made[:count].index_add_(0, peaked, made[count:])
+
+    return product
+
+
+def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
+    return (x / scales).round_().to(torch.int8), scales
+
+
 def encoder_dtypes() -> tuple[EncoderDtype, ...]:
     """Formats in which an encoder can multiply on this CPU, beside that of its weights."""
+    return ("bfloat16", "int8") if has_int8() else ("bfloat16",)
+
+
+@cache
+def has_int8() -> bool:
+    """Whether this CPU multiplies int8 exactly; without VNNI, sums overflow 16 bits."""
     large = torch.full((64, 64), 127, dtype=torch.int8)
-    exact = bool((torch._int_mm(large, large) == 64 * 127 * 127).all())  # without VNNI, sums overflow 16 bits
-    return ("bfloat16", "int8") if exact else ("bfloat16",)
+    return bool((torch._int_mm(large, large) == 64 * 127 * 127).all())
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 
 from specdec_cli.config.schema import ModelConfig
@@ -24,7 +23,7 @@ from specdec_cli.models.checkpoint import (
 from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
 from specdec_cli.models.families import family_named, family_of
 from specdec_cli.models.family import Family, prune
-from specdec_cli.models.packed import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
@@ -59,7 +58,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         folder = checkpoint_folder(config, offline=offline)
         family, model_config, processor = _front_end(config, str(folder))
         weights = fingerprint(weight_files(config.label, folder))
-        dtype = resolve_dtype(config.dtype, device, _stored_dtype(model_config))
+        dtype = resolve_dtype(config.dtype, device, model_config.dtype)
         quantization = quantization_config(config.quantization, device, family.unused)
         packed = None
         if isinstance(quantization, PackedConfig):
@@ -82,7 +81,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     module = module.eval().requires_grad_(False)
     prune(module, family.unused)
     if packed is not None and quantization is not None and keep_packed(module, packed):
-        del loaded, module  # and map the file, as a later start does
+        del loaded, module  # and map the files, as a later start does
+        free_heap()
         return load_model(config, offline=offline, tested=tested)
     if config.compile is not None:
         module.get_decoder().compile(dynamic=True)
@@ -141,9 +141,3 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
     if not family.eager:
         return wanted
     return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
-
-
-def _stored_dtype(config: Any) -> torch.dtype | None:
-    dtype = getattr(config, "dtype", None)
-    dtype = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    return dtype if isinstance(dtype, torch.dtype) else None

@@ -1,49 +1,34 @@
 """Linear layers with weights of four or eight bits on a CPU, over PyTorch's own packed kernels.
 
 A step of a large model at batch 1 waits for its weights to arrive from memory, so that a quarter of the bytes is up to
-a quarter of the time. The kernels take a few rows at a time; from `_MANY_ROWS` on, as in a prefill, the weights are
-turned back into the number format of the activations a few columns at a time, which stay in the processor's cache, and
-multiplied as usual.
-
-transformers loads such layers by itself: `PackedConfig` is a `quantization_config` for `from_pretrained`, which then
-reads, packs and drops one weight after the other.
+a quarter of the time. The kernels take a few rows at a time; from `_MANY_ROWS` on, the weights are turned back into the
+number format of the activations a few columns at a time, which stay in the processor's cache, and multiplied as usual.
+A prefill in bfloat16 multiplies in int8 instead where the CPU has the instructions: that takes half of the time, and
+what it rounds is little beside what four bits do.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import mmap
-import os
-import tempfile
+import math
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import torch
-import transformers
 from torch import nn
-from transformers.core_model_loading import ConversionOps
-from transformers.quantizers import register_quantization_config, register_quantizer
-from transformers.quantizers.base import HfQuantizer
-from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.family import prune
+from specdec_cli.models.kernels import has_int8, int8_product
 
 BITS: Final = {"int8": 8, "int4": 4}
-_METHOD: Final = "specdec_packed"
-_WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
-_GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
-_BLOCK: Final = 64  # outputs that the kernel keeps together
+GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
+_BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
 _MANY_ROWS: Final = 16
-_AT_ONCE: Final = 1 << 20  # weights packed or turned back at a time: fewer suit the cache better, and two threads worse
-_EXPONENT: Final = 0x41804180  # two numbers of bfloat16, to which a code in the upper mantissa bits adds 16 + code
-_MANTISSA: Final = 0x00780078
-_SHIFTS: Final = (-3, 1, 5, 9)  # bring the nibbles of a 32-bit word to those bits, two at a time
+_PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
+_PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
+_AT_ONCE: Final = 1 << 22  # weights packed or turned back at a time
+_NIBBLES: Final = 0x0F0F0F0F
 
 
 class PackedLinear(nn.Module):
@@ -55,6 +40,7 @@ class PackedLinear(nn.Module):
     Attributes:
         weight: uint8 [outputs, inputs / 2] in the kernel's own order, or int8 [outputs, inputs].
         scales: [inputs / 32, outputs, 2] scale and zero point, or [outputs].
+        int8_rows: from how many rows on activations in bfloat16 are rounded to int8.
     """
 
     weight: torch.Tensor
@@ -65,10 +51,11 @@ class PackedLinear(nn.Module):
         self.in_features, self.out_features, self.bits = linear.in_features, linear.out_features, bits
         four, weight = bits == 4, linear.weight
         packed = (self.out_features, self.in_features // 2 if four else self.in_features)
-        scales = (self.in_features // _GROUP, self.out_features, 2) if four else (self.out_features,)
+        scales = (self.in_features // GROUP, self.out_features, 2) if four else (self.out_features,)
         self.register_buffer("weight", weight.new_empty(packed, dtype=torch.uint8 if four else torch.int8))
         self.register_buffer("scales", weight.new_empty(scales))
         self.bias = linear.bias
+        self.int8_rows: float = _PREFILL
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
@@ -76,7 +63,7 @@ class PackedLinear(nn.Module):
         if len(rows) >= _MANY_ROWS:
             made = self._unpacked_product(rows)
         elif self.bits == 4:
-            made = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, _GROUP, self.scales)
+            made = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scales)
         else:
             made = torch.ops.aten._weight_int8pack_mm(rows, self.weight, self.scales)
         if self.bias is not None:
@@ -87,35 +74,68 @@ class PackedLinear(nn.Module):
         return f"{self.in_features}, {self.out_features}, bits={self.bits}"
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
+        """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
+        in_int8 = x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8()
+        product = int8_product(x.float(), _PEAK) if in_int8 else None
+        if product is not None and self.bits == 8:
+            return product(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
         step = _at_once(self.in_features)
-        pieces = [slice(at, min(at + step, self.out_features)) for at in range(0, self.out_features, step)]
-        if self.bits == 8:
-            for piece in pieces:
+        for piece in (slice(at, min(at + step, self.out_features)) for at in range(0, self.out_features, step)):
+            if self.bits == 8:
                 torch.mm(x, self.weight[piece].to(x.dtype).T, out=made[:, piece])
+                continue
+            halves = zip(
+                _codes(self.weight[piece], self.in_features),
+                _halves(self.scales[:, piece].permute(2, 0, 1)),
+                _halves(made[:, piece]),
+                strict=True,
+            )
+            for codes, (scales, zeros), place in halves:
+                if product is not None:
+                    found = product(*_int8(codes, scales.float().flatten(1), zeros.float().flatten(1)))
+                else:
+                    scaled = codes.sub_(8).to(x.dtype).mul_(scales.flatten(1)[:, None])
+                    found = x @ scaled.view(self.in_features, -1)
+                place.copy_(found.view(place.shape))
+        if self.bits == 8:
             return made.mul_(self.scales)
-        scales, zeros = self.scales.unbind(-1)
-        codes = torch.empty(self.in_features * step // 2, dtype=torch.int32)
-        for piece in pieces:
-            made[:, piece] = self._product(x, self.weight[piece], scales[:, piece], codes)
-        return made.add_(x.view(len(x), -1, _GROUP).sum(-1) @ zeros)
+        if product is None:
+            made += x.view(len(x), -1, GROUP).sum(-1) @ self.scales[..., 1]
+        return made
 
-    def _product(
-        self, x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, codes: torch.Tensor
-    ) -> torch.Tensor:
-        """x [rows, inputs] times (code - 8) scale of some blocks of outputs; `codes` is memory to work in."""
-        inputs, order = self.in_features, _order()
-        words = weight.view(-1, inputs, order.numel() // 2).view(torch.int32).transpose(0, 1).contiguous()
-        blocks, length = words.shape[1:]  # [inputs, blocks, words of a block]
-        codes = codes[: weight.numel()].view(inputs, len(_SHIFTS), blocks, length)
-        for at, shift in enumerate(_SHIFTS):
-            moved = torch.bitwise_left_shift if shift < 0 else torch.bitwise_right_shift
-            moved(words, abs(shift), out=codes[:, at])
-        numbers = codes.bitwise_and_(_MANTISSA).bitwise_or_(_EXPONENT).view(torch.bfloat16).sub_(24)
-        found = (torch.arange(blocks)[:, None] * order.numel() + order[:, None]).flatten()  # outputs as they lie now
-        weights = numbers.view(inputs // _GROUP, _GROUP, -1).to(x.dtype).mul_(scales[:, found][:, None])
-        # of 16-bit numbers the selection takes five times as long
-        return (x @ weights.view(inputs, -1)).float().index_select(1, found.argsort())
+
+def _codes(weight: torch.Tensor, inputs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Packed weights of some blocks as codes int8 [inputs / 32, 32, outputs / 2], in the order of `_halves`."""
+    words = torch.stack([*weight.view(-1, inputs, _half_block()[0]).view(torch.int32)], dim=1)
+    low, high = words & _NIBBLES, words.bitwise_right_shift_(4).bitwise_and_(_NIBBLES)
+    first, second = (part.view(torch.int8).view(inputs // GROUP, GROUP, -1) for part in (low, high))
+    return first, second
+
+
+def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values [..., outputs] of the outputs in the lower and in the upper half of the bytes, [..., blocks, n] each."""
+    length, adjacent = _half_block()
+    shape, half = ((-1, length, 2), -1) if adjacent else ((-1, 2, length), -2)
+    lower, upper = torch.unflatten(values, -1, shape).unbind(half)
+    return lower, upper
+
+
+def _int8(codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights (code - 8) scale + zero in eight bits with one scale per output: (int8 [inputs, n], float32 [n]).
+
+    Args:
+        codes: int8 [inputs / 32, 32, n].
+        scales, zeros: float32 [inputs / 32, n].
+    """
+    largest = torch.sub(zeros, scales, alpha=0.5).abs_().add_(scales, alpha=7.5).amax(0)
+    steps = (largest / 127).clamp_(min=1e-8)
+    units = 256 / steps  # 16 bits: 8 of a fraction
+    factors = (scales * units).round_().to(torch.int16)[:, None]
+    starts = torch.sub(zeros, scales, alpha=8).mul_(units).add_(128).floor_().to(torch.int16)[:, None]
+    made = codes.to(torch.int16)
+    made = torch.addcmul(starts, made, factors, out=made).bitwise_right_shift_(8)
+    return made.to(torch.int8).flatten(0, 1), steps
 
 
 def pack(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,7 +157,7 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
     if bits == 8:
         scale = (weight.abs().amax(dim=1) / 127).clamp(min=1e-8).to(dtype)
         return (weight / scale.float()[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
-    groups = weight.view(len(weight), -1, _GROUP)
+    groups = weight.view(len(weight), -1, GROUP)
     least, most = groups.aminmax(dim=-1, keepdim=True)
     scale = ((most - least) / 15).clamp(min=1e-8).to(dtype)
     zero = (least + 8 * scale.float()).to(dtype)
@@ -147,134 +167,50 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
 
 
 @cache
-def _order() -> torch.Tensor:
-    """Outputs of a block in the order in which `_product` finds them, [4, n]; it depends on the CPU.
+def _half_block() -> tuple[int, bool]:
+    """How the kernel of this CPU keeps the outputs of a block in the bytes of an input.
+
+    Returns:
+        (bytes, whether a byte holds two adjacent outputs; else the first half of the block, and above it the second).
 
     Raises:
-        CheckpointError: the kernel of this CPU keeps its weights otherwise.
+        CheckpointError: it keeps them otherwise.
     """
-    rows = torch.arange(2 * _BLOCK, dtype=torch.int32)[:, None].expand(-1, _GROUP)
+    outputs = torch.arange(2 * _BLOCK, dtype=torch.int32)[:, None].expand(-1, GROUP)
     low, high = (
         torch.ops.aten._convert_weight_to_int4pack_for_cpu(part.contiguous(), 1).flatten().long()
-        for part in (rows & 15, rows >> 4)
+        for part in (outputs & 15, outputs >> 4)
     )
-    found = torch.stack([low & 15 | (high & 15) << 4, low >> 4 | high & 240], dim=-1)
-    for block in (_BLOCK, _BLOCK // 2):
-        places = found.view(-1, _GROUP, block)  # [block, input, nibble]
-        first = places[0, 0]
-        if torch.equal(places, (torch.arange(len(places))[:, None, None] * block + first).expand_as(places)):
-            return first.view(-1, 2, 2, 2).permute(2, 3, 0, 1).reshape(len(_SHIFTS), -1)  # [word, half, byte, nibble]
+    found = torch.stack([low & 15 | (high & 15) << 4, low >> 4 | high & 240])  # [half, byte]
+    for length in (_BLOCK // 2, _BLOCK // 4):
+        for adjacent in (False, True):
+            order = torch.arange(2 * _BLOCK).view((-1, length, 2) if adjacent else (-1, 2, length))
+            order = order if adjacent else order.transpose(1, 2)  # [block, byte, half]
+            if torch.equal(found.T, order[:, None].expand(-1, GROUP, -1, -1).reshape(-1, 2)):
+                return length, adjacent
     raise CheckpointError(
         "the four-bit kernel of this CPU keeps its weights in an order that specdec does not know",
         hint="Use quantization: int8, or none.",
     )
 
 
+@contextmanager
+def exact_prefills(module: Any) -> Iterator[None]:
+    """Lets packed layers multiply prefills as they multiply verifications, so that the two can be compared."""
+    layers = [part for part in module.modules() if isinstance(part, PackedLinear)]
+    for layer in layers:
+        layer.int8_rows = math.inf
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.int8_rows = _PREFILL
+
+
 def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:
     """The linear layers of the decoder and the output layer, by name, as far as their sizes suit the kernels."""
     inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
     for name, part in module.named_modules():
-        fits = isinstance(part, nn.Linear) and part.in_features % _GROUP == 0 and part.out_features % _BLOCK == 0
+        fits = isinstance(part, nn.Linear) and part.in_features % GROUP == 0 and part.out_features % _BLOCK == 0
         if fits and id(part) in inside:
             yield name, part
-
-
-def _forget(tensor: torch.Tensor) -> None:
-    """Tells the system that the pages of a tensor, which is not read again, can go: a mapped file would stay in memory.
-
-    Without effect where there is no madvise. A tensor that is not contiguous is left alone: between its numbers lie
-    those of others.
-    """
-    page = mmap.PAGESIZE
-    start = -(-tensor.data_ptr() // page) * page
-    length = (tensor.data_ptr() + tensor.nbytes) // page * page - start
-    if length > 0 and tensor.is_contiguous() and hasattr(mmap, "MADV_DONTNEED"):
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
-
-
-@register_quantization_config(_METHOD)
-class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
-    """Asks `from_pretrained` for packed layers.
-
-    Args:
-        bits: 4 or 8.
-        unused: prefixes of parameters that are not to be loaded.
-    """
-
-    def __init__(self, bits: int, unused: list[str], **_: Any) -> None:
-        self.quant_method = _METHOD
-        self.bits, self.unused = bits, unused
-
-
-@register_quantizer(_METHOD)
-class _Quantizer(HfQuantizer):  # type: ignore[misc]
-    requires_calibration = False
-
-    def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
-        prune(model, self.quantization_config.unused)
-        for name, linear in list(packable(model)):
-            if f"{name}.weight" not in model.all_tied_weights_keys:
-                model.set_submodule(name, PackedLinear(linear, self.quantization_config.bits))
-
-    def _process_model_after_weight_loading(self, model: Any, **_: Any) -> None:
-        """Packs an output layer that shares its weight with the embedding, which stays whole."""
-        for name, linear in list(packable(model)):
-            packed = PackedLinear(linear.to("meta"), self.quantization_config.bits)
-            packed.weight, packed.scales = pack(model.get_input_embeddings().weight.data, packed.bits)
-            model.set_submodule(name, packed)
-            for config in (model.config, model.config.get_text_config(decoder=True)):
-                config.tie_word_embeddings = False
-
-    def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:  # noqa: ARG002
-        owner, _, name = param_name.rpartition(".")
-        return name == "weight" and isinstance(model.get_submodule(owner), PackedLinear)
-
-    def get_quantize_ops(self) -> ConversionOps:
-        return _Packing(self.quantization_config.bits)
-
-    def is_serializable(self) -> bool:
-        return True
-
-    @property
-    def is_trainable(self) -> bool:
-        return False
-
-
-class _Packing(ConversionOps):  # type: ignore[misc]
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
-
-    def convert(self, input_dict: dict[str, Any], *, full_layer_name: str, **_: Any) -> dict[str, torch.Tensor]:
-        (value,) = input_dict.values()
-        whole = value[0] if isinstance(value, list) else value
-        weight, scales = pack(whole, self.bits)
-        _forget(whole)
-        return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
-
-
-def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path:
-    """Where the packed form of a checkpoint is kept, by the fingerprint of its weights; the order is the CPU's."""
-    way = (
-        weights,
-        bits,
-        _GROUP,
-        dtype,
-        torch.backends.cpu.get_cpu_capability(),
-        torch.__version__,
-        transformers.__version__,
-    )
-    return cache_folder("packed") / hashlib.sha256(repr((_METHOD, way)).encode()).hexdigest()[:32]
-
-
-def keep_packed(module: Any, folder: Path) -> bool:
-    """Writes a packed model for later starts, all of it or nothing; False where it is small or the disk is full."""
-    if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
-        return False
-    with suppress(OSError):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-            inside = Path(made) / folder.name
-            module.save_pretrained(inside, max_shard_size="100GB")
-            os.replace(inside, folder)
-        return True
-    return False
