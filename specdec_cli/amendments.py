@@ -8,9 +8,10 @@ every model there is; they are compiled when they are first used.
 from __future__ import annotations
 
 import hashlib
-import json
+import marshal
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
@@ -32,17 +33,15 @@ def _remember_classes(module: ModuleType) -> None:
     @cache
     def of_folder(folder: str) -> Any:
         with suppress(OSError):
-            state = _state(folder)
-            memory = cache_folder("transformers") / f"{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json"
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                known = json.loads(memory.read_text(encoding="utf-8"))
-                if known["state"] == state:
-                    return _decoded(known["classes"])
+            state = f"{sys.version} {_state(folder)}"
+            memory = cache_folder("transformers") / hashlib.sha256(folder.encode()).hexdigest()[:32]
+            with suppress(OSError, ValueError, TypeError, EOFError):
+                known, classes = marshal.loads(memory.read_bytes())
+                if known == state:
+                    return classes
             found = scan(folder)
-            with suppress(TypeError):
-                encoded = _encoded(found)
-                if _decoded(encoded) == found:
-                    remember(memory, json.dumps({"state": state, "classes": encoded}))
+            with suppress(ValueError):
+                remember(memory, marshal.dumps((state, found)))
             return found
         return scan(folder)
 
@@ -99,18 +98,3 @@ def _state(folder: str) -> str:
     with os.scandir(folder) as entries:
         seen = [(entry.name, entry.stat().st_mtime_ns) for entry in entries if entry.name != "__pycache__"]
     return hashlib.sha256(repr((os.stat(folder).st_mtime_ns, sorted(seen))).encode()).hexdigest()
-
-
-def _encoded(structure: Any) -> Any:
-    """Dicts as lists of pairs, sets of names as one string: what JSON can hold."""
-    if isinstance(structure, dict):
-        return [[sorted(key) if isinstance(key, frozenset) else key, _encoded(of)] for key, of in structure.items()]
-    if isinstance(structure, set):
-        return " ".join(sorted(structure))
-    raise TypeError(f"{type(structure).__name__} is not part of an import structure")
-
-
-def _decoded(encoded: Any) -> Any:
-    if isinstance(encoded, list):
-        return {frozenset(key) if isinstance(key, list) else key: _decoded(of) for key, of in encoded}
-    return set(encoded.split())

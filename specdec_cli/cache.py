@@ -13,10 +13,10 @@ def cache_folder(kind: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec" / kind
 
 
-def remember(path: Path, text: str) -> None:
+def remember(path: Path, content: bytes) -> None:
     """Writes a file of the cache at once, if the cache can be written."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(text)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
         os.replace(file.name, path)

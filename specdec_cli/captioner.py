@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +82,12 @@ class Captioner:
     ) -> None:
         self.config = config
         self.pair = pair
-        self._options = {"load_s": load_s, "lexicon": lexicon, "calibration": calibration, "measures": measures}
+        self._options: dict[str, Any] = {
+            "load_s": load_s,
+            "lexicon": lexicon,
+            "calibration": calibration,
+            "measures": measures,
+        }
         self._synonyms = _synonyms(config, pair)
         self.classifier = _classifier(config, pair)
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.errors import SpecdecError, first_line, typed
 from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from specdec_cli.captioner import Captioner
     from specdec_cli.decoding.build import Pair
     from specdec_cli.models.family import Family
@@ -34,7 +31,7 @@ _PACKAGES = (
     "pyyaml rich typer"
 )
 _LOW_MEMORY_GIB = 2.0
-_ENCODED_S = 3  # of test sound
+_ENCODED_S = 3.0  # of test sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ def _families(resolved: ResolvedConfig) -> Iterator[Check]:
         import_libraries()
         from specdec_cli.models.families import FAMILIES
     except Exception as error:  # a package that is absent or broken raises what it likes
-        yield Check("families", "fail", f"transformers cannot be loaded: {_first_line(error)}")
+        yield Check("families", "fail", f"transformers cannot be loaded: {first_line(error)}")
         return
     yield Check("families", "ok", ", ".join(family.name for family in FAMILIES))
     configured = {family.name: family for family in _configured_families(resolved)}
@@ -132,7 +129,7 @@ def _torchvision() -> Check:
         import torchvision
     except Exception as error:
         hint = "install the one that belongs to this PyTorch, or uninstall it: pip uninstall torchvision"
-        return Check("torchvision", "fail", f"cannot be loaded ({_first_line(error)}); {hint}")
+        return Check("torchvision", "fail", f"cannot be loaded ({first_line(error)}); {hint}")
     return Check("torchvision", "ok", str(torchvision.__version__))
 
 
@@ -211,8 +208,10 @@ def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of test sound: that there is a text counts, not what it says."""
     started = time.perf_counter()
     try:
+        from specdec_cli.models.processor import test_sound
+
         rate = captioner.sampling_rate
-        transcript = captioner.run_samples(test_sound(rate), rate, name="test sound").finish()
+        transcript = captioner.run_samples(test_sound(1.0, rate), rate, name="test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
     assert transcript.totals is not None
@@ -222,12 +221,10 @@ def _one_caption(captioner: Captioner) -> Check:
 
 def _encoders(captioner: Captioner) -> Iterator[Check]:
     """What `encoder_dtype` gains on this machine, where a model has an encoder that can be told; takes a second."""
-    import numpy as np
-
     from specdec_cli.bench.advice import suggestions, try_encoders
+    from specdec_cli.models.processor import test_sound
 
-    sound = np.tile(test_sound(captioner.sampling_rate).astype(np.float32), _ENCODED_S)
-    prompts = captioner.prompts(sound, captioner.setup.prompt)
+    prompts = captioner.prompts(test_sound(_ENCODED_S, captioner.sampling_rate), captioner.setup.prompt)
     loaded = zip(("edge", "cloud"), (captioner.pair.edge, captioner.pair.loaded_cloud), prompts, strict=True)
     trials = list(try_encoders({role: (model, prompt) for role, model, prompt in loaded if model and prompt}))
     found = list(suggestions(None, trials, "auto"))
@@ -236,19 +233,6 @@ def _encoders(captioner: Captioner) -> Iterator[Check]:
         yield Check("encoder", "ok", detail)
     if trials and not found:
         yield Check("encoder", "ok", "no other encoder_dtype makes it faster here")
-
-
-def test_sound(rate: int) -> npt.NDArray[np.float64]:
-    """A second of an artificial vowel at `rate` Hz."""
-    import numpy as np
-
-    t = np.arange(rate) / rate
-    vowel: npt.NDArray[np.float64] = np.sum([np.sin(2 * np.pi * 140 * n * t) / n for n in range(1, 12)], axis=0)
-    return vowel * 0.05
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _sentence(error: Exception) -> str:

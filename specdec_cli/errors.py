@@ -131,6 +131,12 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
     return unexpected
 
 
+def first_line(error: BaseException) -> str:
+    """Of what it says; its name where it says nothing."""
+    text = str(error).strip().splitlines()
+    return text[0].strip() if text else type(error).__name__
+
+
 def _advice(error: Exception, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
         return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."

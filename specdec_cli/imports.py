@@ -75,15 +75,9 @@ _decorated: list[tuple[ModuleType, Callable[[], object]]] = []  # module, and wh
 
 def import_libraries() -> None:
     """Imports PyTorch, and of transformers what every model uses."""
-    import_torch()
-    with deferring():
-        import_module("transformers.modeling_utils")
-
-
-def import_torch() -> None:
-    """Imports PyTorch."""
     with deferring():
         import_module("torch")
+        import_module("transformers.modeling_utils")
 
 
 @contextmanager

@@ -173,14 +173,6 @@ class Watch(Protocol):
         ...
 
 
-class JsonLine(Protocol):
-    """A record that a store holds as a line."""
-
-    def to_json(self) -> str:
-        """The line, without its newline."""
-        ...
-
-
 class Journal(ABC):
     """What a run has made so far: in memory, and in a store from which a later run resumes. A context manager.
 
@@ -213,9 +205,9 @@ class Journal(ABC):
         if self._store is not None:
             self._store.__exit__(None, None, None)
 
-    def _append(self, line: JsonLine) -> None:
+    def _append(self, line: str) -> None:
         if self._store is not None:
-            self._store.append([line.to_json()])
+            self._store.append([line])
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:

@@ -55,6 +55,15 @@ def _lines(*beginnings: bytes) -> Callable[[bytes], bool]:
     return ours
 
 
+def _page(title: bytes) -> Callable[[bytes], bool]:
+    named = b"<title>specdec %s</title>" % title
+    return lambda head: head.lower().startswith(b"<!doctype html>") and named in head
+
+
+def _format(name: bytes) -> Callable[[bytes], bool]:
+    return lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec %s"' % name, head) is not None
+
+
 TRANSCRIPTS: Final = Kind("transcripts", _lines(TRANSCRIPT))
 RECORDINGS: Final = Kind("recordings of specdec tune", _lines(RECORDING, TRANSCRIPT))
 TABLE: Final = Kind(
@@ -65,22 +74,10 @@ PICTURE: Final = Kind(
     lambda head: head.startswith(b"<svg") and (b".specdec-" in head or b'class="frontier"' in head),
     ".svg",
 )
-PAGE: Final = Kind(
-    "pages of specdec",
-    lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec report</title>" in head,
-    ".html",
-)
-REVIEW: Final = Kind(
-    "review pages of specdec",
-    lambda head: head.lower().startswith(b"<!doctype html>") and b"<title>specdec review</title>" in head,
-    ".html",
-)
-CALIBRATION: Final = Kind(
-    "calibrations", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec calibration"', head) is not None, ".json"
-)
-GATE: Final = Kind(
-    "gate files", lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec gate"', head) is not None, ".json"
-)
+PAGE: Final = Kind("pages of specdec", _page(b"report"), ".html")
+REVIEW: Final = Kind("review pages of specdec", _page(b"review"), ".html")
+CALIBRATION: Final = Kind("calibrations", _format(b"calibration"), ".json")
+GATE: Final = Kind("gate files", _format(b"gate"), ".json")
 
 
 def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:

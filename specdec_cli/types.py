@@ -39,6 +39,9 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank", "cla
 VLLM_HIGHEST_RANK: Final = 16
 """Highest rank that those few show for certain: vLLM gives 20, some of which may be banned tokens."""
 
+NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+"""Settings that a checkpoint may suggest a value for, and the value at which each does nothing."""
+
 ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "txt"]
 
 Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]

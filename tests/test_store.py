@@ -11,7 +11,7 @@ import pytest
 from specdec_cli.errors import TranscriptError
 from specdec_cli.store import Store, _last_line, beside, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript import append_transcript, read_transcripts
+from tests.transcript.lines import append_transcript, read_transcripts
 from tests.transcript.test_schema import failed
 
 HEAD = b'{"schema":1,"file":"a"}\n'

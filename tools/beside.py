@@ -31,10 +31,10 @@ def measure(processes: int, clips: int = _CLIPS) -> dict[str, float]:
         Milliseconds of a clip (`quiet_ms`, `beside_ms`) and their ratio (`times`).
     """
     from specdec_cli.captioner import Captioner
-    from specdec_cli.doctor import test_sound
+    from specdec_cli.models.processor import test_sound
 
     captioner = Captioner.load("mini", {"decoding.mode": "lossless"})
-    sound = test_sound(captioner.sampling_rate)
+    sound = test_sound(1.0, captioner.sampling_rate)
 
     def caption_ms() -> float:
         started = time.perf_counter()

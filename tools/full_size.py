@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-import numpy as np
 import psutil
 import torch
 import typer
@@ -28,11 +27,11 @@ from specdec_cli.bench.memory import MIB, cache_bytes, weight_bytes
 from specdec_cli.bench.result import Machine
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.build import Pair
-from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_device
+from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
 from tools.forced import Forced, force, print_forced, shares
@@ -249,7 +248,7 @@ def _forced(edge: AudioLM, cloud: AudioLM, order: Order) -> Iterator[Forced]:
 
 def _clip(model: AudioLM) -> Clip:
     processor = model.processor
-    sound = np.tile(test_sound(processor.sampling_rate).astype(np.float32), _SOUND_S)
+    sound = test_sound(_SOUND_S, processor.sampling_rate)
     prompt = processor.prompt(sound, _INSTRUCTION)
     return Clip("test sound", _SOUND_S, prompt, prompt)
 

@@ -33,7 +33,7 @@ from specdec_cli.audio import open_recording
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
-from specdec_cli.inputs import InputFile
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language
 from specdec_cli.prosody.activity import FRAME, runs_of, speech_activity
 from specdec_cli.run import peak_rss_mb

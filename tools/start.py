@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from statistics import median
 from typing import Annotated, Any, Final
 
@@ -75,10 +76,10 @@ def _in_fresh_process(asked: dict[str, Any]) -> None:
 
         resolved = Given(asked["config"], {}, asked["settings"]).resolve()
     with startup.still_collector():
-        from specdec_cli.imports import import_libraries, import_torch
+        from specdec_cli.imports import deferring, import_libraries
 
-        with _part(parts, "torch"):
-            import_torch()
+        with _part(parts, "torch"), deferring():
+            import_module("torch")
         with _part(parts, "transformers"):
             import_libraries()
             from specdec_cli.models.families import QwenOmni
@@ -103,10 +104,12 @@ def _part(parts: Times, name: str) -> Iterator[None]:
 
 
 def _run(captioner: Any, clip: str | None) -> Any:
-    from specdec_cli.doctor import test_sound
+    from specdec_cli.models.processor import test_sound
 
     if clip is None:
-        return captioner.run_samples(test_sound(captioner.sampling_rate), captioner.sampling_rate, name="test sound")
+        return captioner.run_samples(
+            test_sound(1.0, captioner.sampling_rate), captioner.sampling_rate, name="test sound"
+        )
     return next(captioner.runs(clip))
 
 

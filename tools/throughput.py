@@ -24,7 +24,8 @@ from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.inputs import InputFile, Paths
+from specdec_cli.inputs.find import Paths
+from specdec_cli.inputs.recording import InputFile
 from tools.meter import PARTS, Clock, Meter
 from tools.table import print_table
 

@@ -25,9 +25,9 @@ from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.inputs.find import identify
+from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Interval, References, Resampler, Values
-from specdec_cli.metrics.bootstrap import Statistic, difference, mean
+from specdec_cli.metrics.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.metrics.frontier import Oracle, constant, oracle
 from specdec_cli.metrics.gap import share_of_gap
 from specdec_cli.transcript.schema import Transcript

@@ -63,6 +63,8 @@ class Table:
     """
 
     names: list[str]
+    _parquet: Any  # the file, or None
+    _arrow: Any  # the table, or None
 
     def __init__(self, path: Path) -> None:
         try:

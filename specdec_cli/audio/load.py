@@ -46,8 +46,6 @@ class Recording:
     sampling_rate: int  # of the samples of its pieces, Hz
     duration_s: float  # of the original, or of the part
     sha256: str  # hex digest of the file's bytes
-    original_rate: int  # of the file, Hz
-    channels: int  # of the file
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
     level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`; None where it is one piece
@@ -176,8 +174,6 @@ def open_recording(
             sampling_rate=sampling_rate,
             duration_s=mixdown.duration_s,
             sha256=sha256(file),
-            original_rate=sound.sampling_rate,
-            channels=sound.channels,
             cuts=pieces,
             whole=cuts is None and span == (0.0, math.inf) and len(pieces) == 1 and not decoded.at_pauses,
             level_dbfs=decoded.statistics.level_dbfs() if len(pieces) > 1 else None,

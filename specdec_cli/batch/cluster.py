@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.inputs import Key
+    from specdec_cli.inputs.recording import Key
     from specdec_cli.run import Setup
     from specdec_cli.transcript.schema import Models
 

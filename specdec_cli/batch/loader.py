@@ -46,7 +46,7 @@ class Loader:
         self._ready: deque[Ready] = deque()
         self._most_s = most_s
         self._decoding = 0  # threads that hold audio
-        self._audio_s = 0.0
+        self._audio_s = 0.0  # prepared, and not yet released
         self._closed = False
         self._error: BaseException | None = None
         self._turn = threading.Lock()
@@ -66,11 +66,6 @@ class Loader:
             self._changed.notify_all()
         for thread in self._threads if kind is None else ():
             thread.join()
-
-    @property
-    def in_flight_s(self) -> float:
-        """Audio that is prepared and not yet released, seconds."""
-        return self._audio_s
 
     def take(self, stopped: Callable[[], bool], *, wait: bool = True) -> list[Ready]:
         """All that is ready; empty when `stopped` says so, or where nothing is ready.

@@ -12,7 +12,9 @@ from specdec_cli.batch.begun import Note
 from specdec_cli.batch.output import Entry, Output
 from specdec_cli.batch.tasks import Outcome, Progress, Task
 from specdec_cli.errors import AudioError
-from specdec_cli.inputs import InputFile, Inputs, Key, stored_path, unreadable
+from specdec_cli.inputs.find import unreadable
+from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.inputs.recording import InputFile, Key, stored_path
 
 _LOOKED_AT: Final = 16  # recordings that are opened to see whether any can be captioned, before models are loaded
 

@@ -95,15 +95,6 @@ class Backend(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A recording without a caption, or with a segment that has none."""
-
-    file: str
-    type: str
-    message: str
-
-
 @dataclass(slots=True)
 class Progress:
     """Counts of a run so far.
@@ -114,7 +105,7 @@ class Progress:
         degraded: captions that the edge had to finish without the cloud.
         audio_s: length of what was captioned, seconds.
         tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
-        failures: the first of them.
+        failures: file and message of the first recordings or segments without a caption.
         clock: seconds from any start.
     """
 
@@ -127,7 +118,7 @@ class Progress:
     tokens: int = 0
     rounds: int = 0
     escalations: int = 0
-    failures: list[Failed] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
 
@@ -144,7 +135,7 @@ class Progress:
             self.captioned += not outcome.failed
         for line in outcome.lines:
             if line.error is not None:
-                self._list(Failed(line.file, line.error.type, line.error.message))
+                self._list(line.file, line.error.message)
             self.degraded += line.degraded is not None
             if line.totals is not None:
                 self.audio_s += line.duration_s or 0.0
@@ -156,11 +147,11 @@ class Progress:
     def add_failure(self, file: str, error: SpecdecError) -> None:
         """Counts a recording that failed before and was not tried again."""
         self.failed += 1
-        self._list(Failed(file, type(error).__name__, error.message))
+        self._list(file, error.message)
 
-    def _list(self, failed: Failed) -> None:
+    def _list(self, file: str, message: str) -> None:
         if len(self.failures) < LISTED:
-            self.failures.append(failed)
+            self.failures.append((file, message))
 
     @property
     def done(self) -> int:

@@ -13,12 +13,11 @@ import numpy.typing as npt
 import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import Pair
-from specdec_cli.doctor import test_sound
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
+from specdec_cli.models.processor import Prompt, test_sound
 
 _TEST_S: Final = 3
 
@@ -78,7 +77,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
         ConfigError: the settings cut it into pieces.
     """
     if not files:
-        sound = np.tile(test_sound(captioner.sampling_rate).astype(np.float32), _TEST_S)
+        sound = test_sound(_TEST_S, captioner.sampling_rate)
         return [_clip(captioner, "test sound", _TEST_S, sound)]
     found = []
     for file in files:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from specdec_cli.cli.export import Exports
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.console import Steps
+    from specdec_cli.console.progress import Steps
     from specdec_cli.errors import SpecdecError
-    from specdec_cli.inputs import Inputs
+    from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.prompts import Language
 
 _LISTED: Final = 5
@@ -51,7 +51,6 @@ def batch(
     overwrite: bool = False,
     retry_failed: bool = False,
     csv: Path | None = None,
-    txt_dir: Path | None = None,
     exports: str | None = None,
     export_dir: Path | None = None,
     batch_size: str = "auto",
@@ -69,17 +68,17 @@ def batch(
     """
     from specdec_cli.cli.export import Exports
     from specdec_cli.cli.work import exit_code
-    from specdec_cli.console import choose_steps
-    from specdec_cli.inputs import Paths
+    from specdec_cli.console.progress import choose_steps
+    from specdec_cli.inputs.find import Paths
 
     resume = not overwrite
     resolved = given.resolve()
     size = _batch_size(batch_size)
-    own = [path for path in (output, csv, txt_dir) if path is not None]
+    more = Exports.after(exports, export_dir, output)
+    own = [path for path in (output, csv, more.folder if more else None) if path is not None]
     inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, calibration, *resolved.reads]
-    refuse(reads, output, csv, txt_dir, resume=resume, retry_failed=retry_failed)
-    more = Exports.after(exports, export_dir, output)
+    refuse(reads, output, csv, resume=resume, retry_failed=retry_failed)
     labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
         job = Batching(
@@ -97,7 +96,7 @@ def batch(
             ray_address=ray_address,
         )
         counts, interrupted = job.run(limit, fail_fast=fail_fast)
-        unwritten = job.export(csv, txt_dir, more)
+        unwritten = job.export(csv, more)
     view.finished(counts)
     for error in unwritten[:_LISTED]:
         view.hint(error.message)
@@ -183,33 +182,26 @@ class Batching:
                         run_batch(plan, backend, output, interrupted, told=told, progress=counts, fail_fast=fail_fast)
                     return counts, bool(interrupted)
 
-    def export(self, csv: Path | None, txt_dir: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
+    def export(self, csv: Path | None, exports: Exports | None = None) -> list[SpecdecError]:
         """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
-        wanted = any(given is not None for given in (csv, txt_dir, exports))
-        if not wanted or not self.output.is_file():  # interrupted before anything was captioned
+        if (csv is None and exports is None) or not self.output.is_file():  # interrupted before anything was captioned
             return []
-        from specdec_cli.export.folder import Folder
-        from specdec_cli.export.formats import put_texts
         from specdec_cli.export.recordings import Stored
         from specdec_cli.export.table import table_rows
         from specdec_cli.report.figures import count
 
         stored = Stored.read(self.output, os.getcwd() if self.inputs is None else self.inputs.base)
-        problems: list[SpecdecError] = []
         if csv is not None:
             targets.write(csv, table_rows(stored, self.inputs), targets.TABLE)
-        if txt_dir is not None:
-            with Folder(txt_dir, "--txt-dir") as folder:
-                put_texts(folder, stored)
-            problems += folder.result.problems
-        if exports is not None:
-            written = exports.write(stored, inputs=self.inputs)
-            self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
-            problems += written.problems
-        return problems
+        if exports is None:
+            return []
+        written = exports.write(stored, inputs=self.inputs)
+        self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
+        return written.problems
 
     def _require_there(self, output: Output) -> None:
-        from specdec_cli.inputs import Key, Paths
+        from specdec_cli.inputs.find import Paths
+        from specdec_cli.inputs.recording import Key
 
         paths = self.inputs.missing if isinstance(self.inputs, Paths) else []
         if gone := [path for path in paths if output.find(Key.of(path)) is None]:
@@ -219,7 +211,7 @@ class Batching:
 
     def _asked(self, line: Line) -> tuple[Language, str] | None:
         """See `Identity`; of what failed before, each line says itself what it was asked."""
-        from specdec_cli.inputs import Manifest
+        from specdec_cli.inputs.manifest import Manifest
 
         prompt = self.config.prompt
         if isinstance(self.inputs, Manifest):
@@ -267,7 +259,8 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
-    from specdec_cli.inputs import Manifest, Paths, with_list
+    from specdec_cli.inputs.find import Paths, with_list
+    from specdec_cli.inputs.manifest import Manifest
 
     if manifest is not None and paths:
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
@@ -286,7 +279,6 @@ def refuse(
     reads: Sequence[str | Path | None],
     output: Path,
     csv: Path | None,
-    txt_dir: Path | None,
     *,
     resume: bool,
     retry_failed: bool,
@@ -306,8 +298,6 @@ def refuse(
     targets.refuse({"--output": (output, targets.TRANSCRIPTS), "--csv": (csv, targets.TABLE)}, reads)
     if csv is not None:
         require_rows_of(csv, output)
-    if txt_dir is not None and txt_dir.exists() and not txt_dir.is_dir():
-        raise ConfigError(f"--txt-dir {txt_dir} is not a folder.", hint="Name another one; it will be created.")
 
 
 def command_line(leave_out: list[str], *more: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +18,9 @@ from specdec_cli.errors import SpecdecError, typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.console import View
+    from specdec_cli.console.view import View
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
-    from specdec_cli.types import Update
 
 _LANGUAGE: Final = "prompt.language"
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -39,7 +38,6 @@ def caption(
     exports: str | None = None,
     export_dir: Path | None = None,
     json: bool = False,
-    svg: Path | None = None,
     quiet: bool = False,
     no_live: bool = False,
     debug: bool = False,
@@ -53,18 +51,18 @@ def caption(
     require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     labelled = labelling(labels, lexicon, calibration)
     from specdec_cli.cli.export import Exports
-    from specdec_cli.console import choose_view, record_svg
-    from specdec_cli.inputs import all_unreadable, find_recordings
-    from specdec_cli.targets import PICTURE, TRANSCRIPTS, refuse
+    from specdec_cli.console.live import choose_view
+    from specdec_cli.inputs.find import all_unreadable, find_recordings
+    from specdec_cli.targets import TRANSCRIPTS, refuse
 
     files = find_recordings(paths)
     reads = [*files, lexicon, calibration, *resolved.reads]
-    refuse({"--output": (output, TRANSCRIPTS), "--svg": (svg, PICTURE)}, reads)
+    refuse({"--output": (output, TRANSCRIPTS)}, reads)
     more = Exports.after(exports, export_dir, output)
 
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     try:
-        job = Job(view, output, json=json, labelled=len(files) > 1, keep_updates=svg is not None)
+        job = Job(view, output, json=json, labelled=len(files) > 1)
         if refused := all_unreadable(files):
             from specdec_cli.transcript.terms import Terms
 
@@ -80,8 +78,6 @@ def caption(
                 job.keep(file, job.transcripts(captioner, file, captioner.runs(file)))
         finally:  # also when interrupted: the person wants to know how far it came
             view.finished_all(job.done, job.failed)
-            if svg is not None and job.updates:
-                record_svg(job.updates, svg)
         unwritten: list[SpecdecError] = []
         if more is not None and output is not None and job.done:
             from specdec_cli.export.recordings import Stored
@@ -133,17 +129,14 @@ class Job:
         output: file to append transcripts to.
         json: print transcripts on stdout instead of captions.
         labelled: write the file's name before each caption.
-        keep_updates: keep what happened in `updates`, for a picture of it.
     """
 
     view: View
     output: Path | None
     json: bool
     labelled: bool
-    keep_updates: bool
     done: int = 0
     failed: int = 0
-    updates: list[Update] = field(default_factory=list)
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
         """Prints, records and counts what comes of one file; what is wrong with it is shown.
@@ -155,8 +148,9 @@ class Job:
         Raises:
             TranscriptError: the output file cannot be written, which the next file would not change.
         """
-        from specdec_cli.console import print_caption, write_line
-        from specdec_cli.transcript.writer import append_transcript
+        from specdec_cli.console.output import print_caption, write_line
+        from specdec_cli.store import append_line
+        from specdec_cli.targets import TRANSCRIPTS
 
         for transcript, error in transcripts:
             if error is not None:
@@ -167,7 +161,7 @@ class Job:
             if self.json:
                 write_line(transcript.to_json())
             if self.output is not None:
-                append_transcript(self.output, transcript)
+                append_line(self.output, TRANSCRIPTS, transcript.to_json())
             self.done += error is None
 
     def transcripts(
@@ -185,15 +179,13 @@ class Job:
 
     def _watch(self, run: Run) -> SpecdecError | None:
         """Shows a run from beginning to end; returns what stopped it."""
-        from specdec_cli.console import show
+        from specdec_cli.console.view import show
 
         if run.error is not None:
             return run.error
         try:
             for update in run:
                 show(self.view, update)
-                if self.keep_updates:
-                    self.updates.append(update)
         except Exception as error:
             return typed(error)
         return None

@@ -14,7 +14,7 @@ def show(given: Given, yaml: bool = False) -> None:
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
         return
-    from specdec_cli.console import print_config
+    from specdec_cli.console.tables import print_config
 
     print_config(list(resolved.rows()))
 

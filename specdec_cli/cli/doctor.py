@@ -15,7 +15,8 @@ def doctor(given: Given, quick: bool = False) -> int:
     Exit code 1 if something is missing.
     """
     resolved = given.resolve()
-    from specdec_cli.console import choose_view, print_doctor
+    from specdec_cli.console.live import choose_view
+    from specdec_cli.console.tables import print_doctor
     from specdec_cli.doctor import examine
 
     loaded = "PyTorch" if quick else "PyTorch and the models"

@@ -15,10 +15,10 @@ from specdec_cli.targets import STDOUT
 from specdec_cli.types import ExportFormat
 
 if TYPE_CHECKING:
-    from specdec_cli.console import Steps
+    from specdec_cli.console.progress import Steps
     from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
-    from specdec_cli.inputs import Inputs
+    from specdec_cli.inputs.manifest import Inputs
 
 _LISTED: Final = 5
 
@@ -40,7 +40,7 @@ def export(
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
     overwritten that specdec did not write. Exit code 3: some files were left as they were; 1: all.
     """
-    from specdec_cli.console import choose_steps
+    from specdec_cli.console.progress import choose_steps
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of
     from specdec_cli.export.recordings import Stored
     from specdec_cli.report.figures import count

@@ -21,7 +21,7 @@ from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.console import View
+    from specdec_cli.console.view import View
     from specdec_cli.listen.microphone import Block
     from specdec_cli.listen.utterances import Utterance
     from specdec_cli.run import Run
@@ -54,8 +54,9 @@ def listen(
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
     """
     from specdec_cli.cli.work import interruptible
-    from specdec_cli.console import choose_view, write_line
     from specdec_cli.console.cells import clean
+    from specdec_cli.console.live import choose_view
+    from specdec_cli.console.output import write_line
     from specdec_cli.listen.microphone import Microphone, devices, find_device
 
     if list_devices:
@@ -77,12 +78,12 @@ def listen(
         captioner = load_captioner(config, view, labelled, measures=measure)
         if language and not quiet and not json:
             typer.echo(language, err=True)
-        job = Job(view, output, json=json, labelled=False, keep_updates=False)
+        job = Job(view, output, json=json, labelled=False)
         with (
             interruptible(lambda: ending.append(True), view.stopping),
             Microphone(device, captioner.sampling_rate) as microphone,
         ):
-            view.opened(microphone.name)
+            view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
                 _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
             finally:  # also when the microphone is gone

@@ -249,7 +249,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         ("--recordings",), OUTPUT, "Append what is recorded to this file; what it holds is not done again.", "JSONL"
     ),
     "csv": Option(("--csv",), OUTPUT, "Write the captions as a table too.", "FILE"),
-    "txt_dir": Option(("--txt-dir",), OUTPUT, "Write the captions as text files too.", "FOLDER"),
     "exports": Option(
         ("--export",),
         OUTPUT,
@@ -296,7 +295,6 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "FILE|FOLDER",
         default="a folder named after the transcripts",
     ),
-    "svg": Option(("--svg",), OUTPUT, "Draw the finished view into this file (.svg).", "FILE"),
     "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
     "plot": Option(("--plot",), OUTPUT, "Draw the frontier or the reliability diagram into this file (.svg).", "FILE"),
     "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),

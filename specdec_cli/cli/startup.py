@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
-    from specdec_cli.console import Steps, View
+    from specdec_cli.console.progress import Steps
+    from specdec_cli.console.view import View
+    from specdec_cli.inputs.references import References
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.metrics import References
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def read_references(
                 f"{', '.join(given)}: there are no references for it.", hint="Name the table: --references FILE"
             )
         return lexicon, None
-    from specdec_cli.metrics import References
+    from specdec_cli.inputs.references import References
 
     return lexicon, References.read(
         table,

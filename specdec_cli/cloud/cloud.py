@@ -57,11 +57,6 @@ class RemoteCloud(ABC):
     def versions(self, caller: Caller) -> str:
         """What answers, in a phrase, by one GET within a call."""
 
-    @property
-    def trouble(self) -> str | None:
-        """Why it was not reached, in a sentence; None if it was."""
-        return None if self.reached else self.http.breaker.reason
-
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
         caller = Caller(self.http)
@@ -72,7 +67,7 @@ class RemoteCloud(ABC):
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:
-            pass  # see `trouble`
+            pass  # see `http.breaker`
 
     def connect(self, caller: Caller) -> None:
         """Makes sure, within a call, that the server fits; once."""

@@ -1,4 +1,4 @@
-"""Messages between `specdec serve` and its clients, version 2: JSON, followed by numbers in binary.
+"""Messages between `specdec serve` and its clients, version 3: JSON, followed by tensors as safetensors has them.
 
 | request                        | body                                        | answer   |
 |--------------------------------|---------------------------------------------|----------|
@@ -7,8 +7,8 @@
 | POST /v1/sessions/{id}/verify  | `Question`, and its rows                    | `Answer` |
 | DELETE /v1/sessions/{id}       |                                             | 204      |
 
-A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the numbers: the clip's tensors
-one after the other; under the rules `sampling` and `cascade` also the draft's distributions.
+A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
+clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
 Every request may be repeated: the client names the session, and a question carries the whole text, so the server needs
 no memory of earlier questions to answer it. An answer names the digest of the body that it answers, and the header
 Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too. Everything that
@@ -19,25 +19,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeVar
 
-import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors.torch import load, save
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 
-PROTOCOL: Final = 2  # both ends must use the same
+PROTOCOL: Final = 3  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
 SESSION_ID: Final = r"[0-9a-f]{32}"  # the client chooses it at random
 _LENGTH: Final = 4
-_MOST_TENSORS: Final = 16
-SentAs = Literal["float16", "bool", "uint8", "int32", "int64"]
-_INTEGERS: Final[tuple[SentAs, ...]] = ("uint8", "int32", "int64")
-_DTYPES: Final[dict[SentAs, str]] = {"float16": "<f2", "bool": "|b1", "uint8": "|u1", "int32": "<i4", "int64": "<i8"}
+_ROUNDING: Final = 0.01
+_SENT: Final = frozenset({torch.float16, torch.float32, torch.bool, torch.uint8, torch.int32, torch.int64})
+ROWS: Final = ("rows.ids", "rows.probabilities")
+"""Tensors of a draft's distributions: possible tokens of all rows, int32 [n], and their probabilities, float32 [n]."""
 
 Code = Literal[
     "unauthorized",
@@ -100,19 +99,6 @@ class Info(Message):
     limits: Limits
 
 
-class TensorInfo(Message):
-    """One tensor of a clip, by its name in the module's forward, and how its numbers are sent."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")
-    shape: list[Annotated[int, Field(ge=1, lt=1 << 31)]] = Field(min_length=1, max_length=6)
-    dtype: SentAs
-
-    @property
-    def bytes(self) -> int:
-        """Of its numbers."""
-        return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
-
-
 class Question(Message):
     """A draft to verify as the continuation of a text."""
 
@@ -131,7 +117,6 @@ class Clip(Message):
     identity: Name = Field(description="`Info.identity` of the server that the clip was made for")
     prompt_ids: list[TokenId] = Field(min_length=1, description="the prompt, one placeholder per audio token")
     samples: Annotated[Count, Field(gt=0)] = Field(description="length of the clip, at the model's sampling rate")
-    tensors: list[TensorInfo] = Field(min_length=1, max_length=_MOST_TENSORS)
     capacity: Annotated[Count, Field(gt=0)] = Field(description="most tokens after the prompt at any time")
     longest: Annotated[Count, Field(gt=0)] = Field(description="most tokens of the text: none are generated past it")
     vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="ids from here on are never scored")
@@ -196,20 +181,34 @@ class MalformedError(ValueError):
 M = TypeVar("M", bound=BaseModel)
 
 
-def pack(message: Message, *numbers: bytes) -> bytes:
-    """A body: the message, and the numbers after it."""
+def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:
+    """A body: the message, and the tensors after it."""
     text = message.model_dump_json(exclude_none=True).encode()
-    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, *numbers))
+    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(dict(tensors)) if tensors else b""))
 
 
-def unpack(kind: type[M], body: bytes) -> tuple[M, memoryview]:
-    """The message at the head of a body, and the bytes after it. Raises MalformedError."""
+def unpack(kind: type[M], body: bytes) -> tuple[M, dict[str, torch.Tensor]]:
+    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64.
+
+    Raises:
+        MalformedError: either cannot be read, or a number is not finite.
+    """
     length = int.from_bytes(body[:_LENGTH], "little")
     if length > MAX_JSON_BYTES:
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")
     if len(body) < _LENGTH + length:
         raise MalformedError("the body is shorter than it declares")
-    return parse(kind, body[_LENGTH : _LENGTH + length]), memoryview(body)[_LENGTH + length :]
+    message, rest = parse(kind, body[_LENGTH : _LENGTH + length]), body[_LENGTH + length :]
+    try:
+        tensors = load(rest) if rest else {}
+    except Exception as error:  # its own, and whatever PyTorch raises over an absurd shape
+        raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
+    if any(values.dtype not in _SENT or not bool(values.isfinite().all()) for values in tensors.values()):
+        raise MalformedError("a tensor is of another type, or not finite")
+    return message, {
+        name: values.float() if values.is_floating_point() else values if values.dtype == torch.bool else values.long()
+        for name, values in tensors.items()
+    }
 
 
 def parse(kind: type[M], text: bytes) -> M:
@@ -232,75 +231,47 @@ def content_digest(body: bytes) -> str:
     return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
 
 
-def pack_tensors(tensors: Mapping[str, torch.Tensor]) -> tuple[list[TensorInfo], bytes]:
-    """A clip's tensors: floats in float16, exact to about a thousandth; integers in the smallest type that fits."""
-    infos, parts = [], []
-    for name, tensor in tensors.items():
-        values: torch.Tensor = tensor.detach().cpu()
-        dtype: SentAs = "bool"
+def as_sent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A clip's tensors: floats in float16, exact to about a thousandth; integers as bytes where that is enough."""
+    sent = {name: values.detach().cpu().contiguous() for name, values in tensors.items()}
+    for name, values in sent.items():
         if values.is_floating_point():
-            values, dtype = values.to(torch.float16), "float16"
-        elif values.dtype != torch.bool:
-            low, high = int(values.min()), int(values.max())
-            dtype = next(kind for kind in _INTEGERS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-        infos.append(TensorInfo(name=name, shape=list(values.shape), dtype=dtype))
-        parts.append(np.ascontiguousarray(values.numpy(), dtype=_DTYPES[dtype]).tobytes())
-    return infos, b"".join(parts)
+            sent[name] = values.half()
+        elif values.dtype != torch.bool and int(values.min()) >= 0 and int(values.max()) < 1 << 8:
+            sent[name] = values.to(torch.uint8)
+    return sent
 
 
-def unpack_tensors(infos: Sequence[TensorInfo], data: memoryview) -> tuple[dict[str, torch.Tensor], memoryview]:
-    """The tensors, floats as float32 and integers as int64, and the bytes after them.
+def pack_rows(rows: torch.Tensor) -> tuple[list[int], dict[str, torch.Tensor]]:
+    """Distributions [m, vocab]: how many tokens each gives a chance, and `ROWS`.
 
-    Raises:
-        MalformedError: too few bytes, a name that stands twice, or a value that is not finite.
+    Probabilities are exact: the rule divides by them and subtracts them.
     """
-    tensors: dict[str, torch.Tensor] = {}
-    for info in infos:
-        if len(data) < info.bytes or info.name in tensors:
-            raise MalformedError(f"{info.bytes} bytes of a tensor were announced, and {len(data)} came")
-        values = np.frombuffer(data[: info.bytes], dtype=_DTYPES[info.dtype]).reshape(info.shape)
-        data = data[info.bytes :]
-        if info.dtype == "float16" and not np.isfinite(values).all():
-            raise MalformedError("the features are not finite")
-        if info.dtype == "bool":
-            tensors[info.name] = torch.from_numpy(values.view(np.uint8) != 0)
-        else:
-            tensors[info.name] = torch.from_numpy(values.astype(np.float32 if info.dtype == "float16" else np.int64))
-    return tensors, data
+    rows = rows.detach().to("cpu", torch.float32)
+    row, ids = rows.nonzero(as_tuple=True)
+    return rows.count_nonzero(dim=-1).tolist(), dict(zip(ROWS, (ids.int(), rows[row, ids]), strict=True))
 
 
-def pack_rows(rows: torch.Tensor) -> tuple[list[int], bytes]:
-    """Distributions [m, vocab]: how many tokens each gives a chance, and for each row their ids (uint32), then their
-    probabilities (float32), which are exact: the rule divides by them and subtracts them."""
-    counts: list[int] = []
-    parts: list[bytes] = []
-    for row in rows.detach().to("cpu", torch.float32).numpy():
-        (ids,) = row.nonzero()
-        counts.append(len(ids))
-        parts += [ids.astype("<u4").tobytes(), row[ids].astype("<f4").tobytes()]
-    return counts, b"".join(parts)
-
-
-def unpack_rows(data: memoryview, counts: Sequence[int], draft: Sequence[int], vocab_size: int) -> torch.Tensor:
+def unpack_rows(
+    tensors: Mapping[str, torch.Tensor], counts: Sequence[int], draft: Sequence[int], vocab_size: int
+) -> torch.Tensor:
     """The distributions [m, vocab] that the tokens of a draft were drawn from.
 
     Raises:
-        MalformedError: another number of bytes, an id out of range, no distribution, or one that cannot have given its
+        MalformedError: another number of tokens, an id out of range, no distribution, or one that cannot have given its
             token.
     """
-    if any(not 1 <= count <= vocab_size for count in counts) or len(data) != 8 * sum(counts):
+    length = (sum(counts),)
+    if set(tensors) != set(ROWS) or min(counts) < 1 or any(values.shape != length for values in tensors.values()):
         raise MalformedError("the draft's distributions are not as long as announced")
-    rows = np.zeros((len(counts), vocab_size), dtype=np.float32)
-    at = 0
-    for row, count, token in zip(rows, counts, draft, strict=True):
-        ids = np.frombuffer(data[at : at + 4 * count], dtype="<u4")
-        values = np.frombuffer(data[at + 4 * count : at + 8 * count], dtype="<f4")
-        at += 8 * count
-        if int(ids.max()) >= vocab_size or not bool(((values > 0) & (values <= 1)).all()):
-            raise MalformedError("the draft's distributions hold a value that is no probability")
-        row[ids] = values
-        if not 0.99 < float(row.sum()) < 1.01:
-            raise MalformedError("a distribution of the draft does not add up to 1")
-        if row[token] == 0:
-            raise MalformedError("a distribution of the draft gives the drafted token no chance")
-    return torch.from_numpy(rows)
+    ids, values = (tensors[name] for name in ROWS)
+    possible = (ids >= 0) & (ids < vocab_size) & (values > 0) & (values <= 1)
+    if ids.dtype != torch.int64 or not bool(possible.all()):
+        raise MalformedError("the draft's distributions hold a value that is no probability")
+    rows, at = torch.zeros(len(counts), vocab_size), torch.arange(len(counts))
+    rows[at.repeat_interleave(torch.tensor(counts)), ids] = values.float()
+    if not bool(((rows.sum(dim=-1) - 1).abs() < _ROUNDING).all()):
+        raise MalformedError("a distribution of the draft does not add up to 1")
+    if not bool(rows[at, list(draft)].all()):
+        raise MalformedError("a distribution of the draft gives the drafted token no chance")
+    return rows

@@ -7,6 +7,8 @@ from dataclasses import fields
 from functools import cached_property, partial
 from typing import Final
 
+import torch
+
 from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import (
@@ -20,11 +22,11 @@ from specdec_cli.cloud.protocol import (
     MalformedError,
     Problem,
     Question,
+    as_sent,
     content_digest,
     digest,
     pack,
     pack_rows,
-    pack_tensors,
     parse,
 )
 from specdec_cli.config import CloudConfig
@@ -49,7 +51,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
     _before = ModelWork()  # of sessions that the server has forgotten
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        counts, rows = None, b""
+        counts, rows = None, dict[str, torch.Tensor]()
         sampling = self.config.decoding.scoring().sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = pack_rows(draft.probabilities())
@@ -62,7 +64,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 
     def send(self) -> None:
         if not self._open:
-            self._put(None, b"")
+            self._put(None, {})
 
     def close(self) -> None:
         """Ends a call under way, and lets the server forget the clip, without waiting for either."""
@@ -79,7 +81,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
         assert self.cloud.info is not None  # within a call the cloud is connected
         return self.cloud.info
 
-    def _answer(self, question: Question, rows: bytes) -> Answer:
+    def _answer(self, question: Question, rows: dict[str, torch.Tensor]) -> Answer:
         if self._open:
             try:
                 return self._exchange(Request("POST", f"{self._path}/verify", pack(question, rows)))
@@ -89,15 +91,13 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
                 self._open, self._before = False, self.done
         return self._put(question, rows)
 
-    def _put(self, question: Question | None, rows: bytes) -> Answer:
+    def _put(self, question: Question | None, rows: dict[str, torch.Tensor]) -> Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
         info, limits, rate = self._info, self._info.limits, self.cloud.processor.sampling_rate
-        tensors, numbers = pack_tensors(self.prompt.audio)
         clip = Clip(
             identity=info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
-            tensors=tensors,
             capacity=self.capacity,
             longest=self.config.decoding.max_new_tokens,
             vocab_size=self.vocab_size,
@@ -108,7 +108,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             synonyms=dict(self.synonyms) or None,
             question=question,
         )
-        body = pack(clip, numbers, rows)
+        body = pack(clip, as_sent(self.prompt.audio) | rows)
         self.require_room(
             ("positions", len(self.prompt.ids) + self.capacity, info.context),
             ("tokens after a prompt", self.capacity, limits.text_tokens),

@@ -36,7 +36,7 @@ from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import tie_tolerance
-from specdec_cli.types import VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
+from specdec_cli.types import NOTHING_DONE, VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
 
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
@@ -286,7 +286,7 @@ def unserved(config: Config, processor: Processor) -> str | None:
         return f"acceptance {acceptance.rule!r} needs more than the likeliest tokens"
     if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
         return f"rank {acceptance.rank} may need more than the likeliest {MOST_CANDIDATES} tokens"
-    for name, off in (("repetition_penalty", 1.0), ("no_repeat_ngram", 0), ("min_new_tokens", 0)):
+    for name, off in NOTHING_DONE.items():
         if getattr(settings, name) != off:
             suggested = ", as the checkpoint suggests," if getattr(config.decoding, name) is None else ""
             return f"{name} {getattr(settings, name):g}{suggested} changes the scores of all tokens"

@@ -16,8 +16,8 @@ from specdec_cli.transcript.schema import Models, Transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
+    from specdec_cli.inputs.references import References
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.metrics import References
 
 _RICHEST: Final[tuple[Mode, ...]] = ("hybrid", "lossless", "cloud", "edge")
 """Modes, that which uses most settings first."""

@@ -1,4 +1,4 @@
-"""What each mode cost: sums over clips, and their ratios to edge-only and cloud-only with bootstrap intervals."""
+"""What each mode cost: sums over clips, ratios to edge-only and cloud-only, and what it spent of the three costs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Figure, ModeFigures, Process
-from specdec_cli.metrics import Interval, Resampler, Values
-from specdec_cli.metrics.bootstrap import Statistic, mean, middle, quotient, ratio, total
+from specdec_cli.metrics.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
+from specdec_cli.metrics.frontier import Oracle, Spending, oracle
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.types import Mode
+from specdec_cli.types import Cost, Mode
 
 Columns = dict[str, Values]
 """One mode's measurements by name, [clips] each; of repeats the median, NaN where not measured."""
@@ -153,3 +153,41 @@ _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
     "degraded": lambda run: float(run.degraded is not None),
 }
 """What is measured of a transcript; a new figure begins with a line here."""
+
+
+def spendings(mode: Mode, table: Mapping[Mode, Columns]) -> dict[Cost, Spending]:
+    """What a mode between the two spent on each clip; its time is that of the cloud's recorded forwards."""
+    own = table[mode]
+    return {
+        "blocks": Spending(own["escalations"], own["rounds"]),
+        "clips": Spending(own["woken"], np.ones(len(own["woken"]))),
+        "time": Spending(own["cloud_ms"], table["cloud"]["cloud_ms"]),
+    }
+
+
+def oracle_of(edge: Values, cloud: Values, table: Mapping[Mode, Columns]) -> Oracle:
+    """The oracle of the compared clips, whose classes `edge` and `cloud` name right or wrong [clips, attributes].
+
+    Its blocks are of the size that the edge drafts; a clip costs what cloud-only took for encoder and prefill, and for
+    each class after the first one verification, of the mean length of those that were run.
+    """
+    alone = table["cloud"]
+    return oracle(
+        edge,
+        cloud,
+        table["edge"]["rounds"],
+        alone["prefill_cloud_ms"],
+        _verification_ms(table),
+        alone["cloud_ms"],
+    )
+
+
+def _verification_ms(table: Mapping[Mode, Columns]) -> float | None:
+    """Mean time of the cloud's forwards after its prefill; None where none was measured."""
+    ms = forwards = 0.0
+    for mode in ("hybrid", "lossless"):
+        if mode in table:
+            own = table[mode]
+            ms += float(np.nansum(own["cloud_ms"] - own["prefill_cloud_ms"]))
+            forwards += float(np.nansum(own["forwards_cloud"] - 1.0, where=own["woken"] > 0))
+    return ms / forwards if forwards > 0 and ms > 0 else None

@@ -7,7 +7,7 @@ from typing import Final
 
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, Gap, GapMeasure, ModeFigures
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.report.figures import percent, points, share, with_ends
 from specdec_cli.types import Mode
 

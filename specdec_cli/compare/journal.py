@@ -63,7 +63,7 @@ class Journal(store.Journal):
         """
         known = transcript.error is not None and any(_same_failure(transcript, other) for other in self.transcripts)
         if not known:
-            self._append(transcript)
+            self._append(transcript.to_json())
         self._take(transcript)
 
     def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:

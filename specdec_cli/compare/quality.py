@@ -10,31 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from specdec_cli.compare.costs import Columns
-from specdec_cli.compare.frontier import oracle_of, spendings
+from specdec_cli.compare.costs import Columns, oracle_of, spendings
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, CloudAgreement, Gap, GapMeasure, ModeQuality, OracleFound
-from specdec_cli.metrics import (
-    Resampler,
-    TextQuality,
-    Values,
-    attribute_table,
-    chrf,
-    clip_chrf,
-    label_hits,
-    label_scores,
-    measure_gap,
-    text_scores,
-)
-from specdec_cli.metrics.bootstrap import mean
+from specdec_cli.metrics.bootstrap import Resampler, Values, mean
 from specdec_cli.metrics.frontier import measure_costs, oracle_curves
+from specdec_cli.metrics.gap import measure_gap
+from specdec_cli.metrics.labels import attribute_table, label_hits, label_scores
+from specdec_cli.metrics.text import TextQuality, chrf, clip_chrf, text_scores
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
+    from specdec_cli.inputs.references import Reference
     from specdec_cli.lexicon import Lexicon
-    from specdec_cli.metrics import Reference
 
 
 @dataclass(frozen=True)

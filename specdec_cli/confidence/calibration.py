@@ -52,20 +52,8 @@ class Labelling(NamedTuple):
     calibration: CalibrationFile | None = None
 
 
-class Calibration:
-    """The temperatures that hold for the models of a run: those fitted to the same weights."""
-
-    def __init__(self, file: CalibrationFile, weights: Mapping[str, str | None]) -> None:
-        self._temperatures = {
-            role: model.temperatures for role, model in file.models.items() if weights.get(role) == model.weights
-        }
-
-    def __bool__(self) -> bool:
-        return bool(self._temperatures)
-
-    def temperature(self, by: Decider, attribute: str) -> float | None:
-        """T of a model's probabilities for an attribute; None: not calibrated."""
-        return self._temperatures.get(by, {}).get(attribute)
+Calibration = Mapping[Decider, Mapping[str, float]]
+"""The temperatures that hold for the models of a run: model -> attribute -> T."""
 
 
 def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile | None) -> Calibration | None:
@@ -78,7 +66,10 @@ def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile |
     Raises:
         ConfigError: the chosen one is of other weights.
     """
-    found = Calibration(chosen or _shipped(), weights)
+    file = chosen or _shipped()
+    found: Calibration = {
+        role: model.temperatures for role, model in file.models.items() if weights.get(role) == model.weights
+    }
     if chosen is not None and not found:
         raise ConfigError(
             "the calibration was fitted to other weights than those of the loaded models",

@@ -44,7 +44,7 @@ class Scorer:
         for name, known in classes.probabilities(list(tokens_of(rounds)), decode).items():
             if labels.get(name) != known.said:
                 continue
-            temperature = None if self.calibration is None else self.calibration.temperature(known.by, name)
+            temperature = (self.calibration or {}).get(known.by, {}).get(name)
             found[name] = ClassScores(
                 by=known.by,
                 classes=sharpened(known.classes, 1.0 if temperature is None else 1.0 / temperature),

@@ -11,7 +11,7 @@ from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.problems import Problem, show
 from specdec_cli.config.schema import CloudConfig, Config
 from specdec_cli.config.settings import settings_of
-from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
+from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
 
 _RULE_OPTIONS: Final = {
     "rank": "rank",
@@ -31,7 +31,6 @@ _LOADING_OPTIONS: Final = (
     "encoder_dtype",
     "compile",
 )
-_WHOLE_DISTRIBUTIONS: Final = {"temperature": 0, "repetition_penalty": 1, "no_repeat_ngram": 0, "min_new_tokens": 0}
 _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),
     "margin": (0.0, 1.0, "from 0 to 1"),
@@ -107,9 +106,9 @@ def _vllm(config: Config) -> Iterator[Clash]:
         hint = "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
         yield Clash("cloud.engine", "cloud.allow_audio_upload", hint, ", which takes the recordings")
     why = ", which returns the likeliest tokens only"
-    for name, off in _WHOLE_DISTRIBUTIONS.items():
+    for name, off in {"temperature": 0, **NOTHING_DONE}.items():
         if getattr(decoding, name) not in (None, off):
-            hint = f"It takes whole distributions: set it to {off}, or use specdec serve."
+            hint = f"It takes whole distributions: set it to {off:g}, or use specdec serve."
             yield Clash("cloud.engine", f"decoding.{name}", hint, why)
     if acceptance.rule not in (None, *VLLM_RULES) and not decoding.sampling:
         yield Clash("cloud.engine", "acceptance.rule", "Use greedy, rank or class, or specdec serve.", why)

@@ -100,10 +100,9 @@ def wrap(text: Text, width: int, *, joint: str | None = None) -> list[Text]:
     return lines
 
 
-def padded(text: Text, width: int, *, right: bool = False) -> Text:
-    """A copy of `text` filled with spaces to `width` cells; on the left if `right`-aligned."""
-    gap = " " * max(width - text.cell_len, 0)
-    return Text.assemble(gap, text) if right else Text.assemble(text, gap)
+def padded(text: Text, width: int) -> Text:
+    """A copy of `text` filled with spaces to `width` cells."""
+    return Text.assemble(text, " " * max(width - text.cell_len, 0))
 
 
 def hanging(label: Text, body: Text, indent: int, width: int) -> list[Text]:

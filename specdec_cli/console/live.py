@@ -25,7 +25,7 @@ from specdec_cli.console.output import console_on
 from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
 from specdec_cli.console.tokens import CaptionTrail, figure_of
-from specdec_cli.console.view import FINISHING, LISTENING, PlainView, View
+from specdec_cli.console.view import FINISHING, PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
@@ -228,21 +228,15 @@ class LiveView(View):
         lines = [line for label, body in totals for line in labelled(label, body, width)]
         self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
 
-    def opened(self, microphone: str) -> None:
-        """Print its name."""
-        self._print(*wrap(Text.assemble(" ", self._ok, f" {clean(LISTENING.format(microphone))}"), self._width))
+    def say(self, sentence: str) -> None:
+        """Print it."""
+        self._print(*wrap(Text.assemble(" ", self._ok, f" {clean(sentence)}"), self._width))
 
     def listening(self, level_dbfs: float) -> None:
         """Show the level while nothing is captioned."""
         if self.redraws:
             region = self._region or self._open("listening")
             region.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > SILENT_DBFS else "no sound"]
-
-    def delayed(self, delay_s: float) -> None:
-        """Print it below the totals."""
-        super().delayed(delay_s)
-        body = Text(f"{seconds(delay_s)} from the end of the utterance to the caption")
-        self._print(*labelled("delay", body, self._width - 1))
 
     def stopping(self) -> None:
         """Show it in the region."""

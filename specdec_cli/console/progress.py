@@ -138,11 +138,11 @@ class Steps:
     def failures(self, counts: Counts, output: str) -> None:
         """The recordings without a caption, as many as were kept; the rest is in `output`."""
         self.close()
-        for failed in counts.failures:
-            message = paragraph(failed.message)
-            place = "" if clean(failed.file) in message else f"{clean(failed.file)}: "
+        for file, reason in counts.failures:
+            message = paragraph(reason)
+            place = "" if clean(file) in message else f"{clean(file)}: "
             self._labelled("error", f"{place}{message}")
-        if (more := counts.failed - len({failed.file for failed in counts.failures})) > 0:
+        if (more := counts.failed - len({file for file, _ in counts.failures})) > 0:
             self._print(Text(f"... and {more:,} more; every one has a line with `error` in {clean(output)}"))
 
     def hint(self, text: str) -> None:
@@ -205,6 +205,6 @@ def _rates(counts: Counts) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
     if counts.tokens_per_s is not None:
         facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
-    if counts.rounds:
-        facts.append(f"{percent(counts.escalations / counts.rounds)} of blocks escalated")
+    if counts.escalation_rate is not None:
+        facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts

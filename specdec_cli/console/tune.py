@@ -55,7 +55,7 @@ def _sentences(found: Tuning) -> Iterator[Text]:
     gap, best = found.gap, found.recommended
     yield Text(
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
-        f"cloud {share(found.cloud_quality)}; between them {with_ends(gap, points, ' points')}."
+        f"cloud {share(found.cloud_quality)}; the cloud is better by {with_ends(gap, points, ' points')}."
     )
     if best is None:
         yield Text(found.reason or "", ASKED)

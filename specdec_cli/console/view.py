@@ -21,7 +21,6 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.report.figures import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
 
-LISTENING: Final = "listening to {}; Ctrl-C ends"
 FINISHING: Final = "captioning what was said; Ctrl-C again stops at once"
 
 
@@ -66,8 +65,8 @@ class View:
             line = Text.assemble(("warning:", BAD), f" {file}degraded: {clean(event.degraded)}")
             self._console.print(line, soft_wrap=True)
 
-    def opened(self, microphone: str) -> None:
-        """A microphone is open."""
+    def say(self, sentence: str) -> None:
+        """Something that is no error."""
 
     def listening(self, level_dbfs: float) -> None:
         """Sound of this level came from the microphone."""
@@ -75,6 +74,7 @@ class View:
     def delayed(self, delay_s: float) -> None:
         """The caption that was just finished came so long after the end of its utterance."""
         self._delays.append(delay_s)
+        self.say(f"caption {seconds(delay_s)} after the end of the utterance")
 
     def stopping(self) -> None:
         """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
@@ -114,34 +114,25 @@ class PlainView(View):
     @contextmanager
     def loading(self, what: str) -> Iterator[None]:
         """Print `what` before it begins."""
-        self._say(f"loading {what} ...")
+        self.say(f"loading {what} ...")
         yield
 
     def started(self, event: Started) -> None:
         """Print the file and its length."""
         super().started(event)
         found = ", no speech found" if event.no_speech else ""
-        self._say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
+        self.say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
         for warning in event.warnings:
-            self._say(f"warning: {warning}")
+            self.say(f"warning: {warning}")
 
     def _finished(self, event: Finished, text: EventText) -> None:
         """Print the totals, and the labels if there are any."""
         if self._clip is not None:
-            self._say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
+            self.say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
-                self._say(f"{self._clip.file}: {classes(text, ', ')}")
+                self.say(f"{self._clip.file}: {classes(text, ', ')}")
             for label, words, _ in measurements(self._clip, text):
-                self._say(f"{self._clip.file}: {label}: {words}")
-
-    def opened(self, microphone: str) -> None:
-        """Print its name."""
-        self._say(LISTENING.format(microphone))
-
-    def delayed(self, delay_s: float) -> None:
-        """Print it."""
-        super().delayed(delay_s)
-        self._say(f"caption {seconds(delay_s)} after the end of the utterance")
+                self.say(f"{self._clip.file}: {label}: {words}")
 
     def stopping(self) -> None:
         """Print it."""
@@ -149,17 +140,18 @@ class PlainView(View):
 
     def interrupted(self, output: Path | None) -> None:
         """Say so, and what is kept."""
-        self._say(self._interruption(output))
+        self.say(self._interruption(output))
 
     def finished_all(self, done: int, failed: int) -> None:
         """Say how many there were, if there were several."""
         if done + failed > 1:
-            self._say(f"{done} captioned, {failed} failed")
+            self.say(f"{done} captioned, {failed} failed")
         if delay := self._delay():
-            self._say(delay)
+            self.say(delay)
 
-    def _say(self, line: str) -> None:
-        self._console.print(Text(clean(line)), soft_wrap=True, highlight=False)
+    def say(self, sentence: str) -> None:
+        """Print it."""
+        self._console.print(Text(clean(sentence)), soft_wrap=True, highlight=False)
 
 
 def show(view: View, update: Update) -> None:

@@ -141,7 +141,7 @@ class Drafter:
         written.append(self._step_ahead(written, verdict, guess=True)[0])
         while written[-1] not in self.stop_ids and len(written) < most:
             start = len(written)
-            judge = Judge(gate, start)  # not gate.open: no random generator may move
+            judge = gate.open(start, ahead=True)
             while len(written) < min(start + k, most):
                 if verdict.done():
                     return

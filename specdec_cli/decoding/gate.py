@@ -101,15 +101,16 @@ class Gate:
         self.stops_drafting = stop_drafting and name in TOKEN_GATES
         self._generator = generator if name == "random" else None
 
-    def open(self, start: int, *, waking: bool = False, whole: bool = False) -> Judge:
+    def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> Judge:
         """Begins a block after `start` tokens of text.
 
         Args:
             waking: whether the wake threshold counts.
             whole: whether the block is drafted to its end, whatever the gate finds.
+            ahead: whether it may never be one, so that no random generator may move.
         """
         draw = None
-        if self._generator is not None:
+        if self._generator is not None and not ahead:
             draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
         return Judge(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
 
@@ -124,23 +125,18 @@ class Gate:
 
 
 class Judge:
-    """The gate at work on one block: token by token, so that drafting can end at the first unsure one.
+    """The gate at work on one block, see `Gate.open`: token by token, so that drafting can end at the first unsure one.
 
-    Args:
-        gate: that decides.
-        start: tokens of the text before the block.
-        draw: the random gate's figure for the whole block, uniform in [0, 1).
-        waking: whether the wake threshold counts.
-        stops: whether drafting ends with the first token that escalates the block; None: as the gate says.
+    Attributes:
+        stops: whether drafting ends with the first token that escalates the block.
+        evidence: of each token so far.
+        scores: the gate's figure of each.
     """
 
-    def __init__(
-        self, gate: Gate, start: int, draw: float | None = None, *, waking: bool = False, stops: bool | None = None
-    ) -> None:
-        self.gate, self._start, self._draw, self.waking = gate, start, draw, waking
-        self.stops = gate.stops_drafting if stops is None else stops
-        self.evidence: list[TokenEvidence] = []  # of each token so far
-        self.scores: list[float] = []  # the gate's figure of each
+    def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
+        self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
+        self.evidence: list[TokenEvidence] = []
+        self.scores: list[float] = []
 
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""

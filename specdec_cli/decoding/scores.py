@@ -22,25 +22,20 @@ from transformers import (
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.session import Session
-from specdec_cli.types import LEAST_PROBABILITY, Candidates
+from specdec_cli.types import LEAST_PROBABILITY, NOTHING_DONE, Candidates
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
-
-_SUGGESTED: Final = {
-    "repetition_penalty": ("repetition_penalty", 1.0),
-    "no_repeat_ngram": ("no_repeat_ngram_size", 0),
-    "min_new_tokens": ("min_new_tokens", 0),
-}
-"""Setting -> its name in a generation_config.json, and the value at which it does nothing."""
+_THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
     """What a checkpoint's generation_config.json adds to settings that were left open."""
+    theirs = {name: getattr(processor.generation, _THEIR_NAMES.get(name, name)) for name in NOTHING_DONE}
     found = {
-        name: getattr(processor.generation, theirs)
-        for name, (theirs, off) in _SUGGESTED.items()
-        if getattr(settings, name) is None and getattr(processor.generation, theirs) not in (None, off)
+        name: value
+        for name, value in theirs.items()
+        if getattr(settings, name) is None and value not in (None, NOTHING_DONE[name])
     }
     if processor.generation.suppress_tokens:
         found["suppressed"] = len(processor.generation.suppress_tokens)
@@ -49,9 +44,8 @@ def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, floa
 
 def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
     """The settings for one model: what was left open is as its checkpoint suggests, or off."""
-    off = {name: value for name, (_, value) in _SUGGESTED.items()}
     found = suggestions(settings, processor)
-    return settings.scoring(**off | {name: value for name, value in found.items() if name in off})
+    return settings.scoring(**{name: found.get(name, off) for name, off in NOTHING_DONE.items()})
 
 
 class Scores:

@@ -69,18 +69,14 @@ def eaf(recording: CaptionedRecording, target: Path) -> str:
             name = f"a{next(ids)}"
             references.append(name)
             begin, stop = (_slot(order, f"ts{next(slots)}", time) for time in (start, end))
-            holder = ElementTree.SubElement(aligned, "ANNOTATION")
             where = {"ANNOTATION_ID": name, "TIME_SLOT_REF1": begin, "TIME_SLOT_REF2": stop}
-            annotation = ElementTree.SubElement(holder, "ALIGNABLE_ANNOTATION", where)
-            ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = text
+            _annotation(aligned, "ALIGNABLE_ANNOTATION", where, text)
         for child in children:
             attached = _tier(document, child, "about", parent)
             for reference, (_, _, text) in zip(references, child.intervals, strict=True):
                 if text:
-                    holder = ElementTree.SubElement(attached, "ANNOTATION")
                     where = {"ANNOTATION_ID": f"a{next(ids)}", "ANNOTATION_REF": reference}
-                    annotation = ElementTree.SubElement(holder, "REF_ANNOTATION", where)
-                    ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = text
+                    _annotation(attached, "REF_ANNOTATION", where, text)
     ElementTree.SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(next(ids) - 1)
     order[:] = sorted(order, key=lambda slot: int(slot.attrib["TIME_VALUE"]))
     _types(document)
@@ -110,6 +106,11 @@ def _tier(document: ElementTree.Element, tier: Tier, kind: str, parent: Tier | N
     return ElementTree.SubElement(document, "TIER", attributes)
 
 
+def _annotation(tier: ElementTree.Element, kind: str, where: dict[str, str], text: str) -> None:
+    annotation = ElementTree.SubElement(ElementTree.SubElement(tier, "ANNOTATION"), kind, where)
+    ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = text
+
+
 def _slot(order: ElementTree.Element, name: str, time_ms: int) -> str:
     ElementTree.SubElement(order, "TIME_SLOT", TIME_SLOT_ID=name, TIME_VALUE=str(time_ms))
     return name
@@ -117,17 +118,10 @@ def _slot(order: ElementTree.Element, name: str, time_ms: int) -> str:
 
 def _types(document: ElementTree.Element) -> None:
     """The types that tiers refer to, and what ties children to a parent."""
-    ElementTree.SubElement(
-        document, "LINGUISTIC_TYPE", LINGUISTIC_TYPE_ID="piece", TIME_ALIGNABLE="true", GRAPHIC_REFERENCES="false"
-    )
-    ElementTree.SubElement(
-        document,
-        "LINGUISTIC_TYPE",
-        LINGUISTIC_TYPE_ID="about",
-        TIME_ALIGNABLE="false",
-        GRAPHIC_REFERENCES="false",
-        CONSTRAINTS=_ASSOCIATION,
-    )
+    tied = {"TIME_ALIGNABLE": "false", "CONSTRAINTS": _ASSOCIATION}
+    for name, more in (("piece", {"TIME_ALIGNABLE": "true"}), ("about", tied)):
+        attributes = {"LINGUISTIC_TYPE_ID": name, "GRAPHIC_REFERENCES": "false", **more}
+        ElementTree.SubElement(document, "LINGUISTIC_TYPE", attributes)
     ElementTree.SubElement(
         document, "CONSTRAINT", STEREOTYPE=_ASSOCIATION, DESCRIPTION="1-1 association with a parent annotation"
     )

@@ -7,17 +7,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from specdec_cli.batch.lines import Line
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.annotation import eaf, textgrid
 from specdec_cli.export.audformat import database
-from specdec_cli.export.folder import Folder, Written, fitted
+from specdec_cli.export.folder import Folder, Written, fitted, safe
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.rttm import rttm
 from specdec_cli.export.subtitles import srt, vtt
 from specdec_cli.export.table import table_rows
-from specdec_cli.export.texts import as_text, text_name
-from specdec_cli.inputs import Inputs
+from specdec_cli.inputs.find import relative_name
+from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.inputs.recording import Key
 from specdec_cli.targets import STDOUT, TABLE, write
+from specdec_cli.transcript.schema import readable
 from specdec_cli.types import ExportFormat
 
 _EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Path], str]]] = {
@@ -127,3 +130,17 @@ def put_texts(target: Folder, stored: Stored) -> None:
     for key in stored.runs:
         if text := as_text(list(stored.lines([key]))):
             target.put(text_name(key, stored.base), text)
+
+
+def text_name(key: Key, base: str) -> str:
+    """The path of a clip's text file below a folder: `speaker/clip.wav` becomes `speaker/clip.wav.txt`.
+
+    A clip with an id of its own becomes `ID.txt`. No two clips have the same.
+    """
+    return fitted(relative_name(key.path, base) if key.id is None else safe(key.id), ".txt")
+
+
+def as_text(lines: list[Line]) -> str:
+    """The captions of a clip, one a line; nothing if there is none."""
+    captions = (str(line.values["caption"]) for line in lines if line.good)
+    return readable("".join(f"{' '.join(caption.split())}\n" for caption in captions))

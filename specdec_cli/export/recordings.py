@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.batch.lines import Line, Mark, last_standing, lines_at, stored_lines
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
-from specdec_cli.inputs import Key, stored_path
 from specdec_cli.inputs.find import common_folder, relative_name
+from specdec_cli.inputs.recording import Key, stored_path
 
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon

@@ -12,8 +12,9 @@ from typing import Any, Final
 from specdec_cli.batch.lines import Line, stored_lines
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import Stored, columns, details
-from specdec_cli.inputs import Inputs, Key
 from specdec_cli.inputs.find import relative_name
+from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.inputs.recording import Key
 from specdec_cli.targets import COLUMNS, STDOUT
 from specdec_cli.transcript.schema import readable
 

@@ -13,7 +13,7 @@ from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs import corpora, parquet
 from specdec_cli.inputs.corpora import Listed
-from specdec_cli.inputs.find import common_folder
+from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.tables import FILES, Row, read_table
 
@@ -66,6 +66,10 @@ class Manifest:
                 problems.append(Problem(f"{place}: {show(item.path)} is in {before} already.", hint))
         raise_if_any(problems)
         return cls(path, rows)
+
+
+Inputs = Paths | Manifest
+"""Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
 
 
 def _listed(path: Path, problems: list[Problem]) -> Iterator[Listed]:

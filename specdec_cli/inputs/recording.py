@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specdec_cli.errors import AudioError, AudioNotFoundError
-from specdec_cli.prompts import Language, prompt_for
+from specdec_cli.prompts import Language
 from specdec_cli.transcript.schema import readable
 
 if TYPE_CHECKING:
@@ -84,6 +84,4 @@ class InputFile:
     def asked(self, prompt: PromptConfig) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""
         language = self.language or prompt.language
-        if self.prompt is not None:
-            return language, self.prompt
-        return language, prompt.text if prompt.text is not None else prompt_for(language, prompt.style)
+        return language, self.prompt or prompt.model_copy(update={"language": language}).instruction

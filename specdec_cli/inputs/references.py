@@ -12,7 +12,7 @@ from typing import Final
 
 from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.tables import FILES, Row, Table, read_table
+from specdec_cli.inputs.tables import FILES, Row, Table, finite, read_table
 from specdec_cli.lexicon import Lexicon
 
 _LISTED = 8
@@ -213,11 +213,8 @@ def _span(row: Row, columns: Columns) -> tuple[float, float] | None:
     cells = [row.single(column) for column in (columns.start, columns.end)]
     if cells == [None, None]:
         return None
-    try:
-        start, end = (float(cell or "nan") for cell in cells)
-    except ValueError:
-        start = end = float("nan")
-    if not 0 <= start < end < float("inf"):
+    start, end = map(finite, cells)
+    if start is None or end is None or not 0 <= start < end:
         raise ReferencesError(
             f"{row.place}: {show(cells[0])} to {show(cells[1])} is no piece of a recording.",
             hint="Give both ends in seconds, or leave both empty for the whole recording.",

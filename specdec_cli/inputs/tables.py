@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,26 +202,19 @@ def parse_json(path: Path, text: str, line: int = 1) -> Any:
         ReferencesError: it is malformed; names line and column.
     """
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=partial(_once, path))
     except json.JSONDecodeError as error:
         place = f"{path}, line {line + error.lineno - 1}, column {error.colno}"
         raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
-    except _TwiceError as error:
-        message = f"{path}: {error.args[0]} is given twice in one object."
-        raise ReferencesError(message, hint="Keep one of them.") from error
     except (RecursionError, ValueError) as error:
         raise ReferencesError(f"{path}, line {line}: nested too deep, or a number too long.", hint=_SUFFIXES) from error
 
 
-class _TwiceError(Exception):
-    """A member that an object has twice."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise _TwiceError(show(name))
+            raise ReferencesError(f"{path}: {show(name)} is given twice in one object.", hint="Keep one of them.")
         found[name] = value
     return found
 

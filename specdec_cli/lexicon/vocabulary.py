@@ -43,10 +43,6 @@ class Meaning:
         beside = {(name, class_) for (name, _), class_ in self.near.items()}
         return frozenset(beside.union(self.alone.items(), self.weak.items()))
 
-    def classes_of(self, attribute: str) -> set[str]:
-        """Classes of an attribute that it can say."""
-        return {class_ for name, class_ in self.said if name == attribute}
-
 
 @dataclass(frozen=True, slots=True)
 class Mention:
@@ -101,8 +97,8 @@ class Vocabulary:
         return Counter(
             class_
             for phrase, meaning in self._meanings.items()
-            for class_ in meaning.classes_of(attribute)
-            if phrase.replace(" ", "").startswith(begin)
+            for name, class_ in meaning.said
+            if name == attribute and phrase.replace(" ", "").startswith(begin)
         )
 
     def beginnings(self) -> dict[str, frozenset[tuple[str, str]]]:

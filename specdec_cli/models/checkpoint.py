@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
 from specdec_cli.config.schema import ModelConfig
-from specdec_cli.errors import CheckpointError, SpecdecError
+from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 
 _NAMED = 5  # weights named in an error, before "and n more"
 _INDEX = "model.safetensors.index.json"
@@ -203,11 +203,6 @@ def _readable(called: str, path: Path, fault: str) -> Iterator[None]:
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         says = f"{path.name} of {called} {fault}: {first_line(error)}"
         raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
-
-
-def first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].strip() if text else type(error).__name__
 
 
 def fingerprint(shards: Sequence[Path]) -> str:

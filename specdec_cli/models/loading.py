@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 
 from specdec_cli.config.schema import ModelConfig
@@ -59,7 +58,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         folder = checkpoint_folder(config, offline=offline)
         family, model_config, processor = _front_end(config, str(folder))
         weights = fingerprint(weight_files(config.label, folder))
-        dtype = resolve_dtype(config.dtype, device, _stored_dtype(model_config))
+        dtype = resolve_dtype(config.dtype, device, model_config.dtype)
         quantization = quantization_config(config.quantization, device, family.unused)
         packed = None
         if isinstance(quantization, PackedConfig):
@@ -142,9 +141,3 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
     if not family.eager:
         return wanted
     return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
-
-
-def _stored_dtype(config: Any) -> torch.dtype | None:
-    dtype = getattr(config, "dtype", None)
-    dtype = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    return dtype if isinstance(dtype, torch.dtype) else None

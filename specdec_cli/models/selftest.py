@@ -18,9 +18,8 @@ import torch
 import transformers
 
 from specdec_cli.cache import cache_folder, remember
-from specdec_cli.errors import CheckpointError, SpecdecError
+from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import first_line
 from specdec_cli.models.family import THINK
 from specdec_cli.models.packed import exact_prefills
 from specdec_cli.models.processor import Prompt, test_sound
@@ -66,7 +65,7 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
         with exact_prefills(model.module):
             joins = _test(model)
         if memory is not None:
-            remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins))
+            remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins).encode())
     model.joins = model.joins and joins
     model.self_test = "passed" if model.joins else "passed; clips of a batch step one by one"
 

@@ -92,7 +92,7 @@ class Shared:
         self._changed = threading.Condition()
         self._waiting: dict[AudioLM, deque[_Job]] = {}
         self._threads: list[threading.Thread] = []
-        self._at_work = self._in_forward = 0
+        self._at_work = 0
         self._closed = False
         self._here = threading.local()
         SHORT_TURNS.count(+1)
@@ -102,11 +102,6 @@ class Shared:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def waiting(self) -> int:
-        """Scores that are waited for."""
-        return sum(map(len, self._waiting.values())) + self._in_forward
 
     def session(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> SharedSession:
         """A session whose forwards are made here; see `Session`."""
@@ -182,8 +177,6 @@ class Shared:
             self._answer(jobs, self._forward(jobs))
             if self._watch is not None:
                 self._watch(len(jobs), time.perf_counter() - started)
-            with self._changed:
-                self._in_forward -= len(jobs)
             del jobs  # a waiting thread keeps no finished clip alive
 
     def _next(self, model: AudioLM) -> list[_Job]:
@@ -193,9 +186,7 @@ class Shared:
             self._changed.wait_for(lambda: self._closed or (queue and self._at_work <= 0))
             if self._closed:
                 return []
-            size = min(len(queue), self._most if model.joins else 1)
-            self._in_forward += size
-            return [queue.popleft() for _ in range(size)]
+            return [queue.popleft() for _ in range(min(len(queue), self._most if model.joins else 1))]
 
     def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
         """One forward for all; clip by clip if that fails, so that a culprit fails alone."""

@@ -33,7 +33,7 @@ _KEPT: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 _ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": _DARK, "markersize": 5}
 _MOST_POINTS: Final = 1500
-_ROW: Final = 115  # characters of a legend side by side
+_KEYS_IN_A_ROW: Final = 4  # of the legend
 _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
 _ROW_HEIGHT: Final = 0.8
 _NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
@@ -95,32 +95,18 @@ def _figure(timeline: Timeline) -> Figure:
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
     colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
     keys = _keys(timeline, colours)
-    per_row = _per_row([key.get_label() for key in keys])
-    top, bottom, gap = 0.62, 0.68 + 0.22 * -(-len(keys) // per_row), 0.14
-    height = sum(heights) + gap * (len(heights) - 1) + top + bottom
-    figure = Figure(figsize=(_WIDTH, height), facecolor="white")
-    grid = figure.add_gridspec(
-        len(heights),
-        1,
-        height_ratios=heights,
-        left=0.13,
-        right=0.985,
-        top=1 - top / height,
-        bottom=bottom / height,
-        hspace=gap * len(heights) / sum(heights),
-    )
-    first = figure.add_subplot(grid[0])
-    axes = [first, *(figure.add_subplot(grid[n], sharex=first) for n in range(1, len(heights)))]
-    _classes(first, timeline, rows, colours)
+    height = sum(heights) + 0.14 * len(heights) + 1.0 + 0.22 * -(-len(keys) // _KEYS_IN_A_ROW)
+    figure = Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
+    axes = list(figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+    _classes(axes[0], timeline, rows, colours)
     for panel, name in zip(axes[1:], figures, strict=False):
         _measured(panel, timeline.spans, name, colours)
     if entropies:
         _entropy(axes[-1], timeline.spans)
     _time_axis(axes, timeline)
     title = _cut(timeline.title, _LONGEST_TITLE)
-    figure.suptitle(title, x=0.13, y=1 - 0.16 / height, ha="left", va="top", fontsize=12, fontweight="bold")
-    place = (0.985, 0.08 / height)
-    figure.legend(handles=keys, loc="lower right", bbox_to_anchor=place, ncols=per_row, frameon=False, fontsize=9)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.legend(handles=keys, loc="outside lower right", ncols=_KEYS_IN_A_ROW, frameon=False, fontsize=9)
     return figure
 
 
@@ -250,15 +236,6 @@ def _keys(timeline: Timeline, colours: Mapping[str, str]) -> list[Any]:
     outcomes = {escalated for span in timeline.spans for _, escalated in span.rounds}
     drawn = ((False, "kept", _KEPT), (True, "escalated to the cloud", _ESCALATED))
     return keys + [Line2D([], [], label=name, **style) for escalated, name, style in drawn if escalated in outcomes]
-
-
-def _per_row(labels: Sequence[str]) -> int:
-    """How many entries fit side by side; columns are filled one after the other."""
-    for columns in range(len(labels), 1, -1):
-        rows = -(-len(labels) // columns)
-        if sum(max(map(len, labels[at : at + rows])) + 6 for at in range(0, len(labels), rows)) <= _ROW:
-            return columns
-    return 1
 
 
 def _cut(text: str, longest: int) -> str:

@@ -13,7 +13,6 @@ from specdec_cli.export.recordings import Piece, Stored
 OVERVIEW: Final = "overview"
 MOST_CLIPS: Final = 2000
 """Recordings in one picture: more bars than the picture has dots."""
-_MEASURED: Final = "measured_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +99,14 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
 
 
 def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:
-    details = piece.details
-    rounds = transcript_at(stored.transcripts, piece.offset, f"A line of {stored.transcripts}").rounds
-    measured = {name: value for name, value in details.items() if name.startswith(_MEASURED) and value is not None}
+    run = transcript_at(stored.transcripts, piece.offset, f"A line of {stored.transcripts}")
     return Span(
         start,
         end,
         piece.speaker,
-        details.get(f"label_{attribute}"),
-        {name.removeprefix(_MEASURED): float(value) for name, value in measured.items()},
-        frozenset(
-            name.removeprefix("agrees_")
-            for name, value in details.items()
-            if value is False and name.startswith("agrees_")
-        ),
-        details.get("needs_review") is True,
-        tuple((block.max_entropy, block.escalated) for block in rounds if block.max_entropy is not None),
+        piece.details.get(f"label_{attribute}"),
+        run.measured.model_dump(exclude_none=True) if run.measured else {},
+        frozenset(name for name, fits in (run.agrees or {}).items() if fits is False),
+        run.needs_review is True,
+        tuple((block.max_entropy, block.escalated) for block in run.rounds if block.max_entropy is not None),
     )

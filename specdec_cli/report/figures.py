@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from specdec_cli.metrics import Interval
+    from specdec_cli.metrics.bootstrap import Interval
     from specdec_cli.types import Claim, Measured
 
 NONE: Final = "—"

@@ -13,7 +13,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Final
 
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.report.drawing import line as _line
 from specdec_cli.report.drawing import text as _text
 from specdec_cli.types import COSTS, Cost

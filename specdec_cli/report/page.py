@@ -16,7 +16,7 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.report import figures, frontier, tables
 from specdec_cli.report.offline import asset, environment, policy
 from specdec_cli.report.rounds import run_view
-from specdec_cli.report.sound import Sound, SoundReader, SoundUnavailable
+from specdec_cli.report.sound import Sound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
@@ -35,7 +35,6 @@ def write_report(
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
     lexicon: Lexicon | None = None,
-    embed_audio: bool = True,
 ) -> None:
     """Writes `comparison` as a page that works offline, whole or not at all.
 
@@ -46,12 +45,11 @@ def write_report(
         comparison: what was found.
         transcripts: of each mode; those of one clip are found by file, digest and start.
         lexicon: by which classes are set against what is measured of the sound; None: they are not.
-        embed_audio: whether the page plays the clips: 8 kB a second.
 
     Raises:
         TranscriptError: the file cannot be written.
     """
-    write(path, render(comparison, transcripts, lexicon=lexicon, embed_audio=embed_audio), PAGE)
+    write(path, render(comparison, transcripts, lexicon=lexicon), PAGE)
 
 
 def render(
@@ -59,12 +57,12 @@ def render(
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
     lexicon: Lexicon | None = None,
-    embed_audio: bool = True,
 ) -> str:
     """The page itself; see `write_report`."""
     template = environment().get_template("page.html.j2")
     style, script = asset("report.css"), asset(*_SCRIPTS)
-    clips = list(_clips(comparison, transcripts, SoundReader(embed_audio), lexicon))
+    clips = list(_clips(comparison, transcripts, lexicon))
+    whole_recording.cache_clear()
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
     return template.render(
@@ -80,9 +78,7 @@ def render(
             "clips": [values for values, _ in clips],
         },
         audio=[
-            (number, base64.b64encode(sound.mp3).decode("ascii"))
-            for number, (_, sound) in enumerate(clips, 1)
-            if sound and sound.mp3 is not None
+            (number, base64.b64encode(sound.mp3).decode("ascii")) for number, (_, sound) in enumerate(clips, 1) if sound
         ],
     )
 
@@ -104,7 +100,6 @@ def _pictures(
 def _clips(
     comparison: Comparison,
     transcripts: Mapping[Mode, Sequence[Transcript]],
-    reader: SoundReader,
     lexicon: Lexicon | None,
 ) -> Iterator[tuple[dict[str, Any], Sound | None]]:
     """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
@@ -121,23 +116,13 @@ def _clips(
         own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in modes}
         sound, missing = None, None
         try:
-            sound = reader.read(clip.file, clip.sha256, clip.start_s, clip.end_s)
+            sound = read_sound(clip.file, clip.sha256, clip.start_s, clip.end_s)
         except SoundUnavailable as unavailable:
             missing = str(unavailable)
-        values = {
-            "file": clip.file,
+        values = clip.model_dump(mode="json") | {
             "name": PurePath(clip.file).name or clip.file,
-            "seconds": clip.duration_s,
-            "start": clip.start_s,
-            "end": clip.end_s,
-            "captions": {mode: clip.captions[mode] for mode in modes},
-            "labels": {mode: clip.labels.get(mode, {}) for mode in modes},
-            "measured": {mode: _against_sound(clip.labels.get(mode, {}), sound, lexicon) for mode in modes},
-            "total": {mode: clip.total_ms.get(mode) for mode in modes},
-            "escalation": {mode: clip.escalation_rate.get(mode) for mode in modes},
-            "disagreement": round(disagreement([clip.captions[mode] for mode in modes]), 4),
-            "texts": clip.reference_texts,
-            "truth": clip.reference_labels,
+            "measured": {mode: _against_sound(clip.labels[mode], sound, lexicon) for mode in modes},
+            "disagreement": round(disagreement(list(clip.captions.values())), 4),
             "runs": {mode: run_view(run) for mode, run in own.items() if run is not None},
             "sound": sound.drawing if sound else None,
             "missing": missing,

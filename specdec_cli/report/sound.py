@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import av
@@ -40,58 +41,45 @@ class Sound:
             peak 127; `peak`, its level in dB relative to full scale; `pitch`, median F0 of each column, Hz, None where
             less than half of it is voiced; `median`, of all voiced frames, None without any; `seconds`, its length.
         figures: what was measured.
-        mp3: mono, 16 kHz; None if it was not wanted.
+        mp3: mono, 16 kHz.
     """
 
     drawing: dict[str, Any]
     figures: Measured
-    mp3: bytes | None
+    mp3: bytes
 
 
 class SoundUnavailable(Exception):
     """The recording cannot be shown; the message says why."""
 
 
-class SoundReader:
-    """Reads clips for a page, with their audio to `encode` or without; segments in a row share one decoding."""
+def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
+    """A clip as it was captioned; segments of a recording in a row share one decoding.
 
-    def __init__(self, encode: bool) -> None:
-        self._encode = encode
-        self._last: tuple[str, str, Samples] | None = None
+    Raises:
+        SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
+    """
+    last = None if end_s is None else round(end_s * SAMPLE_RATE)
+    samples = whole_recording(file, sha256)[round((start_s or 0.0) * SAMPLE_RATE) : last]
+    if not len(samples):
+        raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
+    found = measure(samples, SAMPLE_RATE)
+    drawing = {
+        "envelope": envelope(samples),
+        "peak": round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
+        "pitch": pitch_columns(aligned_contour(samples), len(samples)),
+        "median": found.f0_median_hz,
+        "measured": measured(found),
+        "seconds": round(len(samples) / SAMPLE_RATE, 3),
+    }
+    return Sound(drawing, found, mp3(samples))
 
-    def read(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
-        """The clip as it was captioned.
 
-        Raises:
-            SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
-        """
-        samples = self._samples(file, sha256, start_s, end_s)
-        found = measure(samples, SAMPLE_RATE)
-        drawing = {
-            "envelope": envelope(samples),
-            "peak": round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
-            "pitch": pitch_columns(aligned_contour(samples), len(samples)),
-            "median": found.f0_median_hz,
-            "measured": measured(found),
-            "seconds": round(len(samples) / SAMPLE_RATE, 3),
-        }
-        return Sound(drawing, found, mp3(samples) if self._encode else None)
-
-    def _samples(self, file: str, sha256: str, start_s: float | None, end_s: float | None) -> Samples:
-        """The clip itself, float32 mono [n] at 16 kHz."""
-        samples = self._whole(file, sha256)
-        first = round((start_s or 0.0) * SAMPLE_RATE)
-        last = len(samples) if end_s is None else round(end_s * SAMPLE_RATE)
-        if not len(samples[first:last]):
-            raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
-        return samples[first:last]
-
-    def _whole(self, file: str, sha256: str) -> Samples:
-        """The whole recording, float32 mono [n] at 16 kHz."""
-        if self._last is None or self._last[:2] != (file, sha256):
-            (samples,) = pieces_of(file, sha256, None)
-            self._last = (file, sha256, samples)
-        return self._last[2]
+@lru_cache(maxsize=1)
+def whole_recording(file: str, sha256: str) -> Samples:
+    """A whole recording, float32 mono [n] at 16 kHz."""
+    (samples,) = pieces_of(file, sha256, None)
+    return samples
 
 
 def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | None) -> Iterator[Samples]:

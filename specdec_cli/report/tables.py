@@ -8,7 +8,7 @@ from typing import Final
 
 from specdec_cli.compare.headline import SUBJECTS
 from specdec_cli.compare.result import Comparison, Figure, Gap, ModeFigures
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.report.figures import (
     NONE,
     count,

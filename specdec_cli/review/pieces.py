@@ -12,8 +12,8 @@ from specdec_cli.batch.lines import transcript_at
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.recordings import Stored
 from specdec_cli.inputs.recording import stored_path
+from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import References
 from specdec_cli.transcript.schema import Transcript, readable
 
 _SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "measured", "agrees"}

@@ -21,6 +21,7 @@ import torch
 from specdec_cli import __version__
 from specdec_cli.cloud.protocol import (
     PROTOCOL,
+    ROWS,
     Answer,
     Clip,
     Info,
@@ -33,7 +34,6 @@ from specdec_cli.cloud.protocol import (
     pack,
     unpack,
     unpack_rows,
-    unpack_tensors,
 )
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.draft import Draft
@@ -47,6 +47,7 @@ from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
 Why = Literal["done", "replaced", "room", "idle", "shutdown"]  # a clip was forgotten; done: its client deleted it
+Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
 
 
@@ -191,25 +192,24 @@ class Service:
             Refusal: it is made for another model, or exceeds a limit.
             SpecdecError: the model fails.
         """
-        clip, numbers = unpack(Clip, body)
+        clip, tensors = unpack(Clip, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        tensors, rest = unpack_tensors(clip.tensors, numbers)
+        rows: Tensors = {name: tensors.pop(name) for name in ROWS if name in tensors}
         alone = clip.model_copy(update={"question": None})
-        name = hashlib.sha256(pack(alone))
-        name.update(numbers[: len(numbers) - len(rest)])
+        name = digest(pack(alone, tensors))
         held = self.clips.find(id_)
-        if held is None or held.digest != name.hexdigest():
-            held = self._hold(id_, name.hexdigest(), alone, tensors)
-        return self._answer(held, clip.question, rest, digest(body), started)
+        if held is None or held.digest != name:
+            held = self._hold(id_, name, alone, tensors)
+        return self._answer(held, clip.question, rows, digest(body), started)
 
     def verify(self, id_: str, body: bytes, started: float) -> Answer:
         """Answers a question about a clip that is held; arguments and errors as for `open`."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        question, numbers = unpack(Question, body)
-        return self._answer(held, question, numbers, digest(body), started)
+        question, rows = unpack(Question, body)
+        return self._answer(held, question, rows, digest(body), started)
 
     def close(self) -> None:
         """Ends after the forwards under way, and drops all clips."""
@@ -221,7 +221,7 @@ class Service:
         with self._lock:
             self.waiting += change
 
-    def _hold(self, id_: str, name: str, clip: Clip, tensors: dict[str, torch.Tensor]) -> Held:
+    def _hold(self, id_: str, name: str, clip: Clip, tensors: Tensors) -> Held:
         """Checks a clip and holds it."""
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
         self._require_bounds(clip)
@@ -237,10 +237,10 @@ class Service:
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, question: Question | None, rows: memoryview, name: str, started: float) -> Answer:
+    def _answer(self, held: Held, question: Question | None, rows: Tensors, name: str, started: float) -> Answer:
         judgement, verifier = None, held.verifier
-        if question is None and len(rows):
-            raise MalformedError("there are more bytes than the tensors take")
+        if question is None and rows:
+            raise MalformedError("there are distributions, and no draft")
         draft = None if question is None else self._draft(held, question, rows)
         with held.in_use():
             before = verifier.work
@@ -296,7 +296,7 @@ class Service:
         at = [index for index, id_ in enumerate(prompt.ids) if id_ in self._placeholders]
         return prompt.ids[at[0] : at[-1] + 1] if at else ()
 
-    def _draft(self, held: Held, question: Question, rows: memoryview) -> Draft:
+    def _draft(self, held: Held, question: Question, rows: Tensors) -> Draft:
         """The block of a question, which may not exceed what the clip was opened for, nor contradict itself."""
         tokens, counts = (*question.text, *question.draft), question.rows or []
         if len(question.draft) > self.limits.draft_tokens or len(tokens) + question.more > held.clip.capacity:
@@ -306,7 +306,7 @@ class Service:
         if any(id_ >= held.clip.vocab_size or id_ in self._placeholders for id_ in tokens):
             raise MalformedError("an id is out of range, or stands for audio")
         wanted = len(question.draft) if held.clip.sends_rows else 0
-        if len(counts) != wanted or len(rows) != 8 * sum(counts):
+        if len(counts) != wanted or (rows and not wanted):
             raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
         if not wanted:
             return Draft(tuple(question.draft))

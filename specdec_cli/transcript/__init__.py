@@ -2,13 +2,10 @@
 
 from specdec_cli.transcript.build import error_transcript
 from specdec_cli.transcript.schema import SCHEMA_VERSION, Transcript, json_schema
-from specdec_cli.transcript.writer import append_transcript, read_transcripts
 
 __all__ = [
     "SCHEMA_VERSION",
     "Transcript",
-    "append_transcript",
     "error_transcript",
     "json_schema",
-    "read_transcripts",
 ]

@@ -23,11 +23,6 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_OPTIONAL: Final = (
-    "id", "labels", "scores", "needs_review", "measured", "agrees", "degraded", "error", "warnings", "start_s", "end_s",
-    "piece", "pieces", "speaker", "text", "no_speech",
-)  # fmt: skip
-"""Fields that a line leaves out where there is nothing to say."""
 _NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
 
@@ -319,7 +314,8 @@ class Transcript(_Part):
 
     def to_json(self) -> str:
         """One line of JSON, Chinese readable, absent optional parts left out."""
-        absent = {name for name in _OPTIONAL if getattr(self, name) in (None, ())}
+        fields = type(self).model_fields.items()
+        absent = {name for name, field in fields if not field.is_required() and getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it

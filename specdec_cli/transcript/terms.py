@@ -10,7 +10,7 @@ from specdec_cli.config.gate_file import read_learned
 from specdec_cli.errors import SpecdecError
 from specdec_cli.transcript.build import error_transcript
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
-from specdec_cli.types import TOKEN_GATES, Mode
+from specdec_cli.types import NOTHING_DONE, TOKEN_GATES, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
@@ -20,10 +20,6 @@ Change = tuple[str, object, object]
 
 SUGGESTED: Final = "suggested"
 """Setting under which transcripts record what the checkpoints add to settings that were left open."""
-
-_OFF: Final = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-"""Settings that 0.1 always had a value for, and the one at which they do nothing. Left open, they are what each
-checkpoint suggests, which `suggested` records where it is more than nothing."""
 
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
 """The prompt says the style, and what checkpoints suggest is known once they are loaded."""
@@ -135,8 +131,11 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 
 def _acting(name: str, value: object) -> object:
-    """A value; None for one that does nothing, as if it were left open."""
-    return None if name in _OFF and value == _OFF[name] else value
+    """A value; None for one that does nothing, as if it were left open: 0.1 always had one.
+
+    What each checkpoint suggests for one that is left open is in `suggested`, where it is more than nothing.
+    """
+    return None if name in NOTHING_DONE and value == NOTHING_DONE[name] else value
 
 
 def loaded_changes(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.metrics import Interval, Resampler, Values, measure_gap
-from specdec_cli.metrics.bootstrap import Figures, mean
+from specdec_cli.metrics.bootstrap import Figures, Interval, Resampler, Values, mean
 from specdec_cli.metrics.frontier import AtCost, Oracle, OracleCurve, Spending, measure_costs
+from specdec_cli.metrics.gap import measure_gap
 from specdec_cli.report import frontier
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.tune.quality import Measure

@@ -44,7 +44,7 @@ class Journal(store.Journal):
         Raises:
             TranscriptError: the file cannot be written.
         """
-        self._append(line)
+        self._append(line.to_json())
         self._take(line)
 
     def run(self, sha256: str, mode: Mode, settings: dict[str, object]) -> Transcript | None:

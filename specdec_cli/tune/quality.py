@@ -7,8 +7,11 @@ from typing import Literal
 
 import numpy as np
 
+from specdec_cli.inputs.references import Reference
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Reference, Values, attribute_table, clip_chrf, label_hits
+from specdec_cli.metrics.bootstrap import Values
+from specdec_cli.metrics.labels import attribute_table, label_hits
+from specdec_cli.metrics.text import clip_chrf
 from specdec_cli.prompts import Language
 from specdec_cli.tune.trace import Trace
 

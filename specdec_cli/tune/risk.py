@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.metrics import Values
-from specdec_cli.metrics.bootstrap import Figures
+from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.types import Cost
 
 if TYPE_CHECKING:

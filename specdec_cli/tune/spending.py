@@ -8,8 +8,7 @@ from statistics import median
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.metrics import Values
-from specdec_cli.metrics.bootstrap import Figures
+from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.transcript.schema import Transcript
 
 

@@ -18,7 +18,7 @@ from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.errors import TranscriptError, typed
-from specdec_cli.metrics import Reference
+from specdec_cli.inputs.references import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import RATES, WOKEN, Candidate, candidates, deferred

@@ -63,7 +63,6 @@ def test_every_format_gives_the_same_tone(extension: str, tmp_path: Path, capfd:
         assert recording.duration_s < 1.25
     else:
         assert recording.duration_s == pytest.approx(1.0, abs=0.02)
-    assert recording.channels == 1
     assert recording.path == str(path)
     assert recording.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert recording.decode_s > 0
@@ -102,7 +101,6 @@ def test_a_name_that_is_not_unicode(tmp_path: Path) -> None:
 def test_rates_keep_pitch_level_and_length(rate: int, extension: str, tmp_path: Path) -> None:
     samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, rate), rate, extension)))
     assert_is_the_tone((samples, recording), tolerance=1e-3)
-    assert recording.original_rate == rate
     assert len(samples) == 16000
 
 
@@ -137,10 +135,7 @@ def test_an_impossible_target_rate_is_refused(rate: int, tmp_path: Path) -> None
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6])
 def test_channels_are_averaged(channels: int, tmp_path: Path) -> None:
     gains = np.linspace(0.2, 1.0, channels, dtype=np.float32)
-    samples, recording = load_audio(
-        saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav"))
-    )
-    assert recording.channels == channels
+    samples, _ = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav")))
     assert np.abs(samples - tone(1.0)[:, 0] * gains.mean()).max() < 1e-6
 
 
@@ -149,8 +144,6 @@ def test_channels_are_averaged(channels: int, tmp_path: Path) -> None:
 def test_channels_through_ffmpeg(extension: str, channels: int, tmp_path: Path) -> None:
     data = ffmpeg_bytes(tone(1.0, 48000, channels=channels), 48000, extension)
     samples, recording = load_audio(saved(tmp_path, data))
-    assert recording.channels == channels
-    assert recording.original_rate == 48000
     if extension == "mka":  # lossy codecs cut the sixth, low-frequency channel
         assert_is_the_tone((samples, recording))
 

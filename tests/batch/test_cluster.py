@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from specdec_cli.transcript import read_transcripts
 from tests.cli.conftest import Specdec, specdec  # noqa: F401 - the second is a fixture
 from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import captioner, write_voice
+from tests.transcript.lines import read_transcripts
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
 pytestmark = [

@@ -11,7 +11,7 @@ import pytest
 from specdec_cli.batch.cluster import RayBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import CheckpointError, SpecdecError, UnexpectedError
-from specdec_cli.inputs import InputFile
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.schema import ModelInfo, Models
 from tests.batch.lines import SETTINGS, good_line
 

@@ -114,20 +114,19 @@ def run(rng: random.Random) -> None:
     likely = ("o.jsonl", "new.jsonl", "other.jsonl")
     output = Path(rng.choice([*files, *likely * 8]))
     csv = Path(rng.choice([*files, *("t.csv", "new.csv") * 4])) if rng.random() < 0.7 else None
-    txt_dir = Path(rng.choice(["texts", "d", "new", ".", "x.wav"])) if rng.random() < 0.5 else None
     given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["x.wav", "d"], ["m.csv"], []])
     manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
     resume, retry = rng.random() < 0.6, rng.random() < 0.1
     recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
-    folder = rng.choice([None, Path("texts"), Path("d"), Path("."), Path("x.wav")])
+    folder = rng.choice([None, Path("texts"), Path("d"), Path("new"), Path("."), Path("x.wav")])
     exports = Exports.after(",".join(rng.sample(get_args(ExportFormat), 3)), folder, output) if folder else None
-    own = [path for path in (output, csv, txt_dir) if path is not None]
+    own = [path for path in (output, csv) if path is not None]
     inputs = find_inputs(given, manifest, recursive, pattern, own, retry_failed=retry)
-    refuse([*given, manifest, "lexicon.yaml"], output, csv, txt_dir, resume=resume, retry_failed=retry)
+    refuse([*given, manifest, "lexicon.yaml"], output, csv, resume=resume, retry_failed=retry)
     view: object = View()
     job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
     job.run(rng.choice([None, 1]), fail_fast=False)
-    job.export(csv, txt_dir, exports)
+    job.export(csv, exports)
 
 
 @pytest.mark.parametrize("cases", [range(300), pytest.param(range(300, 1000), marks=pytest.mark.full)], ids=str)

@@ -75,9 +75,9 @@ def test_no_more_audio_is_in_memory_than_allowed(workers: int) -> None:
         yield clip(task, 4.0)
 
     with Loader(tasks(100), prepare, workers=workers, in_flight_s=10) as loader:
-        until(lambda: loader.in_flight_s >= 10)
+        until(lambda: loader._audio_s >= 10)
         time.sleep(0.1)
-        assert 12 <= loader.in_flight_s <= 10 + 4 * workers
+        assert 12 <= loader._audio_s <= 10 + 4 * workers
         assert len(begun) <= 3 + workers
         (first, *rest) = loader.take(never)
         assert len(begun) <= 3 + workers  # taken is not released
@@ -99,7 +99,7 @@ def test_a_long_recording_is_prepared_piece_by_piece() -> None:
             yield clip(task)
 
     with Loader(tasks(1), prepare, workers=1, in_flight_s=10) as loader:
-        until(lambda: loader.in_flight_s >= 10)
+        until(lambda: loader._audio_s >= 10)
         time.sleep(0.05)
         assert prepared <= 11
 

@@ -12,8 +12,9 @@ from specdec_cli.batch.output import Line, Output
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import beside
-from specdec_cli.transcript import Transcript, append_transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.batch.lines import failed_line, good_line, write
+from tests.transcript.lines import append_transcript, read_transcripts
 
 
 def accept(_: Line) -> None:

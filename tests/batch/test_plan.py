@@ -11,7 +11,7 @@ from specdec_cli.batch.output import Identity, Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs import Paths
+from specdec_cli.inputs.find import Paths
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.schema import ModelInfo, Models
 from specdec_cli.transcript.terms import Terms

@@ -20,11 +20,12 @@ import soundfile
 from specdec_cli.batch.output import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.options import FLAG_NAMES
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.audio.malformed import CASES
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 """Settings that make a caption cheap, for tests of what is around it."""
@@ -307,7 +308,8 @@ def test_sixty_broken_files_among_a_hundred(batch: Callable[..., Outcome], tmp_p
             expected[name] = case.expected_error.__name__
     assert len(ways) == 12
     assert len(expected) == 60
-    outcome = batch(folder, *QUICK, "--workers", "3", "--csv", tmp_path / "t.csv", "--txt-dir", tmp_path / "texts")
+    texts = ("--export", "txt", "--export-dir", tmp_path / "texts")
+    outcome = batch(folder, *QUICK, "--workers", "3", "--csv", tmp_path / "t.csv", *texts)
     assert outcome.code == 3
     lines = by_name(output, folder)
     assert {name: line.error.type for name, line in lines.items() if line.error} == expected
@@ -324,7 +326,7 @@ def test_exports_mirror_the_folders(batch: Callable[..., Outcome], clips: Path, 
     break_file(clips / "bob" / "3.wav")
     table, texts = tmp_path / "t.csv", tmp_path / "texts"
     for _ in range(2):  # the second run has nothing to caption and exports all the same
-        assert batch(clips, "-r", *QUICK, "--csv", table, "--txt-dir", texts).code == 3
+        assert batch(clips, "-r", *QUICK, "--csv", table, "--export", "txt", "--export-dir", texts).code == 3
         lines = by_name(output, clips)
         rows = {row["name"]: row for row in table_rows(table)}
         assert set(rows) == set(lines)
@@ -337,7 +339,7 @@ def test_exports_mirror_the_folders(batch: Callable[..., Outcome], clips: Path, 
 
 def test_own_files_in_the_searched_folder_are_no_recordings(specdec: Specdec, clips: Path) -> None:
     folder = clips / "ann"
-    own = ("-o", folder / "o.jsonl", "--csv", folder / "t.csv", "--txt-dir", folder / "texts")
+    own = ("-o", folder / "o.jsonl", "--csv", folder / "t.csv", "--export", "txt", "--export-dir", folder / "texts")
     for expected in ("2 captioned", "2 done before"):
         outcome = specdec("batch", folder, "-r", "--glob", "*", *QUICK, *own)
         assert outcome.code == 0
@@ -357,7 +359,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(
         ("clips/none.wav", "none", "", ""),
     ]
     manifest.write_text("\n".join("\t".join(row) for row in rows), "utf-8")
-    outcome = batch("--manifest", manifest, "--mode", "edge", "--txt-dir", tmp_path / "texts")
+    outcome = batch("--manifest", manifest, "--mode", "edge", "--export", "txt", "--export-dir", tmp_path / "texts")
     assert outcome.code == 3
     lines = {line.id: line for line in read_transcripts(output)}
     assert set(lines) == {"a-zh", "a-en", "b/1", "none"}
@@ -414,7 +416,7 @@ def test_segments_come_together_or_not_at_all(batch: Callable[..., Outcome], tmp
     pieces = [voice(1, 2.0), np.zeros(2 * RATE, np.float32), voice(2, 2.0)]
     soundfile.write(long, np.concatenate(pieces), RATE)
     short = write_voice(tmp_path / "short.wav", 3, 1.0)
-    outcome = batch(long, short, "--segment", "2", *QUICK, "--txt-dir", tmp_path / "texts")
+    outcome = batch(long, short, "--segment", "2", *QUICK, "--export", "txt", "--export-dir", tmp_path / "texts")
     assert outcome.code == 3  # one segment is silent
     lines = [line for line in read_transcripts(output) if line.file == str(long)]
     assert [(line.start_s, line.end_s) for line in lines] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
@@ -457,7 +459,7 @@ def test_batch_size_and_threads_change_no_text(
         (["--retry-failed", "--overwrite"], "--overwrite"),
         (["a.wav", "--csv", "out.jsonl"], "--csv and --output"),
         (["a.wav", "--csv", "no/t.csv"], "--csv"),
-        (["a.wav", "--txt-dir", "file"], "--txt-dir"),
+        (["a.wav", "--export", "txt", "--export-dir", "file"], "--export-dir"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(

@@ -20,11 +20,11 @@ from specdec_cli.export.folder import INDEX
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.store import beside
-from specdec_cli.transcript import read_transcripts
 from tests.batch.lines import good_line
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Fork, Outcome
 from tests.mini_pair import write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 Batch = Callable[..., Outcome]
@@ -106,7 +106,7 @@ def test_text_files_of_others_are_left_alone_and_told(batch: Batch, clips: Path,
     texts = tmp_path / "texts"
     texts.mkdir()
     (texts / "a.wav.txt").write_bytes("笔记".encode("gbk"))
-    outcome = batch("d", "-o", "o.jsonl", "--txt-dir", "texts")
+    outcome = batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts")
     assert outcome.code == 3
     assert "a.wav.txt was left as it is" in outcome.err
     assert (texts / "a.wav.txt").read_bytes() == "笔记".encode("gbk")
@@ -114,11 +114,11 @@ def test_text_files_of_others_are_left_alone_and_told(batch: Batch, clips: Path,
     assert (texts / "b.wav.txt").read_text("utf-8") == f"{captions['b.wav']}\n"
     write_voice(clips / "b.wav", 9, 0.6)  # its own are brought up to date, until somebody edits them
     (texts / "a.wav.txt").unlink()
-    assert batch("d", "-o", "o.jsonl", "--txt-dir", "texts").code == 0
+    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 0
     captions = {Path(line.file).name: line.caption for line in read_transcripts(tmp_path / "o.jsonl")}
     assert (texts / "b.wav.txt").read_text("utf-8") == f"{captions['b.wav']}\n"
     (texts / "b.wav.txt").write_text("edited")
-    assert batch("d", "-o", "o.jsonl", "--txt-dir", "texts").code == 3
+    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 3
     assert (texts / "b.wav.txt").read_text() == "edited"
 
 
@@ -152,7 +152,7 @@ def test_names_in_gbk_are_captioned_copied_and_retried(batch: Batch, clips: Path
     folder = os.fsencode(clips)
     os.rename(clips / "a.wav", folder + b"/" + name)
     (clips / "b.wav").unlink()
-    assert batch("d", "-o", "o.jsonl", "--csv", "t.csv", "--txt-dir", "texts").code == 0
+    assert batch("d", "-o", "o.jsonl", "--csv", "t.csv", "--export", "txt", "--export-dir", "texts").code == 0
     (text,) = (tmp_path / "o.jsonl").read_text("utf-8").splitlines()
     assert os.fsencode(json.loads(text)["file"]) == b"d/" + name
     shutil.copy(folder + b"/" + name, clips / "copy.wav")
@@ -168,7 +168,7 @@ def test_names_in_gbk_are_captioned_copied_and_retried(batch: Batch, clips: Path
 def test_a_name_of_254_bytes_stops_no_other_text(batch: Batch, clips: Path, tmp_path: Path) -> None:
     for letter in "xy":
         shutil.copy(clips / "a.wav", clips / ("说" * 83 + letter + ".wav"))
-    assert batch("d", "-o", "o.jsonl", "--txt-dir", "texts").code == 0
+    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 0
     texts = [path.name for path in (tmp_path / "texts").glob("*.txt")]
     assert len(texts) == 4
     assert all(len(os.fsencode(text)) <= 255 for text in texts)
@@ -201,7 +201,7 @@ def test_what_killed_a_run_is_recorded_by_the_next_and_does_not_kill_it(
 
 def test_a_suspect_that_does_no_harm_is_captioned(tmp_path: Path) -> None:
     from specdec_cli.batch.tasks import Task
-    from specdec_cli.inputs import InputFile
+    from specdec_cli.inputs.recording import InputFile
     from tests.mini_pair import captioner
 
     file = str(write_voice(tmp_path / "a.wav", 1, 0.4))
@@ -236,7 +236,7 @@ def test_folders_fifteen_hundred_deep_are_captioned_and_exported(batch: Batch, t
     write_voice(Path("d/x.wav"), 1, 0.4)
     os.chdir(tmp_path)
     try:
-        outcome = batch("d", "-r", "-o", "o.jsonl", "--txt-dir", "t", "--csv", "t.csv")
+        outcome = batch("d", "-r", "-o", "o.jsonl", "--export", "txt", "--export-dir", "t", "--csv", "t.csv")
         assert (outcome.code, "RecursionError" in outcome.err) == (0, False)
         assert "1 captioned" in outcome.err
     finally:

@@ -16,10 +16,11 @@ import pytest
 import soundfile
 
 from specdec_cli.batch.output import Output
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, Outcome, on_terminal, process
 from tests.console.screens import ESCAPE
 from tests.mini_pair import RATE, voice, write_voice
+from tests.transcript.lines import read_transcripts
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),

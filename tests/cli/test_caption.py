@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import jsonschema
 import numpy as np
@@ -14,9 +13,10 @@ import soundfile
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError, SpecdecError, typed
 from specdec_cli.run import Run
-from specdec_cli.transcript import json_schema, read_transcripts
+from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, WINDOW_S, captioner, voice
+from tests.transcript.lines import read_transcripts
 
 
 def one(**settings: object) -> str:
@@ -290,27 +290,6 @@ def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -
 def test_the_job_passes_typed_errors_on_as_they_are() -> None:
     error = SpecdecError("as it is")
     assert typed(error) is error
-
-
-def test_svg_draws_the_finished_view(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    picture = tmp_path / "view.svg"
-    outcome = specdec("caption", "-q", recordings[0], "--svg", picture)
-    assert outcome.code == 0
-    drawn = ElementTree.parse(picture)
-    text = "".join(drawn.getroot().itertext()).replace("\xa0", " ")
-    assert Path(recordings[0]).name[:10] in text
-    assert "tokens" in text
-    assert not any(loads in picture.read_text("utf-8") for loads in ("href", "url(http", "@font-face", "@import"))
-
-
-def test_an_svg_that_would_overwrite_something_is_refused(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
-    for picture in (recordings[0], tmp_path / "view.png", tmp_path / "no" / "view.svg"):
-        outcome = specdec("caption", recordings[0], "--svg", picture)
-        assert outcome.code == 2
-        assert outcome.err.count("error: ") == 1
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 import soundfile
 
 from specdec_cli.compare.result import Comparison
-from specdec_cli.transcript import read_transcripts
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
 ASKING = ("--threshold", "0.05")

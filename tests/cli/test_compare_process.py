@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.compare.result import Comparison
-from specdec_cli.transcript import read_transcripts
 from tests.cli.harness import Fork, on_terminal
 from tests.console.screens import COLOUR, ESCAPE
 from tests.mini_pair import captioner, write_voice
+from tests.transcript.lines import read_transcripts
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),

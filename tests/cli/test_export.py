@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
 from tests.mini_pair import captioner, write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 

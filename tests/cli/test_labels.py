@@ -11,8 +11,9 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.transcript import json_schema, read_transcripts
+from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
+from tests.transcript.lines import read_transcripts
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])

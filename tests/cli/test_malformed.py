@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.transcript import read_transcripts
 from tests.audio.malformed import CASES, malformed_files
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Fork
 from tests.config.malformed import malformed_configs
 from tests.mini_pair import write_voice
+from tests.transcript.lines import read_transcripts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")

@@ -10,9 +10,10 @@ import jsonschema
 import pytest
 import soundfile
 
-from specdec_cli.transcript import json_schema, read_transcripts
+from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, voice
+from tests.transcript.lines import read_transcripts
 
 FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
+from tests.transcript.lines import read_transcripts
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),

@@ -13,10 +13,11 @@ import pytest
 import soundfile
 
 from specdec_cli.audio.samples import Floats
-from specdec_cli.transcript import Transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, voice, write_voice
+from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 Run = Callable[..., Outcome]

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import uvicorn
 
-from specdec_cli.cloud.protocol import Clip, Question, pack_tensors
+from specdec_cli.cloud.protocol import Clip, Question, as_sent
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
@@ -85,15 +86,13 @@ def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> It
         cloud.close()
 
 
-def clip_message(identity: str, case: Case, question: Question | None) -> tuple[Clip, bytes]:
+def clip_message(identity: str, case: Case, question: Question | None) -> tuple[Clip, dict[str, torch.Tensor]]:
     """A case's clip as a client sends it, and its tensors."""
-    tensors, numbers = pack_tensors(case.cloud_prompt.audio)
     assert case.cloud_prompt.waveform is not None
     clip = Clip(
         identity=identity,
         prompt_ids=list(case.cloud_prompt.ids),
         samples=len(case.cloud_prompt.waveform),
-        tensors=tensors,
         capacity=30,
         longest=30,
         vocab_size=case.pair.vocab_size,
@@ -102,4 +101,4 @@ def clip_message(identity: str, case: Case, question: Question | None) -> tuple[
         acceptance=case.config.acceptance,
         question=question,
     )
-    return clip, numbers
+    return clip, as_sent(case.cloud_prompt.audio)

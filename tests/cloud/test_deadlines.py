@@ -197,8 +197,8 @@ def test_a_name_server_that_never_answers(case: Case, monkeypatch: pytest.Monkey
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     started = time.monotonic()
     with linked("http://never.example:1", case.edge, timeout_s=TIMEOUT_S, retry_s=0.0, allow_plain_http=True) as link:
-        assert link.trouble is not None
-        assert "did not answer within 0.6 s" in link.trouble
+        assert link.http.breaker.reason is not None
+        assert "did not answer within 0.6 s" in link.http.breaker.reason
         assert time.monotonic() - started < TIMEOUT_S + SLACK_S
         end = collect(far_loop(case, link).run())[1]
         assert end.degraded is not None
@@ -314,7 +314,7 @@ def test_connections_are_used_again(case: Case, monkeypatch: pytest.MonkeyPatch)
 def test_a_cloud_that_is_dropped_closes_its_connections(case: Case) -> None:
     with serving(case.cloud) as served:
         link = HttpCloud(CloudConfig(url=served.url, timeout_s=20.0), case.edge.processor, own=False)
-        assert link.trouble is None
+        assert link.http.breaker.reason is None
         del link
         assert_no_threads()
 

@@ -184,10 +184,11 @@ def test_proposals_that_cannot_have_given_their_token_are_refused(case: Case) ->
         for likely in (3, 4):
             rows = case.cloud_prompt.audio["input_features"].new_zeros(1, case.pair.vocab_size)
             rows[0, [likely, 9]] = 0.5
-            counts, numbers = pack_rows(rows)
+            counts, distributions = pack_rows(rows)
             asked = question.model_copy(update={"rows": counts})
-            clip, tensors = a_clip(served, case, scoring=scoring, question=asked.model_dump(exclude_none=True))
-            statuses.append(caller("PUT", new_session(), framed(clip, tensors + numbers)))
+            put = asked.model_dump(exclude_none=True)
+            clip, tensors = a_clip(served, case, distributions, scoring=scoring, question=put)
+            statuses.append(caller("PUT", new_session(), framed(clip, tensors)))
         caller.close()
     assert [status for status, _ in statuses] == [200, 422]
     assert "no chance" in parse(Problem, statuses[1][1]).message

@@ -8,22 +8,21 @@ import uuid
 from concurrent.futures import wait
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from specdec_cli.cloud.http import Breaker
 from specdec_cli.cloud.protocol import (
     MAX_JSON_BYTES,
+    ROWS,
     Answer,
     MalformedError,
     Question,
+    as_sent,
     pack,
     pack_rows,
-    pack_tensors,
     unpack,
     unpack_rows,
-    unpack_tensors,
 )
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.errors import DecodingError
@@ -80,41 +79,46 @@ def test_what_is_packed_comes_out() -> None:
         "large": torch.tensor([1 << 40]),
         "flags": torch.tensor([[True, False, True]]),
     }
-    infos, data = pack_tensors(tensors)
-    assert [info.dtype for info in infos] == ["float16", "uint8", "int32", "int64", "bool"]
-    assert len(data) == sum(info.bytes for info in infos)
-    found, rest = unpack_tensors(infos, memoryview(data + b"rest"))
-    assert bytes(rest) == b"rest"
+    sent = as_sent(tensors)
+    assert [str(values.dtype) for values in sent.values()] == [
+        f"torch.{dtype}" for dtype in ("float16", "uint8", "int64", "int64", "bool")
+    ]
     tensors["input_features"] = tensors["input_features"].to(torch.float16).float()
-    for name, values in tensors.items():
-        assert found[name].dtype == values.dtype
-        assert torch.equal(found[name], values)
     rows = torch.randn(3, 50, generator=generator).softmax(-1)
     rows[1] = 0
     rows[1, [3, 7]] = torch.tensor((0.25, 0.75))
-    counts, data = pack_rows(rows)
+    counts, distributions = pack_rows(rows)
     assert counts == [50, 2, 50]
-    assert torch.equal(unpack_rows(memoryview(data), counts, [0, 7, 1], 50), rows)
     question = Question(text=[1], draft=[2, 3], more=4, rows=counts)
-    again, numbers = unpack(Question, pack(question, data))
-    assert (again, bytes(numbers)) == (question, data)
+    again, found = unpack(Question, pack(question, sent | distributions))
+    assert again == question
+    assert torch.equal(unpack_rows({name: found.pop(name) for name in ROWS}, counts, [0, 7, 1], 50), rows)
+    for name, values in tensors.items():
+        assert found[name].dtype == values.dtype
+        assert torch.equal(found[name], values)
+
+
+def distribution(*probabilities: float) -> dict[str, torch.Tensor]:
+    """Of two tokens."""
+    return dict(zip(ROWS, (torch.tensor([1, 2]), torch.tensor(probabilities)), strict=True))
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
-    data = np.array([1, 2], "<u4").tobytes() + np.array(change, "<f4").tobytes()
     with pytest.raises(MalformedError):
-        unpack_rows(memoryview(data), [2], [1], 10)
-    good = np.array([1, 2], "<u4").tobytes() + np.array([0.5, 0.5], "<f4").tobytes()
-    assert unpack_rows(memoryview(good), [2], [1], 10)[0, 1] == 0.5
+        unpack_rows(distribution(*change), [2], [1], 10)
+    good = distribution(0.5, 0.5)
+    assert unpack_rows(good, [2], [1], 10)[0, 1] == 0.5
     with pytest.raises(MalformedError):
-        unpack_rows(memoryview(good), [2], [1], 2)
+        unpack_rows(good, [2], [1], 2)
+    for counts in ([1], [3], [2, 0]):
+        with pytest.raises(MalformedError, match="not as long"):
+            unpack_rows(good, counts, [1] * len(counts), 10)
 
 
 def test_a_distribution_that_cannot_have_given_its_token_is_refused() -> None:
-    data = np.array([1, 2], "<u4").tobytes() + np.array([0.5, 0.5], "<f4").tobytes()
     with pytest.raises(MalformedError, match="no chance"):
-        unpack_rows(memoryview(data), [2], [3], 10)
+        unpack_rows(distribution(0.5, 0.5), [2], [3], 10)
 
 
 def test_the_json_of_a_body_is_bounded() -> None:
@@ -163,7 +167,7 @@ def test_questions_that_wait_share_a_forward_and_are_answered_as_alone() -> None
     assert watched.reached(1)  # the model's thread is held up behind it
     found = [service.submit(service.verify, name, pack(question), 0.0) for name in names]
     until = time.monotonic() + 20
-    while service._shared.waiting < 7 and time.monotonic() < until:  # one is still counted as under way
+    while sum(map(len, service._shared._waiting.values())) < 6 and time.monotonic() < until:
         time.sleep(0.01)
     assert service.waiting == len(names)
     watched.gate.set()

@@ -15,8 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import save
 
-from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, pack, parse
+from specdec_cli.cloud.protocol import PROTOCOL, Clip, Info, Problem, Question, as_sent, pack, parse
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import ConfigError
@@ -68,11 +70,13 @@ def call(served: Served) -> Iterator[Caller]:
     caller.close()
 
 
-def a_clip(served: Served, case: Case, **changed: Any) -> tuple[dict[str, Any], bytes]:
+def a_clip(
+    served: Served, case: Case, rows: dict[str, torch.Tensor] | None = None, **changed: Any
+) -> tuple[dict[str, Any], bytes]:
     """A good clip as a plain dictionary, and its tensors."""
     asked = Question(text=[1, 2], draft=[3, 4, 5])
-    clip, numbers = clip_message(served.service.info.identity, case, asked)
-    return clip.model_dump() | changed, numbers
+    clip, tensors = clip_message(served.service.info.identity, case, asked)
+    return clip.model_dump() | changed, save(tensors | (rows or {}))
 
 
 def framed(message: object, numbers: bytes = b"") -> bytes:
@@ -155,24 +159,28 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller)
     good, features = a_clip(served, case)
     assert call("PUT", new_session(), framed(good, features))[0] == 200
     placeholder = case.cloud.processor.placeholder_id
-    nan = b"\xff\x7f" + features[2:]
-    mel, mask = good["tensors"]
+    audio = as_sent(case.cloud_prompt.audio)
+    mel, mask = audio["input_features"], audio["feature_attention_mask"]
+    absurd = framed({"input_features": {"dtype": "F16", "shape": [1 << 30] * 6, "data_offsets": [0, 2]}}, b"\0\0")
+
+    def with_mel(values: torch.Tensor, name: str = "input_features") -> bytes:
+        return framed(good, save({name: values, "feature_attention_mask": mask}))
+
     wrong: list[tuple[int, bytes]] = [
         (422, b""),
         (422, b"\xff\xff\xff\xff{}"),
         (422, framed(good, features[:-2])),
         (422, framed(good, features + b"\0\0")),
-        (422, framed(good, nan)),
+        (422, with_mel(mel * torch.nan)),
         (409, framed(good | {"identity": "another"}, features)),
-        (422, framed(good | {"tensors": [mel | {"shape": [1, 17, mel["shape"][2]]}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel | {"shape": [1, 16, 0]}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel | {"shape": [1 << 30] * 6}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel | {"dtype": "float64"}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel | {"name": "labels"}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel | {"name": "__class__"}, mask]}, features)),
-        (422, framed(good | {"tensors": [mel]}, features)),
-        (422, framed(good | {"tensors": [mel, mask, mask]}, features + features)),
-        (422, framed(good | {"tensors": [mel] * 17}, features)),
+        (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
+        (422, with_mel(mel[:, :, :0].contiguous())),
+        (422, framed(good, absurd[:4] + b"\0" * 4 + absurd[4:])),
+        (422, with_mel(mel.double())),
+        (422, with_mel(mel, "labels")),
+        (422, with_mel(mel, "__class__")),
+        (422, framed(good, save({"input_features": mel}))),
+        (422, framed(good, save(audio | {"input_features_2": mel.clone()}))),
         (422, framed(good | {"samples": good["samples"] + 1000}, features)),
         (422, framed(good | {"samples": 0}, features)),
         (422, framed(good | {"samples": 1}, features)),

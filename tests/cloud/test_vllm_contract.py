@@ -261,11 +261,11 @@ def test_a_server_that_comes_late_is_used_from_then_on() -> None:
         return replay.respond(method, path, body, headers)
 
     with _linked(late, retry_s=0.0) as link:
-        assert link.trouble is not None
+        assert link.http.breaker.reason is not None
         assert case.run(link)[1].degraded is not None
         up = True
         assert outcome(*case.run(link)) == outcome(*case.run())
-        assert link.trouble is None
+        assert link.http.breaker.reason is None
 
 
 def test_a_refusal_is_not_repeated() -> None:
@@ -366,7 +366,7 @@ def test_what_no_server_says_is_typed(body: bytes, status: int) -> None:
             pass
         return
     with _linked(_instead(MODELS, (status, body)), retry_s=0.0) as link:
-        assert link.trouble is not None
+        assert link.http.breaker.reason is not None
         assert case.run(link)[1].degraded is not None
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from specdec_cli.compare.build import by_mode, comparison
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import References
 from specdec_cli.transcript.schema import Transcript
 from tests.compare.fabricate import failed, made
 

@@ -9,8 +9,10 @@ import pytest
 
 from specdec_cli.compare.build import comparison
 from specdec_cli.compare.result import Comparison
+from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import References, Resampler, measure_gap
+from specdec_cli.metrics.bootstrap import Resampler
+from specdec_cli.metrics.gap import measure_gap
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Mode
 from tests.compare.fabricate import made

@@ -14,9 +14,10 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.find import find_recordings, identify
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript import Transcript, append_transcript, read_transcripts
+from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import Terms
 from tests.compare.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
+from tests.transcript.lines import append_transcript, read_transcripts
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from specdec_cli.console import choose_view, print_caption, show, write_line
+from specdec_cli.console.live import choose_view
+from specdec_cli.console.output import print_caption, write_line
+from specdec_cli.console.view import show
 from specdec_cli.errors import AudioNotFoundError
 from tests.console.script import CLIPS
 

@@ -7,7 +7,8 @@ import re
 
 from rich.console import Console
 
-from specdec_cli.console import LiveView, View, show
+from specdec_cli.console.live import LiveView
+from specdec_cli.console.view import View, show
 from tests.console.script import Clip
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")

@@ -64,5 +64,4 @@ def test_a_path_keeps_its_end() -> None:
 
 def test_columns_align_under_wide_characters() -> None:
     assert padded(Text("女声"), 6).plain == "女声  "
-    assert padded(Text("女"), 6, right=True).plain == "    女"
     assert [line.plain for line in hanging(Text("词"), Text("一二三四"), 4, 8)] == ["词  一二", "    三四"]

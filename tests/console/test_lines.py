@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console import LiveView, PlainView, View
 from specdec_cli.console.cells import clean
+from specdec_cli.console.live import LiveView
 from specdec_cli.console.rounds import layout_for
+from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Mode, Round, Started
 from tests.console.screens import COLOUR, Screen, play, shown

@@ -6,8 +6,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.console import LiveView
-from specdec_cli.console.live import Region
+from specdec_cli.console.live import LiveView, Region
 from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Round, Sent

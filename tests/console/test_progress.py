@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.batch.tasks import LISTED, Failed, Progress
+from specdec_cli.batch.tasks import LISTED, Progress
 from specdec_cli.console.progress import STOPPING, Show, Steps
 from specdec_cli.errors import AudioDecodeError
 from tests.console.screens import ESCAPE, Screen
@@ -153,8 +153,8 @@ def test_failures_are_listed_as_far_as_they_were_kept() -> None:
     screen = Screen(60)
     steps = Steps(screen, "errors")
     progress = counts(Clock(), failed=LISTED + 5)
-    progress.failures = [Failed(f"a{n}.wav", "AudioDecodeError", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
-    progress.failures.append(Failed("\x1b[2J.wav", "AudioDecodeError", "odd"))
+    progress.failures = [(f"a{n}.wav", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
+    progress.failures.append(("\x1b[2J.wav", "odd"))
     steps.failures(progress, "out.jsonl")
     lines = [line for line in screen.lines if line]
     assert lines[0] == "error: a0.wav is broken."

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from specdec_cli.console import LiveView, PlainView, View, choose_view
+from specdec_cli.console.live import LiveView, choose_view
+from specdec_cli.console.view import PlainView, View
 from tests.cli.harness import Fork, on_terminal
 from tests.console import play
 from tests.console.screens import COLOUR, ESCAPE

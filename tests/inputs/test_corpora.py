@@ -11,7 +11,9 @@ import pytest
 
 from specdec_cli.audio import open_recording
 from specdec_cli.errors import AudioNotFoundError, ConfigError
-from specdec_cli.inputs import InputFile, Manifest, unreadable
+from specdec_cli.inputs.find import unreadable
+from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.recording import InputFile
 from tests.mini_pair import write_voice
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.texts import text_name
+from specdec_cli.export.formats import text_name
 from specdec_cli.inputs.find import Paths, find_recordings, read_list, relative_name
 from specdec_cli.inputs.recording import Key
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs import InputFile, Manifest, unreadable
+from specdec_cli.inputs.find import unreadable
+from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.recording import InputFile
 
 
 def read(path: Path, text: str) -> list[InputFile]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.references import Reference, References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Reference, References
 from tests.inputs.malformed import MALFORMED, Malformed
 
 LEXICON = Lexicon.load()

@@ -278,10 +278,10 @@ def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
             thread.start()
         deadline = threading.Event()
         for _ in range(1000):
-            if models.waiting == 4:
+            if sum(map(len, models._waiting.values())) == 4:
                 break
             deadline.wait(0.01)
-        assert models.waiting == 4
+        assert sum(map(len, models._waiting.values())) == 4
         models.close()
         for thread in threads:
             thread.join(TIMEOUT_S)

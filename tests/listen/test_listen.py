@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.transcript import read_transcripts
 from tests.audio.encode import load_audio
 from tests.cli.conftest import Specdec, specdec
 from tests.listen import sounddevice
 from tests.mini_pair import RATE, voice
+from tests.transcript.lines import read_transcripts
 
 __all__ = ["specdec"]
 

@@ -8,8 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from specdec_cli.metrics import Interval, Resampler, Values
-from specdec_cli.metrics.bootstrap import Statistic, difference, mean, middle, quotient, ratio, total
+from specdec_cli.metrics.bootstrap import (
+    Interval,
+    Resampler,
+    Statistic,
+    Values,
+    difference,
+    mean,
+    middle,
+    quotient,
+    ratio,
+    total,
+)
 
 
 def one_at_a_time(figure: Callable[[Values], float], clips: int, seed: int) -> list[float]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec_cli.metrics import Resampler, Values, measure_gap
-from specdec_cli.metrics.bootstrap import difference, mean
+from specdec_cli.metrics.bootstrap import Resampler, Values, difference, mean
 from specdec_cli.metrics.frontier import Spending, constant, measure_costs, oracle, oracle_curves
-from specdec_cli.metrics.gap import share_of_gap
+from specdec_cli.metrics.gap import measure_gap, share_of_gap
 
 CLIPS = 200
 ONCE = np.ones(CLIPS)

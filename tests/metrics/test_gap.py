@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import Interval, Resampler, attribute_table, label_hits, measure_gap
+from specdec_cli.metrics.bootstrap import Interval, Resampler
+from specdec_cli.metrics.gap import measure_gap
+from specdec_cli.metrics.labels import attribute_table, label_hits
 
 NAN = float("nan")
 

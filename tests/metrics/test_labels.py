@@ -9,8 +9,8 @@ import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import LabelQuality, Resampler, label_hits, label_scores
-from specdec_cli.metrics.labels import UNSAID
+from specdec_cli.metrics.bootstrap import Resampler
+from specdec_cli.metrics.labels import UNSAID, LabelQuality, label_hits, label_scores
 
 LEXICON = Lexicon.load()
 EMOTIONS = LEXICON.attributes["emotion"]

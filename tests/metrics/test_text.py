@@ -12,7 +12,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu import corpus_bleu, corpus_chrf, sentence_chrf
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics import clip_chrf, text_scores
+from specdec_cli.metrics.text import clip_chrf, text_scores
 from specdec_cli.prompts import Language
 
 EN = [

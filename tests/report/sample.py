@@ -19,7 +19,7 @@ from specdec_cli.compare.result import (
     Process,
     TextQuality,
 )
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import COSTS, Cost, Mode

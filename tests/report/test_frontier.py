@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.report.frontier import FrontierPoint, frontier_file, frontier_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -66,7 +66,7 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
 
 
 def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
-    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load(), embed_audio=False))
+    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load()))
     for clip in made.data()["clips"]:
         for mode, class_ in (("edge", "fast"), ("hybrid", "slow")):  # what sample.py says of the rate
             said = clip["measured"][mode]
@@ -133,12 +133,6 @@ def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
         assert len(samples) / rate == pytest.approx(transcript.duration_s, abs=0.1)
 
 
-def test_audio_can_be_left_out(runs: Runs) -> None:
-    silent = Page(render(comparison(runs), runs, embed_audio=False))
-    assert not [a for _, a, _ in silent.sources if (a.get("id") or "").startswith("audio-")]
-    assert silent.data()["clips"][0]["sound"]["envelope"]
-
-
 def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     evil_runs, made = hostile(runs)
     found = Page(render(made, evil_runs))  # type: ignore[arg-type]
@@ -147,7 +141,7 @@ def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     assert not [tag for tag, _ in found.elements if tag == "img"]
     assert found.text.count(EVIL) >= 6  # headline, error and its file, unstable, prompt, setting
     clip = found.data()["clips"][0]
-    assert clip["captions"]["hybrid"] == clip["texts"][0] == clip["file"] == EVIL
+    assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL
     assert clip["runs"]["edge"]["rounds"][0]["tokens"][0][0] == EVIL
     assert clip["missing"]
     assert "{{" not in re.sub(re.escape(EVIL), "", found.text)

@@ -63,7 +63,7 @@ def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
     older = record("a b", "a b", "edge edge", 2, draft_pieces=None, committed_pieces=None)
     view = run_view(runs["edge"][0].model_copy(update={"rounds": [older]}))
     assert view["rounds"][0]["tokens"] == []
-    assert view["rounds"][0]["text"] == "a b"
+    assert view["rounds"][0]["committed_text"] == "a b"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,12 +12,12 @@ import soundfile
 
 from specdec_cli.report.sound import (
     COLUMNS,
-    SoundReader,
     SoundUnavailable,
     aligned_contour,
     envelope,
     mp3,
     pitch_columns,
+    read_sound,
 )
 from tests.mini_pair import RATE, voice, write_voice
 
@@ -88,12 +88,10 @@ def test_the_mp3_sounds_like_the_samples() -> None:
 def test_a_segment_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
     path = tmp_path / "two.wav"
     soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
-    reader = SoundReader(encode=False)
-    second = reader.read(str(path), digest(path), 1.0, 3.0)
+    second = read_sound(str(path), digest(path), 1.0, 3.0)
     assert second.drawing["seconds"] == 2.0
     assert second.drawing["median"] == pytest.approx(250, rel=0.02)
-    assert second.mp3 is None
-    assert reader.read(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
+    assert read_sound(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
 
 
 def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:
@@ -101,7 +99,7 @@ def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:
     before = digest(path)
     write_voice(path, 2)
     with pytest.raises(SoundUnavailable, match="changed"):
-        SoundReader(encode=True).read(str(path), before, None, None)
+        read_sound(str(path), before, None, None)
     path.unlink()
     with pytest.raises(SoundUnavailable, match="voice"):
-        SoundReader(encode=True).read(str(path), before, None, None)
+        read_sound(str(path), before, None, None)

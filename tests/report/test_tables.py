@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.compare.result import Comparison, Gap
-from specdec_cli.metrics import Interval
+from specdec_cli.metrics.bootstrap import Interval
 from specdec_cli.report import figures, tables
 from tests.report.sample import Runs, comparison
 

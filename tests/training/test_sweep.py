@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from specdec_cli.compare.build import comparison
+from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics import References
 from specdec_cli.types import Mode
 from tests.compare.fabricate import made
 from training.card import _engine

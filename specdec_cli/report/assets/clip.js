@@ -1,13 +1,13 @@
 // The view of one clip.
 
 function labelsTable(data, clip) {
-  const named = data.attributes.filter((attribute) => clip.truth[attribute] !== undefined || data.modes.some((mode) => clip.labels[mode][attribute]));
+  const named = data.attributes.filter((attribute) => clip.reference_labels[attribute] !== undefined || data.modes.some((mode) => clip.labels[mode][attribute]));
   if (!named.length) return null;
-  const against = Object.keys(clip.truth).length > 0;
+  const against = Object.keys(clip.reference_labels).length > 0;
   const heads = ["", ...(against ? ["reference"] : []), ...data.modes];
   const cell = (attribute, mode) => {
     const value = clip.labels[mode][attribute] ?? null;
-    const truth = clip.truth[attribute];
+    const truth = clip.reference_labels[attribute];
     if (truth === undefined) return html("td", { "data-column": mode }, value ?? NONE);
     const right = value === truth;
     return html("td", { class: right ? "right" : "wrong", "data-column": mode }, html("span", { class: "sign", "aria-label": right ? "right" : "wrong" }, right ? "✓" : "✗"), ` ${value ?? "none"}`);
@@ -17,7 +17,7 @@ function labelsTable(data, clip) {
       "tr",
       {},
       html("th", { scope: "row" }, attribute),
-      ...(against ? [html("td", { "data-column": "reference" }, clip.truth[attribute] ?? NONE)] : []),
+      ...(against ? [html("td", { "data-column": "reference" }, clip.reference_labels[attribute] ?? NONE)] : []),
       ...data.modes.map((mode) => cell(attribute, mode)),
     ),
   );
@@ -30,8 +30,8 @@ function labelsTable(data, clip) {
 }
 
 function runFacts(clip, mode, run) {
-  const facts = [milliseconds(clip.total[mode])];
-  if (clip.escalation[mode] !== null) facts.push(`${percent(clip.escalation[mode])} of blocks escalated`);
+  const facts = [milliseconds(clip.total_ms[mode])];
+  if (clip.escalation_rate[mode] !== null) facts.push(`${percent(clip.escalation_rate[mode])} of blocks escalated`);
   if (run && mode !== "cloud" && run.edge_share !== null) facts.push(`${percent(run.edge_share)} of tokens from the edge`);
   if (run && run.finish && run.finish !== "eos") facts.push(`ended by ${run.finish}`);
   return facts.join(" · ");
@@ -77,10 +77,10 @@ function showClip(view, data, number, neighbours) {
   const clip = data.clips[number - 1];
   const player = playerFor(clip, number);
   const step = (name, to, sign) => (to === null ? html("span", { class: "step off" }, name) : html("a", { class: "step", href: `#clip-${to}`, rel: sign }, name));
-  const part = clip.start === null ? null : html("p", { class: "facts" }, `${fixed(clip.start, 1)} s to ${fixed(clip.end, 1)} s of the recording`);
+  const part = clip.start_s === null ? null : html("p", { class: "facts" }, `${fixed(clip.start_s, 1)} s to ${fixed(clip.end_s, 1)} s of the recording`);
   const span = Math.max(...data.modes.map((mode) => (clip.runs[mode] ? schedule(clip.runs[mode], mode).end : 0)), 1e-6);
-  const texts = clip.texts.length
-    ? html("section", { class: "card" }, html("h2", {}, "Reference"), ...clip.texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
+  const texts = clip.reference_texts.length
+    ? html("section", { class: "card" }, html("h2", {}, "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
     : null;
   view.replaceChildren(
     html("nav", { class: "steps", "aria-label": "Clips" }, step("← Previous", neighbours.previous, "prev"), html("span", {}, `${number} / ${data.clips.length}`), step("Next →", neighbours.next, "next")),

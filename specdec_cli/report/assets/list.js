@@ -4,13 +4,13 @@ const ORDERS = {
   order: () => 0,
   disagreement: (a, b) => b.clip.disagreement - a.clip.disagreement,
   escalation: (a, b) => escalated(b.clip) - escalated(a.clip),
-  seconds: (a, b) => (b.clip.seconds ?? 0) - (a.clip.seconds ?? 0),
+  seconds: (a, b) => (b.clip.duration_s ?? 0) - (a.clip.duration_s ?? 0),
   name: (a, b) => a.clip.name.localeCompare(b.clip.name, undefined, { numeric: true }),
 };
 
 // Of the hybrid where it took part, else of whatever mode escalates at all.
 function escalated(clip) {
-  return clip.escalation.hybrid ?? Math.max(-1, ...Object.values(clip.escalation).filter((rate) => rate !== null));
+  return clip.escalation_rate.hybrid ?? Math.max(-1, ...Object.values(clip.escalation_rate).filter((rate) => rate !== null));
 }
 
 // Clips that hold all words of `query` in their path, captions, references or classes, in the order asked for.
@@ -19,7 +19,7 @@ function arranged(data, query, order) {
   const found = data.clips
     .map((clip, index) => ({ clip, number: index + 1 }))
     .filter(({ clip }) => {
-      const text = [clip.file, ...Object.values(clip.captions), ...clip.texts, ...Object.values(clip.truth)].join("\n").toLowerCase();
+      const text = [clip.file, ...Object.values(clip.captions), ...clip.reference_texts, ...Object.values(clip.reference_labels)].join("\n").toLowerCase();
       return words.every((word) => text.includes(word));
     });
   return found.sort(ORDERS[order]);
@@ -31,7 +31,7 @@ function differing(data, clip) {
 }
 
 function listItem(data, { clip, number }) {
-  const facts = [clock(clip.seconds)];
+  const facts = [clock(clip.duration_s)];
   if (escalated(clip) >= 0) facts.push(`${percent(escalated(clip))} escalated`);
   const apart = differing(data, clip);
   if (apart.length) facts.push(`modes differ in ${apart.join(", ")}`);
@@ -42,7 +42,7 @@ function listItem(data, { clip, number }) {
   return html(
     "li",
     { value: number },
-    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start === null ? null : ` from ${fixed(clip.start, 1)} s`),
+    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start_s === null ? null : ` from ${fixed(clip.start_s, 1)} s`),
     html("span", { class: "gauge", title: "disagreement" }, html("span", { class: "rail" }, level), ` ${percent(clip.disagreement)}`),
     html("span", { class: "small" }, facts.join(" · ")),
     html("span", { class: "first", lang: data.language }, clip.captions[shownMode]),

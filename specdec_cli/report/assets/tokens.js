@@ -68,7 +68,7 @@ function tokenText(run, language, choose) {
     html(
       "span",
       { class: `round${round.escalated ? " asked" : ""}`, pointerenter: () => choose(index), click: () => choose(index) },
-      ...(round.text === null ? round.tokens.map((each) => token(each, run, round)) : [html("span", { class: "token whole" }, round.text)]),
+      ...(round.tokens.length ? round.tokens.map((each) => token(each, run, round)) : [html("span", { class: "token whole" }, round.committed_text)]),
     ),
   );
   return { element: html("div", { class: "tokens", lang: language }, ...groups), groups };
