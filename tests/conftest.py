@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,17 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # tests have more models and lengths than a command
 
 ROOT = Path(__file__).parents[1]
+
+gc.disable()  # until all modules are imported: what they hold stays, and collecting among it takes long
+
+
+def pytest_collection_finish() -> None:
+    """From here on the collector works as ever, without what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

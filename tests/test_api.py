@@ -53,6 +53,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == b""
 
 
+@pytest.mark.full
 def test_idle_threads_of_openmp_do_not_spin() -> None:
     code = "from specdec_cli import Captioner"  # loads PyTorch, whose OpenMP reads its settings then
     variables = os.environ | {"OMP_DISPLAY_ENV": "true"}

@@ -60,8 +60,8 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 @pytest.mark.parametrize("ahead", ["off", "on"])
 def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
     degraded = 0
-    for number in range(90_000, 90_012):
-        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=18, draft_ahead=ahead)
+    for number in range(90_000, 90_008):
+        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, draft_ahead=ahead)
         loop, verifier = failing_after(answers, case)
         rounds, finished = collect(loop.run())
         assert verifier.closed == 1

@@ -15,7 +15,7 @@ from tests.tiny import as_audio_lm, tiny_module, tiny_processor
 
 OPEN = {"repetition_penalty": None, "no_repeat_ngram": None, "min_new_tokens": None}
 SUGGESTED: list[dict[str, Any]] = [
-    {"repetition_penalty": 1.1},
+    {"repetition_penalty": 1.5},
     {"repetition_penalty": 0.7},
     {"no_repeat_ngram_size": 1},
     {"min_new_tokens": 9},
@@ -34,7 +34,7 @@ def suggesting(seed: int, **suggested: Any) -> AudioLM:
 
 def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> Case:
     """A case on these two models."""
-    case = make_case(number, **{"loop_period": 0, "max_new_tokens": 14, **given})
+    case = make_case(number, **{"loop_period": 0, "max_new_tokens": 12, **given})
     prompts = [model.processor.prompt(case.edge_prompt.waveform, "say how") for model in (edge, cloud)]
     return Case(number, Pair.of(edge, cloud), *prompts, case.given, case.weights)
 
@@ -43,7 +43,7 @@ def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> 
 def test_an_open_setting_follows_the_checkpoint(suggested: dict[str, Any]) -> None:
     plain, model = suggesting(31), suggesting(31, **suggested)
     other = 0
-    for number in range(96_000, 96_006):
+    for number in range(96_000, 96_003):
         for mode, law in (("edge", edge_law), ("cloud", cloud_law), ("lossless", cloud_law)):
             case = suggested_case(number, model, model, mode=mode, **OPEN)
             assert law(case) is None
@@ -62,7 +62,7 @@ def test_a_setting_that_is_given_wins() -> None:
     model = suggesting(32, repetition_penalty=1.3, no_repeat_ngram_size=2, min_new_tokens=6)
     plain = suggesting(32)
     off = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-    for number in range(96_100, 96_106):
+    for number in range(96_100, 96_103):
         for mode, law in (("edge", edge_law), ("lossless", cloud_law)):
             case = suggested_case(number, model, model, mode=mode, **off)
             assert law(case) is None

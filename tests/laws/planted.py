@@ -16,8 +16,8 @@ NOISE = 1e-3
 
 
 @contextmanager
-def noise(*models: AudioLM) -> Iterator[None]:
-    """Adds noise to a model's scores, of `NOISE` standard deviations of the row (at least 1)."""
+def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
+    """Adds noise to a model's scores, of `size` standard deviations of the row (at least 1)."""
     generator = torch.Generator().manual_seed(0)
 
     def noisy(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,18 +25,15 @@ def noise(*models: AudioLM) -> Iterator[None]:
             logits, encoder_ms, passes = forward(*args, **kwargs)
             spread = logits.std(dim=-1, keepdim=True).clamp(min=1.0)
             off = torch.randn(logits.shape, generator=generator)
-            return logits + NOISE * spread * off, encoder_ms, passes
+            return logits + size * spread * off, encoder_ms, passes
 
         return wrapped
 
-    own = list({id(model): model for model in models}.values())
-    for model in own:
-        model.forward = noisy(model.forward)  # type: ignore[method-assign]
+    model.forward = noisy(model.forward)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for model in own:
-            del model.forward
+        del model.forward
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def slowed(case: Case, forwards: int) -> Loop:
     def late(text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         until = state["forwards"] + forwards
         while session.work.forwards < until and not state["waits"]:
-            time.sleep(3e-4)
+            time.sleep(1e-3)
         return verify(text, draft, run_on)  # type: ignore[no-any-return]
 
     submit = loop._submit

@@ -75,7 +75,7 @@ def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) ->
 
 @pytest.mark.parametrize(
     ("k", "temperature", "seed"),
-    [(2, 1.0, 2), (3, 0.7, 3), *(pytest.param(*row, marks=pytest.mark.full) for row in ((1, 1.0, 1), (4, 1.3, 4)))],
+    [(2, 1.0, 2), *(pytest.param(*row, marks=pytest.mark.full) for row in ((1, 1.0, 1), (3, 0.7, 3), (4, 1.3, 4)))],
 )
 def test_text_follows_the_cloud(k: int, temperature: float, seed: int) -> None:
     edge, cloud = random_table(seed), random_table(seed + 50)
