@@ -2,18 +2,19 @@
 
 On clips of dev speakers, in both languages: the pair knows its training speakers by heart, and report speakers and the
 corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens change
-about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion
-counts more. Every figure and both thresholds come from classifiers that were fitted without the speaker at hand. Every
-clip is recorded once with both models, and a second run with the same weights goes on from the recordings.
+about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion counts
+more and single words have weights of their own. Every figure and both thresholds come from classifiers that were
+fitted without the speaker at hand. Every clip is recorded once with both models, and a second run with the same weights
+goes on from the recordings.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from sklearn.model_selection import GroupKFold
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fingerprint
+from specdec_cli.config.gate_file import Combination, GateFile, LearnedWeights, tokenizer_fingerprint
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
@@ -68,10 +69,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The clips of some speakers, (language, index) each, and a classifier that was fitted without them."""
+    """The clips of some speakers, (language, index) each, and weights that were fitted without them."""
 
     clips: list[tuple[Language, int]]
-    classifier: Classifier
+    block: LearnedWeights
+    wake: LearnedWeights
+
+    @property
+    def classifier(self) -> Classifier:
+        """Both weights, with thresholds that do not count."""
+        return Classifier(self.block, 0.5, 0.5, self.wake)
 
 
 def recorded(
@@ -119,7 +126,7 @@ class Fitting:
         """Weights for blocks and for waking, fitted without some speakers, and figures of both fits."""
         left_out = {self._names.index(speaker) for speaker in without}
         fits = {
-            what: fit([e for e in found if e.group not in left_out], seed=self._seed, single_tokens=False)
+            what: fit([e for e in found if e.group not in left_out], seed=self._seed, single_tokens=what == "wake")
             for what, found in self._found.items()
         }
         figures = {what: fitting.figures for what, fitting in fits.items()}
@@ -133,8 +140,7 @@ def folds_of(parts: Mapping[Language, Part], fitting: Fitting) -> list[Fold]:
     folds = []
     for _, test in GroupKFold(min(FOLDS, len(set(speakers)))).split(clips, groups=speakers):
         block, wake, _ = fitting.fitted(without=sorted({speakers[at] for at in test}))
-        classifier = Classifier(block, 0.5, 0.5, wake)
-        folds.append(Fold([clips[at] for at in test], classifier))
+        folds.append(Fold([clips[at] for at in test], block, wake))
     return folds
 
 
@@ -149,6 +155,11 @@ class Frontier:
         self.cloud = self._quality(
             {(la, at): p.traces[at].cloud.ids for la, p in parts.items() for at in range(len(p.traces))}
         )
+
+    @property
+    def combination(self) -> Combination:
+        """How the figures of a draft's tokens make one, in waking."""
+        return self._folds[0].wake.combination
 
     def wake_figures(self, name: Any) -> Values:
         """What a gate finds of each clip's whole draft."""
@@ -197,15 +208,30 @@ class Frontier:
         return {name: float(np.mean(values)) for name, values in means.items()}
 
 
+def _ordered(parts: Mapping[Language, Part], folds: Sequence[Fold], share: float) -> tuple[Frontier, Values, float]:
+    """The way to combine a draft's tokens whose order of the clips closes most where `share` of them wake the cloud.
+
+    Returns:
+        With it: the frontier, what the gate finds of each clip, and the threshold at that share.
+    """
+    found = []
+    for combination in get_args(Combination):
+        waking = [fold.wake.model_copy(update={"combination": combination}) for fold in folds]
+        frontier = Frontier(parts, [replace(fold, wake=each) for fold, each in zip(folds, waking, strict=True)])
+        figures = frontier.wake_figures("learned")
+        wake = float(np.quantile(figures, 1 - share))
+        closed = frontier.run("learned", THRESHOLDS[-1], wake)
+        found.append((closed["emotion_gap_closed"] + closed["mean_gap_closed"], frontier, figures, wake))
+    return max(found, key=lambda each: each[0])[1:]
+
+
 def fitted_gate(
     captioner: Captioner, parts: dict[Language, Part], k: int, share: float, weights: Mapping[str, float], seed: int
 ) -> tuple[GateFile, dict[str, Any]]:
     """The gate file, and the figures that it was chosen by."""
     tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
     fitting = Fitting(parts, k, weights, seed)
-    frontier = Frontier(parts, folds_of(parts, fitting))
-    figures = frontier.wake_figures("learned")
-    wake = float(np.quantile(figures, 1 - share))
+    frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share)
     tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}
     enough = tried[THRESHOLDS[0]]["mean_gap_closed"] - TOLERANCE
     threshold = max(t for t, found in tried.items() if found["mean_gap_closed"] >= enough)
@@ -215,6 +241,7 @@ def fitted_gate(
         at = {s: float(np.quantile(found, s if name == "margin" else 1 - s)) for s in SHARES}
         compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
     block, waking, of_fits = fitting.fitted()
+    waking = waking.model_copy(update={"combination": frontier.combination})
     origin = {
         "specdec": __version__,
         "edge": captioner.config.edge.model,
@@ -247,7 +274,7 @@ def main(
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
     share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.5,
-    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 5.0,
+    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 20.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
     cloud: Annotated[str | None, typer.Option(help="Cloud checkpoint likewise.")] = None,

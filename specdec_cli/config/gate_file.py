@@ -28,6 +28,7 @@ class FilePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Combination = Literal["any", "largest"]
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 """No fitted weight comes near these bounds, within which no probability is NaN."""
 
@@ -40,7 +41,7 @@ class LearnedWeights(FilePart):
     bias: Weight
     slope: Weight = Field(default=1.0, description="calibration: the logit is multiplied by this")
     offset: Weight = Field(default=0.0, description="calibration: and this is added")
-    combination: Literal["any", "largest"] = Field(
+    combination: Combination = Field(
         description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
     )
 

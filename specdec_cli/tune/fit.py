@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from specdec_cli.config.gate_file import LearnedWeights
+from specdec_cli.config.gate_file import Combination, LearnedWeights
 from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
 from specdec_cli.errors import ConfigError
@@ -150,7 +150,7 @@ def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool = True) 
     platt = LogisticRegression(C=1e6).fit(best.logits[:, None], changed)
     slope, offset = float(platt.coef_[0, 0]), float(platt.intercept_[0])
     losses = {name: _block_loss(found, expit(slope * best.logits + offset), name) for name in ("any", "largest")}
-    combination: Literal["any", "largest"] = "any" if losses["any"] <= losses["largest"] else "largest"
+    combination: Combination = "any" if losses["any"] <= losses["largest"] else "largest"
     names = tuple((*DENSE, *tokens)[column] for column in best.columns)
     return Fitted(
         LearnedWeights(

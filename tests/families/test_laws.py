@@ -1,6 +1,6 @@
 """The edge and the cloud law for every family, over many pairs, clips and settings.
 
-A fifteenth of a law's cases for each family and mode.
+For each family and mode 13 cases of 200, and 100 of 1,540.
 """
 
 from __future__ import annotations
