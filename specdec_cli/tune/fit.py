@@ -122,7 +122,7 @@ class Fitted:
     figures: dict[str, Any]
 
 
-def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool = True) -> Fitted:
+def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool | None = None) -> Fitted:
     """Fits and calibrates the classifier.
 
     Examples count by their weights in the fit, and alike in the calibration, so that a figure is still a probability.
@@ -133,16 +133,17 @@ def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool = True) 
     Args:
         found: the examples.
         seed: of the folds.
-        single_tokens: whether features of single tokens are tried.
+        single_tokens: whether there are features of single tokens; None: if they pay.
 
     Raises:
         ConfigError: the cloud changed too little to learn from.
     """
     weights_of = np.array([example.weight for example in found])
     changed = np.array([example.changed for example in found])
-    tokens = tuple(_token_features(found)) if single_tokens else ()
+    tokens = () if single_tokens is False else tuple(_token_features(found))
     values = _matrix(found, (*DENSE, *tokens))
-    best = _simplest(list(_trials(values, tokens, changed, weights_of, _splits(found, changed, seed))))
+    splits = _splits(found, changed, seed)
+    best = _simplest(list(_trials(values, tokens, changed, weights_of, splits, plain=not single_tokens)))
     model = _regression(best.penalty).fit(values[:, best.columns], changed, **{_WEIGHTS: weights_of})
     scaler, regression = model[0], model[1]
     weights = regression.coef_[0] / scaler.scale_  # for features that are not standardised
@@ -199,11 +200,14 @@ def _trials(
     changed: npt.NDArray[np.bool_],
     weights: Values,
     splits: Sequence[tuple[Any, Any]],
+    *,
+    plain: bool,
 ) -> Iterator[_Trial]:
-    """Every choice, those with fewer features first."""
+    """Every choice, those with fewer features first; `plain`: those without features of single tokens too."""
     single = range(len(DENSE), len(DENSE) + len(tokens))
     of_token, dense = range(len(OF_TOKEN)), range(len(DENSE))  # features of the block come after those of the token
-    choices = [[*of_token], [*dense], *([[*of_token, *single], [*dense, *single]] if single else [])]
+    choices = [[*of_token], [*dense]] if plain or not single else []
+    choices += [[*of_token, *single], [*dense, *single]] if single else []
     for columns in choices:
         for penalty in reversed(PENALTIES):
             logits = cross_val_predict(
