@@ -172,7 +172,7 @@ def _figures(results: dict[str, dict[str, Any]]) -> str:
 
 
 _ENGINE_NOTE: Final = """\
-`specdec compare` of the same clips of dev speakers under every setting, in tables by `python -m training.sweep`: the
+`specdec compare` of the same clips of report speakers under every setting, in tables by `python -m training.sweep`: the
 corpora in equal parts, one CPU thread on a shared machine, so read the times as ratios. Per cent unless said otherwise.
 Attributes: mean over the six prosody classes and emotion. Gap: share of the gap between edge and cloud that is closed.
 Over random: points of it above escalation at random that spends as much of blocks / clips / time (*: the paired 95%
