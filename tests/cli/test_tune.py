@@ -147,7 +147,8 @@ def test_a_second_run_does_nothing_again(
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    quick = ("--ks", "2", "--gates", "learned", "--budget", "0.9", "-l", "zh", *HALVES, *SHORT, "--recordings", recorded)
+    gates = ("--ks", "2", "--gates", "learned", "--budget", "0.9")
+    quick = (*gates, "-l", "zh", *HALVES, *SHORT, "--recordings", recorded)
     outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
