@@ -41,6 +41,7 @@ def wait_for_lines(output: Path, count: int) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.full
 def test_killed_again_and_again_it_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
     arguments = ["compare", str(folder), "--limit", "2", "-o", str(output), "--json", "--max-new-tokens", "12"]

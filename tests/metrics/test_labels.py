@@ -6,7 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics.bootstrap import Resampler
@@ -35,6 +34,8 @@ def drawn(seed: int, n: int, present: int) -> tuple[list[dict[str, str | None]],
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("present", [1, 3, 7])
 def test_they_are_scikit_learns(seed: int, present: int) -> None:
+    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score  # takes half a second, in one worker
+
     said, truth = drawn(seed, 200, present)
     ours = scored(said, truth)["emotion"]
     y_true, y_said = [known["emotion"] for known in truth], [one["emotion"] or UNSAID for one in said]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -65,6 +66,7 @@ def _publish(cache: Path, name: str, source: Path, *refs: str) -> Path:
     return snapshot
 
 
+@pytest.mark.full
 def test_a_cached_hub_model_loads_offline_in_silence(hub_dir: Path, thinker_dir: Path, tmp_path: Path) -> None:
     cache = tmp_path / "home" / "hub"
     _publish(cache, "tiny-omni", hub_dir, "main", "v1")

@@ -25,6 +25,7 @@ def test_the_assistant_changes_no_token_and_is_left_as_it_was() -> None:
     assert not models.cloud.module._forward_hooks
 
 
+@pytest.mark.full
 def test_the_command_prints_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Captioner, "load", captioner_for)
     main(config="mini", clips="samples/en_male_pauses.flac", rounds=1, k=3)

@@ -31,6 +31,7 @@ def test_it_counts_with_the_constants_of_the_module(clips: list[Waveform]) -> No
     assert np.array_equal(np.array(found["_MODEL"]), speech._MODEL)
 
 
+@pytest.mark.full
 def test_a_small_fit_tells_speech_from_sounds(clips: list[Waveform]) -> None:
     random = np.random.default_rng(0)
     known = all_figures(one for clip in clips for one in (clip, *(degraded(random, clip) for _ in range(4))))

@@ -124,6 +124,7 @@ def test_tower_training_resumes_exactly(
         assert (basis.T @ whole["layers.0.self_attn.out_proj.weight"]).abs().max() < 1e-5
 
 
+@pytest.mark.full
 def test_a_head_learns_to_tell_f0_from_the_states(toy: Toy, tmp_path: Path) -> None:
     sources, waveforms = toy
     losses: list[float] = []
@@ -142,6 +143,7 @@ def test_a_head_learns_to_tell_f0_from_the_states(toy: Toy, tmp_path: Path) -> N
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
+@pytest.mark.full
 def test_decoder_training_resumes_exactly_and_its_checkpoint_captions(
     encoded: list[Encoded], tokenizer: PreTrainedTokenizerFast, toy: Toy, tmp_path: Path
 ) -> None:
