@@ -30,6 +30,7 @@ QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k":
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
+    captioner()  # its first call sets one thread
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
