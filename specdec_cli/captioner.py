@@ -31,7 +31,7 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
-from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
@@ -91,6 +91,7 @@ class Captioner:
         self._synonyms = _synonyms(config, pair)
         self.classifier = _classifier(config, pair)
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
+        self._alike = len(processors) == 2 and same_prompts(*processors)
         rates = {processor.sampling_rate for processor in processors}
         if len(rates) > 1:
             raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
@@ -337,7 +338,7 @@ class Captioner:
         return self.pair.writer.text(ids).strip()
 
     def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompt of a clip for each model."""
+        """The prompt of a clip for each model, made once where both take the same."""
         config, pair = self.config, self.pair
 
         def build(processor: Processor, own: str | None) -> Prompt:
@@ -346,6 +347,8 @@ class Captioner:
         for_edge = build(pair.edge.processor, config.edge.instruction) if pair.edge else None
         if pair.cloud is None or config.cloud is None:
             return for_edge, None
+        if self._alike and config.edge.instruction == config.cloud.instruction:
+            return for_edge, for_edge
         return for_edge, build(pair.cloud.processor, config.cloud.instruction)
 
     def loop(self, prompts: Prompts, shared: Shared | None = None) -> Loop:

@@ -159,6 +159,16 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
     return (0.3 * np.sin(2 * np.pi * (150 * t + 100 * t**2))).astype(np.float32)
 
 
+def same_prompts(one: Processor, other: Processor) -> bool:
+    """Whether two processors make the same prompt of a clip and an instruction."""
+
+    def settings(processor: Processor) -> object:
+        extractor, vocabulary = processor.family.extractor(processor.parts).to_dict(), processor.tokenizer.get_vocab()
+        return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor, vocabulary
+
+    return one is other or settings(one) == settings(other)
+
+
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
 

@@ -12,6 +12,7 @@ import soundfile
 import torch
 
 from specdec_cli.errors import AudioContentError, CheckpointError
+from specdec_cli.models.processor import same_prompts
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
 from tests.families.equality import assert_agree
@@ -83,6 +84,8 @@ def test_a_system_prompt_is_refused_where_the_family_takes_none() -> None:
 def test_processors_of_equal_files_are_known_as_equal(family: str) -> None:
     one, other = model(family, 0).processor, model(family, 1).processor
     assert one.fingerprints() == other.fingerprints()
+    assert same_prompts(one, other)
+    assert not same_prompts(one, model("granite-speech" if family == "voxtral" else "voxtral", 0).processor)
 
 
 @families
