@@ -210,15 +210,13 @@ class Batching:
             raise ConfigError(f"There is nothing at {show(gone[0])}{more}.", hint=hint)
 
     def _asked(self, line: Line) -> tuple[Language, str] | None:
-        """See `Identity`; of what failed before, each line says itself what it was asked."""
+        """See `Identity`; None where the line itself says what it was asked, as those of what failed before do."""
         from specdec_cli.inputs.manifest import Manifest
 
         prompt = self.config.prompt
         if isinstance(self.inputs, Manifest):
             return self.inputs.rows[line.key].asked(prompt) if line.key in self.inputs.rows else None
-        return (
-            None if self.inputs is None else (prompt.language, prompt.instruction)
-        )  # each line says what it was asked
+        return None if self.inputs is None else (prompt.language, prompt.instruction)
 
     @contextmanager
     def _backend(self, identity: Identity, begun: Note) -> Iterator[Backend]:

@@ -106,7 +106,8 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     if text is None:
         fitting = find_spec("sklearn") is not None
         return (*(gate for gate in TUNED_GATES if fitting or gate != "learned"), "random")
-    return (*chosen(text, TUNED_GATES, "--gates", "gate to tune"), "random")
+    asked = chosen(text, (*TUNED_GATES, "random"), "--gates", "gate to tune")
+    return (*(gate for gate in TUNED_GATES if gate in asked), "random")
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:

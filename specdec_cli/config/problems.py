@@ -50,7 +50,7 @@ def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Wor
     unknown = sorted(names.difference(known))
     if unknown or not names:
         what = f"there is no {noun} {unknown[0]!r}" if unknown else f"no {noun} is named"
-        raise ConfigError(f"{option}: {what}.", hint=f"{noun.capitalize()}s: {', '.join(known)}.")
+        raise ConfigError(f"{option}: {what}.", hint=f"{noun.split()[0].capitalize()}s: {', '.join(known)}.")
     return [word for word in known if word in names]
 
 

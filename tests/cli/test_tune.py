@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
+from specdec_cli.cli.tune import parse_gates
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.tune.frontier import Tuning
 from specdec_cli.tune.record import Recorder
@@ -240,6 +241,11 @@ def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: li
     assert outcome.code == 2
     assert said in " ".join(outcome.err.split())
     assert "loading" not in outcome.err
+
+
+def test_the_random_gate_competes_once_whether_named_or_not() -> None:
+    for text in ("entropy", "random,entropy"):
+        assert parse_gates(text) == ("entropy", "random")
 
 
 def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
