@@ -20,7 +20,7 @@ from pydantic import Field
 
 from specdec_cli.bench.clips import Clip, files_of, read_clips
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.timing import Timing, block_of, drive
+from specdec_cli.bench.timing import Timing, drive
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.schema import Config, DecodingConfig, GateConfig
 from specdec_cli.decoding.build import Pair, build_loop
@@ -133,7 +133,7 @@ class ForcedLoop:
         """A loop that only the length limit ends; its gate computes the evidence and decides nothing in hybrid mode."""
         settings = self.config.decoding
         longest = min(settings.max_new_tokens, LONGEST)
-        changed: dict[str, object] = {"mode": mode, "k": block_of(settings.k), "defer": False, "draft_ahead": "off"}
+        changed: dict[str, object] = {"mode": mode, "defer": False, "draft_ahead": "off"}
         changed |= {"max_new_tokens": longest, "min_new_tokens": longest, "loop_period": 0, "cloud_prefill": "lazy"}
         changed |= {"sentences": None, "stop_strings": (), "require_cloud": True}
         sections = {"decoding": settings.model_copy(update=changed), "gate": GateConfig(threshold=1e9)}
