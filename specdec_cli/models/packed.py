@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
@@ -80,11 +81,13 @@ class PackedLinear(nn.Module):
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
-        step = _at_once(self.in_features)
-        for piece in (slice(at, min(at + step, self.out_features)) for at in range(0, self.out_features, step)):
+
+        @torch.inference_mode(torch.is_inference_mode_enabled())
+        def multiply(at: int) -> None:
+            piece = slice(at, min(at + step, self.out_features))
             if self.bits == 8:
                 torch.mm(x, self.weight[piece].to(x.dtype).T, out=made[:, piece])
-                continue
+                return
             halves = zip(
                 _codes(self.weight[piece], self.in_features),
                 _halves(self.scales[:, piece].permute(2, 0, 1)),
@@ -98,11 +101,22 @@ class PackedLinear(nn.Module):
                     scaled = codes.sub_(8).to(x.dtype).mul_(scales.flatten(1)[:, None])
                     found = x @ scaled.view(self.in_features, -1)
                 place.copy_(found.view(place.shape))
+
+        # pieces side by side: most of these operations are too short to be divided among threads
+        threads = torch.get_num_threads()
+        step = min(_at_once(self.in_features), -(-self.out_features // threads // _BLOCK) * _BLOCK)
+        list((map if threads == 1 else _workers(threads).map)(multiply, range(0, self.out_features, step)))
         if self.bits == 8:
             return made.mul_(self.scales)
         if product is None:
             made += x.view(len(x), -1, GROUP).sum(-1) @ self.scales[..., 1]
         return made
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Threads in each of which PyTorch has one."""
+    return ThreadPoolExecutor(threads, "specdec product", torch.set_num_threads, (1,))
 
 
 def _codes(weight: torch.Tensor, inputs: int) -> tuple[torch.Tensor, torch.Tensor]:
