@@ -156,14 +156,13 @@ class RemoteVerifier(ABC, Generic[C]):
             self.cloud.connect(self.caller)
             found = self.judged(text, draft, run_on)
             self._require_possible(found, draft, run_on)
-        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
-        reading_ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
+        done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
             found,
-            ms=max(found.ms - reading_ms, 0.0),
-            prefilled=after.encoder_passes > before.encoder_passes,
+            ms=max(found.ms - done.reading_ms, 0.0),
+            prefilled=done.encoder_passes > 0,
             network_ms=max(elapsed_ms - found.ms, 0.0),
-            bytes_up=after.bytes_up - before.bytes_up,
+            bytes_up=done.bytes_up,
             bytes_down=self.caller.traffic.bytes_down - down,
         )
 

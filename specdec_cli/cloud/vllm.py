@@ -121,15 +121,14 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         recording = {"type": "audio_url", "url": url, "uuid": self.id}
         body = question.body(self.cloud.model, self.stop_ids, content_parts=[recording])
         scored = self.caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
-        done, generated = self.done, len(scored.generated)
-        self.done = replace(
-            done,
-            encoder_passes=done.encoder_passes + (url is not None),
+        generated = len(scored.generated)
+        self.done += ModelWork(
+            encoder_passes=int(url is not None),
             # the first token comes with reading the question, prompt and all, each other one with a step
-            forwards=done.forwards + generated,
-            fed_tokens=done.fed_tokens + question.length - len(self.prompt.ids) + generated - 1,
+            forwards=generated,
+            fed_tokens=question.length - len(self.prompt.ids) + generated - 1,
             # the server gives no times: its silence, less the shortest silence so far, stands for them
-            step_ms=done.step_ms + max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
+            step_ms=max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
         )
         return scored
 

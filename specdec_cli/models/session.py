@@ -120,16 +120,8 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        done, reading = self.work, passes > 0
-        self.work = ModelWork(
-            encoder_passes=done.encoder_passes + passes,
-            forwards=done.forwards + 1,
-            encoder_ms=done.encoder_ms + encoder_ms,
-            prefill_ms=done.prefill_ms + ms if reading else done.prefill_ms,
-            step_ms=done.step_ms if reading else done.step_ms + ms,
-            prompt_tokens=done.prompt_tokens,
-            fed_tokens=done.fed_tokens + tokens,
-        )
+        prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
+        self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
 
     @torch.inference_mode()
     def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:

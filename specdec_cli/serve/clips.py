@@ -252,13 +252,12 @@ class Service:
                 self.metrics.drafted.inc(len(draft.ids))
                 self.metrics.accepted.inc(found.accepted)
                 self.metrics.generated.inc(1 + len(found.more))
-            after = verifier.work
-        if after.encoder_passes > before.encoder_passes:  # made in this thread, so that `Shared` does not count it
-            ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
-            self.metrics.fed(1, ms / 1e3)
-        work = Work.model_validate(after, from_attributes=True)
+            work = verifier.work
+        if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
+            self.metrics.fed(1, done.reading_ms / 1e3)
+        shown = Work.model_validate(work, from_attributes=True)
         cloud_ms = (time.perf_counter() - started) * 1e3
-        return Answer(request=name, judgement=judgement, work=work, cloud_ms=cloud_ms)
+        return Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
 
     def _require_bounds(self, clip: Clip) -> None:
         """Refuses a clip that is too long, or contradicts itself."""
