@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -108,8 +107,7 @@ def build_loop(
                 f"mode {settings.mode!r} needs a {role} model, and none is loaded",
                 hint=f"Set {role}.model, or choose another decoding.mode.",
             )
-        make: Callable[[AudioLM, Prompt, int, int], Session] = shared.session if shared else Session
-        return make(model, prompt, capacity(settings), pair.vocab_size)
+        return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,12 +31,20 @@ class Session:
         prompt: the clip's.
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
+        through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
 
     Raises:
         DecodingError: prompt and text together would not fit into the model's context.
     """
 
-    def __init__(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> None:
+    def __init__(
+        self,
+        model: AudioLM,
+        prompt: Prompt,
+        capacity: int,
+        vocab_size: int | None = None,
+        through: Callable[[Session, Sequence[int], int], torch.Tensor] | None = None,
+    ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
             raise DecodingError(
@@ -52,6 +60,7 @@ class Session:
         banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
         self._bans, self._banned = bool(banned), torch.tensor(banned, dtype=torch.long, device=model.device)
         self._after_prompt: torch.Tensor | None = None
+        self._through = through
 
     @property
     def length(self) -> int:
@@ -71,6 +80,10 @@ class Session:
         Raises:
             DecodingError: the scores are not finite.
         """
+        return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
+
+    def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
+        """What `logits` returns, by a forward of this clip alone in the calling thread."""
         lacking = self.align(text, positions)
         if not lacking and self.cache is not None:
             return self._with_prompt_row(None)

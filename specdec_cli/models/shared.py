@@ -26,7 +26,6 @@ from transformers.cache_utils import CacheLayerMixin
 
 from specdec_cli.errors import DecodingError, typed
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ Watch = Callable[[int, float], None]
 class _Job:
     """Scores that a clip waits for: a call of `Session.logits`."""
 
-    session: SharedSession
+    session: Session
     text: tuple[int, ...]
     positions: int
     future: Future[torch.Tensor]
@@ -103,10 +102,6 @@ class Shared:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def session(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> SharedSession:
-        """A session whose forwards are made here; see `Session`."""
-        return SharedSession(self, model, prompt, capacity, vocab_size)
-
     @contextmanager
     def clip(self) -> Iterator[None]:
         """Within the block this thread decodes a clip: forwards wait until it waits for one itself."""
@@ -142,11 +137,11 @@ class Shared:
                 self._answer([job], [DecodingError("the models are shutting down")])
         SHORT_TURNS.count(-1)
 
-    def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
+    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if session.cache is None or not text:
             with self.away(), self._encoding:
-                return Session.logits(session, text, positions)
+                return session.forward(text, positions)
         job = _Job(session, tuple(text), positions, Future(), getattr(self._here, "counted", False))
         with self._changed:
             if self._closed:
@@ -198,7 +193,7 @@ class Shared:
         found: list[torch.Tensor | BaseException] = []
         for job in jobs:
             try:
-                found.append(Session.logits(job.session, job.text, job.positions))
+                found.append(job.session.forward(job.text, job.positions))
             except BaseException as error:
                 found.append(error)
         return found
@@ -211,20 +206,6 @@ class Shared:
                 job.future.set_result(found)
             else:
                 job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
-
-
-class SharedSession(Session):
-    """A session whose forwards are made by `Shared`."""
-
-    def __init__(
-        self, shared: Shared, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None
-    ) -> None:
-        super().__init__(model, prompt, capacity, vocab_size)
-        self._shared = shared
-
-    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
-        """See `Session.logits`."""
-        return self._shared.logits(self, text, positions)
 
 
 @torch.inference_mode()

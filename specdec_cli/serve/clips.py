@@ -227,7 +227,7 @@ class Service:
         self._require_bounds(clip)
         self._require_prompt(prompt, clip.samples)
         try:
-            session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
+            session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         kept, synonyms = clip.kept or 0, clip.synonyms or NO_SYNONYMS

@@ -21,7 +21,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.shared import Shared, SharedSession
+from specdec_cli.models.session import Session
 from specdec_cli.transcript.schema import Transcript
 from tests.mini_pair import captioner, write_voice
 
@@ -175,15 +175,14 @@ def test_closing_a_batch_half_way_ends_its_threads(tmp_path: Path) -> None:
 
 
 def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[weakref.ref[SharedSession]] = []
-    make = Shared.session
+    kept: list[weakref.ref[Session]] = []
+    make = Session.__init__
 
-    def making(shared: Shared, *args: Any) -> SharedSession:
-        session = make(shared, *args)
+    def making(session: Session, *args: Any) -> None:
+        make(session, *args)
         kept.append(weakref.ref(session))
-        return session
 
-    monkeypatch.setattr(Shared, "session", making)
+    monkeypatch.setattr(Session, "__init__", making)
     ours = captioner(**QUICK)
     ends = BatchCaptioner(ours, 2).run(Given(prepared(ours, tmp_path, 6)))
     alive = []
