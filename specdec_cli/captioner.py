@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
+from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
@@ -33,10 +32,10 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
-from specdec_cli.run import Clip, Run, Setup
+from specdec_cli.run import Clip, Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Measured, Mode, Update
+from specdec_cli.types import Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
-
-Prompts = tuple[Prompt | None, Prompt | None]
-"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
 
 _EDGE_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "edge"})
 _CLOUD_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "cloud"})
@@ -236,7 +232,7 @@ class Captioner:
         """
         recording = self.recording(InputFile(os.fsdecode(path)))
         for clip, cut, decode_s in self.clips(recording):
-            run = self._run(clip, cut, decode_s)
+            run = self.run(clip, cut, decode_s)
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
@@ -273,6 +269,9 @@ class Captioner:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
+            measured = None
+            if self._measures and not cut.silent:
+                measured = measure(cut.samples, self.sampling_rate, recording.level_dbfs)
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
@@ -284,7 +283,7 @@ class Captioner:
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
-                measured=None if cut.silent else self._measured(cut.samples, recording.level_dbfs),
+                measured=measured,
             )
             yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
 
@@ -302,23 +301,23 @@ class Captioner:
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
-        cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
-        no_speech = not self._has_speech(cut.samples, self.sampling_rate)
-        clip = Clip(
-            file_name(name),
-            sha256,
-            round(cut.duration_s, 4),
-            start_s=None if start_s is None else round(start_s, 4),
-            end_s=None if start_s is None else round(start_s + cut.duration_s, 4),
-            no_speech=no_speech,
-            measured=self._measured(cut.samples),
-        )
-        run = self._run(clip, cut, 0.0)
+        recording = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, file_name(name), start_s)
+        (piece,) = self.clips(recording)
+        run = self.run(*piece)
         if run.error is not None:
             raise run.error
         return run
 
-    def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
+    def run(self, clip: Clip, cut: Segment, decode_s: float, setup: Setup | None = None) -> Run:
+        """The run over a piece of a recording, as `clips` gives it; `setup`: with another language or instruction."""
+        setup, prompts, error = setup or self.setup, None, self._refusal(clip, cut)
+        started = time.perf_counter()
+        if error is None:
+            prompts = self.prompts(cut.samples, setup.prompt)
+        audio_s = decode_s + time.perf_counter() - started
+        return Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
+
+    def _refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
         if cut.duration_s < MIN_DURATION_S:
@@ -362,19 +361,6 @@ class Captioner:
             kept=self.setup.kept,
             synonyms=self._synonyms,
         )
-
-    def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
-        """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
-        return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
-
-    def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
-        writer = self.pair.writer
-        if (error := self.refusal(clip, cut)) is not None:
-            return Run(self.setup, clip, None, writer, decode_s, error)
-        started = time.perf_counter()
-        prompts = self.prompts(cut.samples, self.setup.prompt)
-        audio_s = decode_s + time.perf_counter() - started
-        return Run(self.setup, clip, self.loop(prompts), writer, audio_s)
 
 
 def _classifier(config: Config, pair: Pair) -> Classifier | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import threading
@@ -13,6 +14,7 @@ from io import FileIO
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
@@ -25,11 +27,14 @@ from specdec_cli.audio.samples import (
     Floats,
     SampleStatistics,
     Segment,
+    check_samples,
+    mono,
 )
 from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
 
 _LONG_S = 300.0
 _ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
+_HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
 
@@ -48,12 +53,12 @@ class Recording:
     sha256: str  # hex digest of the file's bytes
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
-    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`; None where it is one piece
-    decode_s: float  # from opening the file to the checked samples
     _span: tuple[float, float] = field(repr=False)  # the part, seconds
     _samples: Floats | None = field(repr=False)  # if they fit the window
-    _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
-    _stamp: tuple[int, ...] = field(repr=False)
+    level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
+    decode_s: float = 0.0  # from opening the file to the checked samples
+    _channel: int | None = field(default=None, repr=False)  # the one to use where the mean of all loses the sound
+    _stamp: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def count(self) -> int:
@@ -93,6 +98,45 @@ class Recording:
             start_s, end_s = self._span
             with open_sound(self.path, file, start_s) as sound:
                 yield from _Mixdown(sound, self.sampling_rate, self._channel, end_s - start_s)
+
+
+def from_samples(
+    samples: ArrayLike,
+    sample_rate: float,
+    sampling_rate: int,
+    window_s: float,
+    name: str,
+    start_s: float | None = None,
+) -> Recording:
+    """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
+
+    The result has the model's `sampling_rate`, Hz, and fits its window, `window_s` seconds.
+    """
+    if not isinstance(sample_rate, int | float | np.number) or not 1.0 <= sample_rate <= _HIGHEST_RATE:
+        raise AudioContentError(f"{name} cannot have the sample rate {sample_rate!r}", hint="Give its rate in Hz.")
+    array = given = mono(samples, name)
+    duration_s = len(given) / float(sample_rate)
+    if duration_s > window_s:
+        raise AudioContentError(
+            f"{name} lasts {duration_s:.2f} s, but the models take {window_s:g} s at once",
+            hint="Cut it into shorter pieces.",
+        )
+    check_samples(name, given, round(float(sample_rate)))
+    if sample_rate != sampling_rate:
+        import soxr
+
+        array = soxr.resample(given, sample_rate, sampling_rate)
+    begin_s = start_s or 0.0
+    return Recording(
+        path=name,
+        sampling_rate=sampling_rate,
+        duration_s=duration_s,
+        sha256=hashlib.sha256(given.tobytes()).hexdigest(),
+        cuts=(Cut(begin_s, begin_s + duration_s),),
+        whole=start_s is None,
+        _span=(begin_s, begin_s + duration_s),
+        _samples=array,
+    )
 
 
 @dataclass(frozen=True, slots=True)

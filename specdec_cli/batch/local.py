@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -51,7 +50,7 @@ class LocalBackend:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
         with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
             for prepared, result in self._decoder.run(_ShortestFirst(loader, deliver, stopped)):
-                deliver(prepared.ended(prepared.clip, result))
+                deliver(prepared.ended(prepared.run.clip, result))
 
 
 class _ShortestFirst:
@@ -72,7 +71,7 @@ class _ShortestFirst:
                     self._clips.append(ready)
                 else:
                     self._deliver(ready)
-            self._clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
+            self._clips.sort(key=lambda prepared: prepared.run.clip.duration_s, reverse=True)
         if not self._clips or self._stopped():
             return None
         prepared = self._clips.pop()
@@ -141,15 +140,11 @@ class Preparer:
 
     def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready:
         """A piece to decode; of one that cannot be, the outcome."""
-        error: SpecdecError | None = self._captioner.refusal(clip, cut)
-        started = time.perf_counter()
-        if error is None:
-            try:
-                prompts = self._captioner.prompts(cut.samples, setup.prompt)
-                return Prepared(ended, clip, prompts, decode_s + time.perf_counter() - started, setup)
-            except Exception as unforeseen:
-                error = typed(unforeseen, _log)
-        return ended(clip, error)
+        try:
+            run = self._captioner.run(clip, cut, decode_s, setup)
+        except Exception as unforeseen:
+            return ended(clip, typed(unforeseen, _log))
+        return Prepared(ended, run) if run.error is None else ended(clip, run.error)
 
 
 class _Pieces:

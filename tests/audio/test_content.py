@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import check_samples, open_recording
-from specdec_cli.audio.samples import SampleStatistics
+from specdec_cli.audio import open_recording
+from specdec_cli.audio.samples import SampleStatistics, check_samples
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, video_bytes
 from tests.audio.test_formats import saved
