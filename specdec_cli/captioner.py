@@ -6,9 +6,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +57,6 @@ class Captioner:
     Args:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
-        lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
-        calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
-        measures: whether transcripts have measured figures.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -66,24 +65,9 @@ class Captioner:
         setup: what the transcripts of all clips have in common.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        pair: Pair,
-        load_s: float | None = None,
-        lexicon: Lexicon | None = None,
-        calibration: CalibrationFile | None = None,
-        *,
-        measures: bool = False,
-    ) -> None:
-        self.config = config
-        self.pair = pair
-        self._options: dict[str, Any] = {
-            "load_s": load_s,
-            "lexicon": lexicon,
-            "calibration": calibration,
-            "measures": measures,
-        }
+    def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
+        self.config, self.pair = config, pair
+        self._labelling: tuple[Lexicon, CalibrationFile | None] | None = None
         self._synonyms = _synonyms(config, pair)
         self.classifier = _classifier(config, pair)
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
@@ -112,8 +96,7 @@ class Captioner:
             from specdec_cli.models.silero import SpeechCutter
 
             self._cutter = SpeechCutter
-        self._measures = measures
-        self.setup = _setup(config, pair, load_s, lexicon, calibration)
+        self.setup = _setup(config, pair, load_s)
 
     @classmethod
     def load(
@@ -173,8 +156,10 @@ class Captioner:
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
-        pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, **self._options)
+        varied = Captioner(config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s)
+        if self._labelling is not None:
+            varied = varied.labelled(*self._labelling)
+        return varied.measuring() if self.setup.measures else varied
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -186,14 +171,22 @@ class Captioner:
         Raises:
             ConfigError: the calibration is not of the loaded weights.
         """
-        return Captioner(self.config, self.pair, **self._options | {"lexicon": lexicon, "calibration": calibration})
+        # what is drawn at a temperature is no distribution that was calibrated
+        drawn, weights = self.config.decoding.sampling, self.setup.models.weights
+        labelled = copy(self)
+        labelled._labelling = lexicon, calibration
+        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
+        labelled.setup = replace(self.setup, scorer=scorer)
+        return labelled
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """
-        return Captioner(self.config, self.pair, **self._options | {"measures": True})
+        measuring = copy(self)
+        measuring.setup = replace(self.setup, measures=True)
+        return measuring
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -270,7 +263,7 @@ class Captioner:
             if (cut := next(pieces, None)) is None:
                 return
             measured = None
-            if self._measures and not cut.silent:
+            if self.setup.measures and not cut.silent:
                 measured = measure(cut.samples, self.sampling_rate, recording.level_dbfs)
             clip = Clip(
                 file=recording.path,
@@ -393,22 +386,13 @@ def _synonyms(config: Config, pair: Pair) -> Synonyms:
     return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
 
 
-def _setup(
-    config: Config,
-    pair: Pair,
-    load_s: float | None,
-    lexicon: Lexicon | None,
-    calibration: CalibrationFile | None,
-) -> Setup:
+def _setup(config: Config, pair: Pair, load_s: float | None) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
         role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
     described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
-    scorer = None
-    if lexicon is not None:  # what is drawn at a temperature is no distribution that was calibrated
-        scorer = Scorer(lexicon, None if config.decoding.sampling else calibration_for(described.weights, calibration))
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
@@ -423,7 +407,6 @@ def _setup(
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
-        scorer=scorer,
     )
 
 

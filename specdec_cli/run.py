@@ -63,6 +63,7 @@ class Setup:
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
         scorer: finds the classes that captions name, and their probabilities; None: transcripts have no labels.
+        measures: whether transcripts have measured figures.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
         shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
     """
@@ -75,6 +76,7 @@ class Setup:
     stop_strings: tuple[str, ...]
     load_s: float | None
     scorer: Scorer | None = None
+    measures: bool = False
     payload: Payload | None = None
     shipped_only: tuple[str, ...] = ()
 
