@@ -98,7 +98,12 @@ class SampleStatistics:
         return active_level_dbfs(np.concatenate(self._powers))
 
     def require_content(self, path: str, duration_s: float) -> None:
-        """Refuse samples in which there is nothing to describe; see `check_samples`."""
+        """Refuse samples in which there is nothing to describe.
+
+        Raises:
+            AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
+                silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
+        """
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
             hint = "Name a recording with at least a few spoken words."
@@ -115,18 +120,6 @@ class SampleStatistics:
         else:
             return
         raise refusal(AudioContentError, path, says, hint)
-
-
-def check_samples(name: str, samples: Floats, sampling_rate: int) -> None:
-    """Refuse mono samples [n] of full scale 1.0 in which there is nothing to describe.
-
-    Raises:
-        AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
-            silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
-    """
-    statistics = SampleStatistics(sampling_rate)
-    statistics.add(samples)
-    statistics.require_content(name, len(samples) / sampling_rate)
 
 
 def mono(samples: ArrayLike, name: str) -> Floats:
