@@ -77,8 +77,6 @@ class Captioner:
             raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
         self.window_s = min(processor.window_s for processor in processors)
-        if pair.remote is not None:
-            self.window_s = min(self.window_s, pair.remote.window_s)
         segment_s = config.audio.length_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(

@@ -21,7 +21,6 @@ from specdec_cli.audio.files import opened, refusal, sha256
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import (
     MAX_DURATION_S,
-    MIN_DURATION_S,
     SILENCE_DBFS,
     Cut,
     Floats,
@@ -29,7 +28,7 @@ from specdec_cli.audio.samples import (
     Segment,
     mono,
 )
-from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
+from specdec_cli.errors import AudioContentError, AudioDecodeError
 
 _LONG_S = 300.0
 _ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
@@ -161,7 +160,7 @@ def open_recording(
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest of equal pieces, seconds; None: no such pieces.
+        segment_s: longest of equal pieces, 0.1 s to `window_s`, seconds; None: no such pieces.
         pauses: which recordings are cut into utterances.
         cutter: finds the utterances.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
@@ -172,15 +171,7 @@ def open_recording(
         AudioDecodeError: empty, not audio, cut short, damaged, or of an unknown codec.
         AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance; it
             ends before `start_s`; a cut ends after it or is longer than the window.
-        ConfigError: `segment_s` is longer than the window or shorter than 0.1 s, or `sampling_rate` is not positive.
     """
-    if segment_s is not None and not MIN_DURATION_S <= segment_s <= window_s:
-        too_long = window_s < segment_s < math.inf
-        fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
-        hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
-        raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
-    if sampling_rate < 1:
-        raise ConfigError(f"A sampling rate of {sampling_rate} Hz is not possible.", hint="Give the model's rate.")
     path, span, begun = os.fsdecode(path), (start_s, math.inf if end_s is None else end_s), time.perf_counter()
     with opened(path) as (file, _):
         channel = None

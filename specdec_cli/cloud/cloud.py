@@ -41,7 +41,7 @@ class RemoteCloud(ABC):
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         self.name, self.http = http.url, http
         self.payload, self.processor = payload, processor
-        self.vocab_size, self.window_s = processor.vocab_size, processor.window_s
+        self.vocab_size = processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
         self.reached = False
 

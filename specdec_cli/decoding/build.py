@@ -48,10 +48,7 @@ class Pair:
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
-        size = shared_vocab_size(processors[0], processors[-1])
-        if cloud is not None and not isinstance(cloud, AudioLM):
-            size = min(size, cloud.vocab_size)
-        return cls(edge, cloud, size)
+        return cls(edge, cloud, shared_vocab_size(processors[0], processors[-1]))
 
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
