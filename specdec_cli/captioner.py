@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
-from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
+
+_log = logging.getLogger(__name__)
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
@@ -222,8 +225,7 @@ class Captioner:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
         recording = self.recording(InputFile(os.fsdecode(path)))
-        for clip, cut, decode_s in self.clips(recording):
-            run = self.run(clip, cut, decode_s)
+        for run in self.runs_of(recording):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
@@ -243,16 +245,22 @@ class Captioner:
             end_s=item.end_s if part else audio.end_s,
         )
 
-    def clips(
-        self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()
-    ) -> Iterator[tuple[Clip, Segment, float]]:
-        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+    def runs_of(
+        self,
+        recording: Recording,
+        item: InputFile | None = None,
+        skip: Collection[int] = (),
+        setup: Setup | None = None,
+    ) -> Iterator[Run]:
+        """One run per piece of a recording.
 
         Args:
             recording: see `recording`.
             item: as it was given; None: nothing is known of it but its path.
             skip: indices of pieces to leave out.
+            setup: with a language or an instruction of its own; None: as for every recording.
         """
+        setup = setup or self.setup
         whole, several = recording.whole, recording.count > 1
         speaker, text = (item.speaker, item.text) if item else (None, None)
         pieces = recording.pieces(skip)
@@ -260,9 +268,7 @@ class Captioner:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            measured = None
-            if self.setup.measures and not cut.silent:
-                measured = measure(cut.samples, self.sampling_rate, recording.level_dbfs)
+            measures = self.setup.measures and not cut.silent
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
@@ -274,9 +280,16 @@ class Captioner:
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
-                measured=measured,
+                measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
             )
-            yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
+            prompts, error = None, self._refusal(clip, cut)
+            if error is None:
+                try:
+                    prompts = self.prompts(cut.samples, setup.prompt)
+                except Exception as unforeseen:
+                    error = typed(unforeseen, _log)
+            audio_s = recording.decode_s / recording.count + time.perf_counter() - started
+            yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -293,22 +306,12 @@ class Captioner:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
         recording = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, file_name(name), start_s)
-        (piece,) = self.clips(recording)
-        run = self.run(*piece)
+        (run,) = self.runs_of(recording)
         if run.error is not None:
             raise run.error
         return run
 
-    def run(self, clip: Clip, cut: Segment, decode_s: float, setup: Setup | None = None) -> Run:
-        """The run over a piece of a recording, as `clips` gives it; `setup`: with another language or instruction."""
-        setup, prompts, error = setup or self.setup, None, self._refusal(clip, cut)
-        started = time.perf_counter()
-        if error is None:
-            prompts = self.prompts(cut.samples, setup.prompt)
-        audio_s = decode_s + time.perf_counter() - started
-        return Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
-
-    def _refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
+    def _refusal(self, clip: Clip, cut: Segment) -> SpecdecError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
         if cut.duration_s < MIN_DURATION_S:

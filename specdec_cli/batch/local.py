@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.audio.files import refusal
 from specdec_cli.batch.begun import DIED, Note, died
-from specdec_cli.batch.decode import BatchCaptioner, Ended, Prepared
+from specdec_cli.batch.decode import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.plan import is_done
 from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
@@ -22,7 +22,7 @@ from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
 
 if TYPE_CHECKING:
-    from specdec_cli.audio import Recording, Segment
+    from specdec_cli.audio import Recording
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import PromptConfig
 
@@ -132,19 +132,11 @@ class Preparer:
             return
         pieces = _Pieces(task.item, setup, recording.count - len(skip))
         try:
-            for clip, cut, decode_s in self._captioner.clips(recording, task.item, skip):
+            for run in self._captioner.runs_of(recording, task.item, skip, setup):
                 pieces.begin()
-                yield self._piece(pieces.end, clip, cut, decode_s, setup)
+                yield Prepared(pieces.end, run) if run.error is None else pieces.end(run.clip, run.error)
         except Exception as error:  # the file changed between the two passes over it
             yield pieces.give_up(Clip(recording.path, recording.sha256, recording.duration_s), typed(error, _log))
-
-    def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready:
-        """A piece to decode; of one that cannot be, the outcome."""
-        try:
-            run = self._captioner.run(clip, cut, decode_s, setup)
-        except Exception as unforeseen:
-            return ended(clip, typed(unforeseen, _log))
-        return Prepared(ended, run) if run.error is None else ended(clip, run.error)
 
 
 class _Pieces:
