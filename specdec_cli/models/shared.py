@@ -78,15 +78,12 @@ class Shared:
 
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
-        most: clips in one forward.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
         watch: called after every forward that is made here.
     """
 
-    def __init__(
-        self, encoders: int = 1, most: int = MOST, threads: int | None = None, watch: Watch | None = None
-    ) -> None:
-        self._most, self._count, self._watch = most, threads, watch
+    def __init__(self, encoders: int = 1, threads: int | None = None, watch: Watch | None = None) -> None:
+        self._count, self._watch = threads, watch
         self._encoding = threading.BoundedSemaphore(encoders)
         self._changed = threading.Condition()
         self._waiting: dict[AudioLM, deque[_Job]] = {}
@@ -181,7 +178,7 @@ class Shared:
             self._changed.wait_for(lambda: self._closed or (queue and self._at_work <= 0))
             if self._closed:
                 return []
-            return [queue.popleft() for _ in range(min(len(queue), self._most if model.joins else 1))]
+            return [queue.popleft() for _ in range(min(len(queue), MOST if model.joins else 1))]
 
     def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
         """One forward for all; clip by clip if that fails, so that a culprit fails alone."""

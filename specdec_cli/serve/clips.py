@@ -42,7 +42,7 @@ from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import MOST, Shared
+from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
@@ -151,16 +151,16 @@ class SentDraft(Draft):
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the threads that use it; at most `together` clips in a forward."""
+    """A loaded model, the clips that it holds, and the threads that use it."""
 
-    def __init__(self, model: AudioLM, limits: ServeLimits, *, together: int = MOST) -> None:
+    def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
         self.metrics, self.limits, self.waiting = Metrics(), limits, 0
         self.clips = Clips(limits, self.metrics)
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
         self._position_bytes = _position_bytes(model)
         threads = torch.get_num_threads()
-        self._shared = Shared(most=together, threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
+        self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
         # the number of PyTorch's threads counts for the thread that sets it alone
         self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
         self._lock = threading.Lock()
