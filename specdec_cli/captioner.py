@@ -87,16 +87,14 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-        self._has_speech = has_speech
-        if config.audio.speech_check == "silero":
+        self._has_speech, self._cutter = has_speech, PauseCutter
+        if "silero" in (config.audio.speech_check, config.audio.segment):
             from specdec_cli.models import silero
 
-            self._has_speech = silero.has_speech
-        self._cutter: type[PauseCutter] = PauseCutter
-        if config.audio.segment == "silero":
-            from specdec_cli.models.silero import SpeechCutter
-
-            self._cutter = SpeechCutter
+            if config.audio.speech_check == "silero":
+                self._has_speech = silero.has_speech
+            if config.audio.segment == "silero":
+                self._cutter = silero.SpeechCutter
         self.setup = _setup(config, pair, load_s)
 
     @classmethod

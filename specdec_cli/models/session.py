@@ -82,16 +82,40 @@ class Session:
         """
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
+    @torch.inference_mode()
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
-        """What `logits` returns, by a forward of this clip alone in the calling thread."""
+        """What `logits` returns, by a forward of this clip alone, prompt and audio included if they are not cached."""
         lacking = self.align(text, positions)
-        if not lacking and self.cache is not None:
+        reading, start = self.cache is None, self.length
+        if not lacking and not reading:
             return self._with_prompt_row(None)
+        cache = self.model.new_cache() if self.cache is None else self.cache
+        ids = (*self.prompt.ids, *lacking) if reading else lacking
+        started = time.perf_counter()
         try:
-            return self._feed(lacking, len(text), positions)
+            logits, encoder_ms, passes = self.model.forward(
+                ids,
+                torch.arange(start, start + len(ids)),
+                cache,
+                positions if reading else min(positions, len(ids)),
+                self.prompt.audio if reading else None,
+            )
+            self.fed.extend(lacking)
         except BaseException:
             self.cache = None  # some layers may be ahead of others
             raise
+        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
+        if reading and not cache.is_croppable:
+            raise CheckpointError(
+                f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
+                hint="Use a model whose layers are all attention.",
+            )
+        self.account(len(lacking), ms, encoder_ms, passes)
+        scores = self.scored(logits, positions, len(text))
+        if reading and positions > len(text):
+            self._after_prompt = scores[:1].clone()
+        self.cache = cache  # last: while another thread reads the clip, it counts as not read
+        return scores
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -135,34 +159,6 @@ class Session:
         """Adds a forward that fed so many text tokens to `work`."""
         prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
         self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
-
-    @torch.inference_mode()
-    def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:
-        """One forward of this clip alone, prompt and audio included where they are not cached."""
-        reading, start = self.cache is None, self.length
-        cache = self.model.new_cache() if self.cache is None else self.cache
-        ids = (*self.prompt.ids, *lacking) if reading else lacking
-        started = time.perf_counter()
-        logits, encoder_ms, passes = self.model.forward(
-            ids,
-            torch.arange(start, start + len(ids)),
-            cache,
-            positions if reading else min(positions, len(ids)),
-            self.prompt.audio if reading else None,
-        )
-        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
-        if reading and not cache.is_croppable:
-            raise CheckpointError(
-                f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
-                hint="Use a model whose layers are all attention.",
-            )
-        self.fed.extend(lacking)
-        self.account(len(lacking), ms, encoder_ms, passes)
-        scores = self.scored(logits, positions, text_length)
-        if reading and positions > text_length:
-            self._after_prompt = scores[:1].clone()
-        self.cache = cache  # last: while another thread reads the clip, it counts as not read
-        return scores
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
         """The scores after the prompt, which an earlier forward gave, and `scores` after them."""

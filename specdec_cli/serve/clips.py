@@ -304,7 +304,8 @@ class Service:
             raise MalformedError(f"a verification may generate {self.limits.more_tokens} tokens more")
         if any(id_ >= held.clip.vocab_size or id_ in self._placeholders for id_ in tokens):
             raise MalformedError("an id is out of range, or stands for audio")
-        wanted = len(question.draft) if held.clip.sends_rows else 0
+        compares = held.clip.acceptance.compares(sampling=held.clip.scoring.sampling)
+        wanted = len(question.draft) if compares else 0
         if len(counts) != wanted or (rows and not wanted):
             raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
         if not wanted:
