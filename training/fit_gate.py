@@ -3,9 +3,8 @@
 On clips of dev speakers, in both languages: the pair knows its training speakers by heart, and report speakers and the
 corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens change
 about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion counts
-more and single words have weights of their own. Every figure and both thresholds come from classifiers that were
-fitted without the speaker at hand. Every clip is recorded once with both models, and a second run with the same weights
-goes on from the recordings.
+more. Every figure and both thresholds come from classifiers that were fitted without the speaker at hand. Every clip is
+recorded once with both models, and a second run with the same weights goes on from the recordings.
 """
 
 from __future__ import annotations
@@ -115,18 +114,20 @@ class Fitting:
         self._seed = seed
         names = sorted({speaker for part in parts.values() for speaker in part.speakers})
         self._found: dict[str, list[Any]] = {"block": [], "wake": []}
+        self._decided: dict[int, str] = {}
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
             for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
                 consequences = Consequences(part.yardstick.classes, counted)
                 self._found[what] += examples(part.traces, groups, length, consequences)
+            self._decided |= consequences.decided(part.traces)
         self._names = names
 
     def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:
         """Weights for blocks and for waking, fitted without some speakers, and figures of both fits."""
         left_out = {self._names.index(speaker) for speaker in without}
         fits = {
-            what: fit([e for e in found if e.group not in left_out], seed=self._seed, single_tokens=what == "wake")
+            what: fit([e for e in found if e.group not in left_out], self._decided, seed=self._seed)
             for what, found in self._found.items()
         }
         figures = {what: fitting.figures for what, fitting in fits.items()}
@@ -274,7 +275,7 @@ def main(
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
     share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.5,
-    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 20.0,
+    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
     cloud: Annotated[str | None, typer.Option(help="Cloud checkpoint likewise.")] = None,
