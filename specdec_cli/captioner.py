@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, has_speech, open_recording
+from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import from_samples
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
@@ -25,7 +27,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.scores import suggestions
-from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
@@ -33,21 +35,20 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
-from specdec_cli.run import Clip, Run, Setup
+from specdec_cli.run import Clip, Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Measured, Mode, Update
+from specdec_cli.types import Mode, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
 
+_log = logging.getLogger(__name__)
+
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
-
-Prompts = tuple[Prompt | None, Prompt | None]
-"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
 
 _EDGE_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "edge"})
 _CLOUD_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "cloud"})
@@ -59,9 +60,6 @@ class Captioner:
     Args:
         pair: the models that the mode needs.
         load_s: how long they took to load, seconds; None if they came from elsewhere.
-        lexicon: finds the classes that captions name, for the transcripts; None: transcripts have no labels.
-        calibration: of the probabilities of these classes; None: the shipped one, which is of the mini pair.
-        measures: whether transcripts have measured figures.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -70,24 +68,9 @@ class Captioner:
         setup: what the transcripts of all clips have in common.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        pair: Pair,
-        load_s: float | None = None,
-        lexicon: Lexicon | None = None,
-        calibration: CalibrationFile | None = None,
-        *,
-        measures: bool = False,
-    ) -> None:
-        self.config = config
-        self.pair = pair
-        self._options: dict[str, Any] = {
-            "load_s": load_s,
-            "lexicon": lexicon,
-            "calibration": calibration,
-            "measures": measures,
-        }
+    def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
+        self.config, self.pair = config, pair
+        self._labelling: tuple[Lexicon, CalibrationFile | None] | None = None
         self._synonyms = _synonyms(config, pair)
         self.classifier = _classifier(config, pair)
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
@@ -97,8 +80,6 @@ class Captioner:
             raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
         self.sampling_rate = rates.pop()
         self.window_s = min(processor.window_s for processor in processors)
-        if pair.remote is not None:
-            self.window_s = min(self.window_s, pair.remote.window_s)
         segment_s = config.audio.length_s
         if segment_s is not None and segment_s > self.window_s:
             raise ConfigError(
@@ -106,18 +87,15 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-        self._has_speech = has_speech
-        if config.audio.speech_check == "silero":
+        self._has_speech, self._cutter = has_speech, PauseCutter
+        if "silero" in (config.audio.speech_check, config.audio.segment):
             from specdec_cli.models import silero
 
-            self._has_speech = silero.has_speech
-        self._cutter: type[PauseCutter] = PauseCutter
-        if config.audio.segment == "silero":
-            from specdec_cli.models.silero import SpeechCutter
-
-            self._cutter = SpeechCutter
-        self._measures = measures
-        self.setup = _setup(config, pair, load_s, lexicon, calibration)
+            if config.audio.speech_check == "silero":
+                self._has_speech = silero.has_speech
+            if config.audio.segment == "silero":
+                self._cutter = silero.SpeechCutter
+        self.setup = _setup(config, pair, load_s)
 
     @classmethod
     def load(
@@ -177,8 +155,10 @@ class Captioner:
         if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
-        pair = Pair(edge, cloud, self.pair.vocab_size, self.pair.costs)
-        return Captioner(config, pair, **self._options)
+        varied = Captioner(config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s)
+        if self._labelling is not None:
+            varied = varied.labelled(*self._labelling)
+        return varied.measuring() if self.setup.measures else varied
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -190,14 +170,22 @@ class Captioner:
         Raises:
             ConfigError: the calibration is not of the loaded weights.
         """
-        return Captioner(self.config, self.pair, **self._options | {"lexicon": lexicon, "calibration": calibration})
+        # what is drawn at a temperature is no distribution that was calibrated
+        drawn, weights = self.config.decoding.sampling, self.setup.models.weights
+        labelled = copy(self)
+        labelled._labelling = lexicon, calibration
+        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
+        labelled.setup = replace(self.setup, scorer=scorer)
+        return labelled
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """
-        return Captioner(self.config, self.pair, **self._options | {"measures": True})
+        measuring = copy(self)
+        measuring.setup = replace(self.setup, measures=True)
+        return measuring
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -235,8 +223,7 @@ class Captioner:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
         recording = self.recording(InputFile(os.fsdecode(path)))
-        for clip, cut, decode_s in self.clips(recording):
-            run = self._run(clip, cut, decode_s)
+        for run in self.runs_of(recording):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
@@ -256,16 +243,22 @@ class Captioner:
             end_s=item.end_s if part else audio.end_s,
         )
 
-    def clips(
-        self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()
-    ) -> Iterator[tuple[Clip, Segment, float]]:
-        """What a recording is cut into: (what to call the piece, its samples, seconds spent on decoding it).
+    def runs_of(
+        self,
+        recording: Recording,
+        item: InputFile | None = None,
+        skip: Collection[int] = (),
+        setup: Setup | None = None,
+    ) -> Iterator[Run]:
+        """One run per piece of a recording.
 
         Args:
             recording: see `recording`.
             item: as it was given; None: nothing is known of it but its path.
             skip: indices of pieces to leave out.
+            setup: with a language or an instruction of its own; None: as for every recording.
         """
+        setup = setup or self.setup
         whole, several = recording.whole, recording.count > 1
         speaker, text = (item.speaker, item.text) if item else (None, None)
         pieces = recording.pieces(skip)
@@ -273,6 +266,7 @@ class Captioner:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
+            measures = self.setup.measures and not cut.silent
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
@@ -284,9 +278,16 @@ class Captioner:
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
-                measured=None if cut.silent else self._measured(cut.samples, recording.level_dbfs),
+                measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
             )
-            yield clip, cut, recording.decode_s / recording.count + time.perf_counter() - started
+            prompts, error = None, self._refusal(clip, cut)
+            if error is None:
+                try:
+                    prompts = self.prompts(cut.samples, setup.prompt)
+                except Exception as unforeseen:
+                    error = typed(unforeseen, _log)
+            audio_s = recording.decode_s / recording.count + time.perf_counter() - started
+            yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -302,23 +303,13 @@ class Captioner:
         Raises:
             AudioContentError: not a mono recording, too short, too long, silent, or not finite.
         """
-        cut, sha256 = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, name)
-        no_speech = not self._has_speech(cut.samples, self.sampling_rate)
-        clip = Clip(
-            file_name(name),
-            sha256,
-            round(cut.duration_s, 4),
-            start_s=None if start_s is None else round(start_s, 4),
-            end_s=None if start_s is None else round(start_s + cut.duration_s, 4),
-            no_speech=no_speech,
-            measured=self._measured(cut.samples),
-        )
-        run = self._run(clip, cut, 0.0)
+        recording = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, file_name(name), start_s)
+        (run,) = self.runs_of(recording)
         if run.error is not None:
             raise run.error
         return run
 
-    def refusal(self, clip: Clip, cut: Segment) -> AudioContentError | None:
+    def _refusal(self, clip: Clip, cut: Segment) -> SpecdecError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
         if cut.duration_s < MIN_DURATION_S:
@@ -363,19 +354,6 @@ class Captioner:
             synonyms=self._synonyms,
         )
 
-    def _measured(self, samples: npt.NDArray[np.float32], recording_dbfs: float | None = None) -> Measured | None:
-        """The figures of a clip, if they are asked for; `recording_dbfs`: level of the recording it is cut from."""
-        return measure(samples, self.sampling_rate, recording_dbfs) if self._measures else None
-
-    def _run(self, clip: Clip, cut: Segment, decode_s: float) -> Run:
-        writer = self.pair.writer
-        if (error := self.refusal(clip, cut)) is not None:
-            return Run(self.setup, clip, None, writer, decode_s, error)
-        started = time.perf_counter()
-        prompts = self.prompts(cut.samples, self.setup.prompt)
-        audio_s = decode_s + time.perf_counter() - started
-        return Run(self.setup, clip, self.loop(prompts), writer, audio_s)
-
 
 def _classifier(config: Config, pair: Pair) -> Classifier | None:
     """The learned gate's, where the mode has a gate and it is that one.
@@ -407,22 +385,13 @@ def _synonyms(config: Config, pair: Pair) -> Synonyms:
     return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
 
 
-def _setup(
-    config: Config,
-    pair: Pair,
-    load_s: float | None,
-    lexicon: Lexicon | None,
-    calibration: CalibrationFile | None,
-) -> Setup:
+def _setup(config: Config, pair: Pair, load_s: float | None) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
         role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
     }
     described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
-    scorer = None
-    if lexicon is not None:  # what is drawn at a temperature is no distribution that was calibrated
-        scorer = Scorer(lexicon, None if config.decoding.sampling else calibration_for(described.weights, calibration))
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
@@ -437,7 +406,6 @@ def _setup(
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,
-        scorer=scorer,
     )
 
 

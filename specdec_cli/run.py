@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.models.processor import Processor
+from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
@@ -22,6 +22,10 @@ from specdec_cli.types import Claim, EventText, Finished, Measured, Mode, Round,
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
     from specdec_cli.decoding.loop import Loop
+    from specdec_cli.models.shared import Shared
+
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Setup:
         stop_strings: texts that end a caption and are not part of it.
         load_s: loading the models, seconds; None if it was not measured.
         scorer: finds the classes that captions name, and their probabilities; None: transcripts have no labels.
+        measures: whether transcripts have measured figures.
         payload: what a cloud elsewhere is sent of a recording; None: there is none.
         shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
     """
@@ -71,6 +76,7 @@ class Setup:
     stop_strings: tuple[str, ...]
     load_s: float | None
     scorer: Scorer | None = None
+    measures: bool = False
     payload: Payload | None = None
     shipped_only: tuple[str, ...] = ()
 
@@ -125,25 +131,27 @@ class Run:
 
     Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
 
-    Attributes:
+    Args:
+        setup: what its transcript has in common with others.
         clip: what is captioned.
-        error: why there is nothing to caption, as in a silent segment; None otherwise.
+        prompts: of the clip; None: there is nothing to caption, and `error` says why.
+        audio_s: time spent on decoding the audio and on its features, seconds.
+        loop: begins to decode prompts.
+        writer: turns token ids into text.
     """
 
     def __init__(
         self,
         setup: Setup,
         clip: Clip,
-        loop: Loop | None,
-        writer: Processor,
+        prompts: Prompts | None,
         audio_s: float,
+        loop: Callable[[Prompts, Shared | None], Loop],
+        writer: Processor,
         error: SpecdecError | None = None,
-        *,
-        alone: bool = True,
     ) -> None:
-        self.clip, self.error = clip, error
-        self._setup, self._loop, self._writer = setup, loop, writer
-        self._audio_s, self._alone = audio_s, alone
+        self.clip, self.prompts, self.error = clip, prompts, error
+        self._setup, self._audio_s, self._loop, self._writer = setup, audio_s, loop, writer
         self._rounds: list[Round] = []
         self._records: list[RoundRecord] = []
         self._transcript: Transcript | None = None
@@ -155,13 +163,30 @@ class Run:
             SpecdecError: `error`, or what goes wrong while decoding.
             DecodingError: the run was begun before.
         """
-        loop, self._loop = self._loop, None
-        if loop is None:
+        yield from self._updates(None)
+
+    def finish(self, shared: Shared | None = None) -> Transcript:
+        """The transcript, decoding the clip if that is not done; an error line where the run has an error.
+
+        Args:
+            shared: makes the forwards with those of other clips; None: the clip is decoded alone.
+        """
+        if self.error is not None:
+            return self._setup.error_line(self.clip.file, self.error, self.clip)
+        if self._transcript is None:
+            for _ in self._updates(shared):
+                pass
+        assert self._transcript is not None
+        return self._transcript
+
+    def _updates(self, shared: Shared | None) -> Iterator[Update]:
+        prompts, self.prompts = self.prompts, None
+        if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         writer, ids, text = self._writer, list[int](), ""
         began = time.perf_counter(), time.process_time()
         yield Update(self._setup.started(self.clip), EventText())
-        with closing(loop.run()) as events:
+        with closing(self._loop(prompts, shared).run()) as events:
             for event in events:
                 pieces = EventText(caption=text.strip())
                 if isinstance(event, Sent):
@@ -178,21 +203,11 @@ class Run:
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
                     labels = self._setup.labels(caption)
                     pieces = EventText(caption=caption, labels=labels, claims=self._setup.claims(labels, self.clip))
-                    self._transcript = made = self._build(event, pieces, began)
+                    self._transcript = made = self._build(event, pieces, began, alone=shared is None)
                     pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)
 
-    def finish(self) -> Transcript:
-        """The transcript, decoding the clip if that is not done; an error line where the run has an error."""
-        if self.error is not None:
-            return self._setup.error_line(self.clip.file, self.error, self.clip)
-        if self._transcript is None:
-            for _ in self:
-                pass
-        assert self._transcript is not None
-        return self._transcript
-
-    def _build(self, finished: Finished, text: EventText, began: tuple[float, float]) -> Transcript:
+    def _build(self, finished: Finished, text: EventText, began: tuple[float, float], *, alone: bool) -> Transcript:
         setup, labels, scores = self._setup, text.labels, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         if setup.scorer is not None and labels is not None:
@@ -212,7 +227,7 @@ class Run:
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(
-                cpu_percent=round(100 * cpu / wall, 1) if self._alone and wall > 0 else None,
+                cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
                 peak_rss_mb=peak_rss_mb(),
                 gpu_mb=gpu_mb(),
             ),

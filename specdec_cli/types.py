@@ -142,10 +142,21 @@ class ModelWork:
     fed_tokens: int = 0  # after the prompt; a rolled-back token that is fed again counts again
     bytes_up: int = 0  # bodies of requests to a model behind a link, repeats included; 0 for one of this process
 
+    def __add__(self, more: ModelWork) -> ModelWork:
+        return ModelWork(*(getattr(self, name) + getattr(more, name) for name in self.__slots__))
+
+    def __sub__(self, before: ModelWork) -> ModelWork:
+        return ModelWork(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
+
+    @property
+    def reading_ms(self) -> float:
+        """Milliseconds in forwards that read the prompt, audio tower included."""
+        return self.encoder_ms + self.prefill_ms
+
     @property
     def total_ms(self) -> float:
         """Milliseconds in the model's own forwards, audio tower included."""
-        return self.encoder_ms + self.prefill_ms + self.step_ms
+        return self.reading_ms + self.step_ms
 
 
 @dataclass(frozen=True, slots=True)

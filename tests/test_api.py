@@ -233,7 +233,7 @@ def test_no_error_speaks_of_options_of_the_command_line() -> None:
     """Python's users set names; the command line adds the option to each."""
     short = captioner(decoding__mode="edge", decoding__max_new_tokens=100_000)
     with pytest.raises(DecodingError) as context:
-        short.run_samples(voice(1, 1.0), RATE)
+        short.run_samples(voice(1, 1.0), RATE).finish()
     with pytest.raises(ConfigError) as segment:
         captioner(audio__segment_s=1000.0)
     for error in (context.value, segment.value):

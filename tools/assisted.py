@@ -37,7 +37,7 @@ def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: S
 
 def _as_published(models: Models, contend: Callable[[Clip], Timing]) -> Callable[[Clip], Timing]:
     def published(clip: Clip) -> Timing:
-        with models.edge.as_published(), models.cloud.as_published():
+        with models.edge.kernels.as_published(), models.cloud.kernels.as_published():
             return contend(clip)
 
     return published

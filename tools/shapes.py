@@ -165,8 +165,9 @@ def _empty(shape: Shape, special: dict[str, int], number: torch.dtype, bits: int
     with torch.device("meta"):
         module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special)).to(number)
     del module.model.visual
-    for name, linear in list(packable(module)) if bits else ():
-        module.set_submodule(name, PackedLinear(linear, bits))
+    if bits is not None:
+        for name, linear in list(packable(module)):
+            module.set_submodule(name, PackedLinear(linear, bits))
     return module
 
 

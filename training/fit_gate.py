@@ -3,9 +3,8 @@
 On clips of dev speakers, in both languages: the pair knows its training speakers by heart, and report speakers and the
 corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens change
 about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion counts
-more and single words have weights of their own. Every figure and both thresholds come from classifiers that were
-fitted without the speaker at hand. Every clip is recorded once with both models, and a second run with the same weights
-goes on from the recordings.
+more. Every figure and both thresholds come from classifiers that were fitted without the speaker at hand. Every clip is
+recorded once with both models, and a second run with the same weights goes on from the recordings.
 """
 
 from __future__ import annotations
@@ -115,18 +114,20 @@ class Fitting:
         self._seed = seed
         names = sorted({speaker for part in parts.values() for speaker in part.speakers})
         self._found: dict[str, list[Any]] = {"block": [], "wake": []}
+        self._decided: dict[int, str] = {}
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
             for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
                 consequences = Consequences(part.yardstick.classes, counted)
                 self._found[what] += examples(part.traces, groups, length, consequences)
+            self._decided |= consequences.decided(part.traces)
         self._names = names
 
     def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:
         """Weights for blocks and for waking, fitted without some speakers, and figures of both fits."""
         left_out = {self._names.index(speaker) for speaker in without}
         fits = {
-            what: fit([e for e in found if e.group not in left_out], seed=self._seed, single_tokens=what == "wake")
+            what: fit([e for e in found if e.group not in left_out], self._decided, seed=self._seed)
             for what, found in self._found.items()
         }
         figures = {what: fitting.figures for what, fitting in fits.items()}
@@ -208,8 +209,12 @@ class Frontier:
         return {name: float(np.mean(values)) for name, values in means.items()}
 
 
-def _ordered(parts: Mapping[Language, Part], folds: Sequence[Fold], share: float) -> tuple[Frontier, Values, float]:
+def _ordered(
+    parts: Mapping[Language, Part], folds: Sequence[Fold], share: float, emotion: float
+) -> tuple[Frontier, Values, float]:
     """The way to combine a draft's tokens whose order of the clips closes most where `share` of them wake the cloud.
+
+    The gap of emotion counts `emotion` times as much as that of the mean, as changes of it do in the fit.
 
     Returns:
         With it: the frontier, what the gate finds of each clip, and the threshold at that share.
@@ -221,7 +226,8 @@ def _ordered(parts: Mapping[Language, Part], folds: Sequence[Fold], share: float
         figures = frontier.wake_figures("learned")
         wake = float(np.quantile(figures, 1 - share))
         closed = frontier.run("learned", THRESHOLDS[-1], wake)
-        found.append((closed["emotion_gap_closed"] + closed["mean_gap_closed"], frontier, figures, wake))
+        gain = emotion * closed["emotion_gap_closed"] + closed["mean_gap_closed"]
+        found.append((gain, frontier, figures, wake))
     return max(found, key=lambda each: each[0])[1:]
 
 
@@ -231,7 +237,7 @@ def fitted_gate(
     """The gate file, and the figures that it was chosen by."""
     tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
     fitting = Fitting(parts, k, weights, seed)
-    frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share)
+    frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share, weights.get("emotion", 1.0))
     tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}
     enough = tried[THRESHOLDS[0]]["mean_gap_closed"] - TOLERANCE
     threshold = max(t for t, found in tried.items() if found["mean_gap_closed"] >= enough)
@@ -273,8 +279,8 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
-    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.5,
-    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 20.0,
+    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.45,
+    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
     cloud: Annotated[str | None, typer.Option(help="Cloud checkpoint likewise.")] = None,

@@ -11,18 +11,16 @@ Nothing here imports torch. The decoders are imported when a file needs them. Me
 recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.
 """
 
-from specdec_cli.audio.load import Recording, open_recording
-from specdec_cli.audio.samples import MAX_DURATION_S, MIN_DURATION_S, SILENCE_DBFS, Cut, Segment, check_samples
+from specdec_cli.audio.load import Recording, from_samples, open_recording
+from specdec_cli.audio.samples import MIN_DURATION_S, Cut, Segment
 from specdec_cli.audio.speech import has_speech
 
 __all__ = [
-    "MAX_DURATION_S",
     "MIN_DURATION_S",
-    "SILENCE_DBFS",
     "Cut",
     "Recording",
     "Segment",
-    "check_samples",
+    "from_samples",
     "has_speech",
     "open_recording",
 ]

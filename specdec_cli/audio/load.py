@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import threading
@@ -13,23 +14,25 @@ from io import FileIO
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import (
     MAX_DURATION_S,
-    MIN_DURATION_S,
     SILENCE_DBFS,
     Cut,
     Floats,
     SampleStatistics,
     Segment,
+    mono,
 )
-from specdec_cli.errors import AudioContentError, AudioDecodeError, ConfigError
+from specdec_cli.errors import AudioContentError, AudioDecodeError
 
 _LONG_S = 300.0
 _ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
+_HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
 
@@ -48,12 +51,12 @@ class Recording:
     sha256: str  # hex digest of the file's bytes
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
-    level_dbfs: float | None  # of its active frames, see `SampleStatistics.level_dbfs`; None where it is one piece
-    decode_s: float  # from opening the file to the checked samples
     _span: tuple[float, float] = field(repr=False)  # the part, seconds
     _samples: Floats | None = field(repr=False)  # if they fit the window
-    _channel: int | None = field(repr=False)  # the one to use where the mean over the channels loses the sound
-    _stamp: tuple[int, ...] = field(repr=False)
+    level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
+    decode_s: float = 0.0  # from opening the file to the checked samples
+    _channel: int | None = field(default=None, repr=False)  # the one to use where the mean of all loses the sound
+    _stamp: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def count(self) -> int:
@@ -95,22 +98,45 @@ class Recording:
                 yield from _Mixdown(sound, self.sampling_rate, self._channel, end_s - start_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cutting:
-    """How a recording is cut: see `open_recording`."""
+def from_samples(
+    samples: ArrayLike,
+    sample_rate: float,
+    sampling_rate: int,
+    window_s: float,
+    name: str,
+    start_s: float | None = None,
+) -> Recording:
+    """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
 
-    path: str
-    window_s: float
-    segment_s: float | None
-    pauses: Pauses
-    cuts: Sequence[Cut] | None
-    cutter: type[PauseCutter]
-    span: tuple[float, float]
+    The result has the model's `sampling_rate`, Hz, and fits its window, `window_s` seconds.
+    """
+    if not isinstance(sample_rate, int | float | np.number) or not 1.0 <= sample_rate <= _HIGHEST_RATE:
+        raise AudioContentError(f"{name} cannot have the sample rate {sample_rate!r}", hint="Give its rate in Hz.")
+    array = given = mono(samples, name)
+    duration_s = len(given) / float(sample_rate)
+    if duration_s > window_s:
+        raise AudioContentError(
+            f"{name} lasts {duration_s:.2f} s, but the models take {window_s:g} s at once",
+            hint="Cut it into shorter pieces.",
+        )
+    statistics = SampleStatistics(round(float(sample_rate)))
+    statistics.add(given)
+    statistics.require_content(name, duration_s)
+    if sample_rate != sampling_rate:
+        import soxr
 
-    @property
-    def refuses(self) -> bool:
-        """Whether a recording that is longer than the window is refused."""
-        return self.segment_s is None and self.cuts is None and self.pauses == "never"
+        array = soxr.resample(given, sample_rate, sampling_rate)
+    begin_s = start_s or 0.0
+    return Recording(
+        path=name,
+        sampling_rate=sampling_rate,
+        duration_s=duration_s,
+        sha256=hashlib.sha256(given.tobytes()).hexdigest(),
+        cuts=(Cut(begin_s, begin_s + duration_s),),
+        whole=start_s is None,
+        _span=(begin_s, begin_s + duration_s),
+        _samples=array,
+    )
 
 
 def open_recording(
@@ -134,7 +160,7 @@ def open_recording(
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest of equal pieces, seconds; None: no such pieces.
+        segment_s: longest of equal pieces, 0.1 s to `window_s`, seconds; None: no such pieces.
         pauses: which recordings are cut into utterances.
         cutter: finds the utterances.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
@@ -145,23 +171,14 @@ def open_recording(
         AudioDecodeError: empty, not audio, cut short, damaged, or of an unknown codec.
         AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance; it
             ends before `start_s`; a cut ends after it or is longer than the window.
-        ConfigError: `segment_s` is longer than the window or shorter than 0.1 s, or `sampling_rate` is not positive.
     """
-    if segment_s is not None and not MIN_DURATION_S <= segment_s <= window_s:
-        too_long = window_s < segment_s < math.inf
-        fault = f"longer than the {window_s:g} s that the model reads at once" if too_long else "too short to describe"
-        hint = f"Give a length between {MIN_DURATION_S} and {window_s:g} seconds."
-        raise ConfigError(f"A segment of {segment_s:g} s is {fault}.", hint=hint)
-    if sampling_rate < 1:
-        raise ConfigError(f"A sampling rate of {sampling_rate} Hz is not possible.", hint="Give the model's rate.")
     path, span, begun = os.fsdecode(path), (start_s, math.inf if end_s is None else end_s), time.perf_counter()
-    cutting = _Cutting(path, window_s, segment_s, pauses, cuts, cutter, span)
     with opened(path) as (file, _):
         channel = None
         while True:
             with open_sound(path, file, start_s) as sound:
                 mixdown = _Mixdown(sound, sampling_rate, channel, span[1] - start_s)
-                decoded = _Decoded(mixdown, cutting)
+                decoded = _Decoded(path, mixdown, window_s, segment_s, pauses, cuts, cutter, span)
             if (channel := mixdown.cancelled()) is None:
                 break
         if start_s > 0 and not mixdown.length:
@@ -185,35 +202,46 @@ def open_recording(
         )
 
 
+@dataclass(eq=False)
 class _Decoded:
     """One pass over a recording, which keeps the samples if they fit the window, and finds the pauses if wanted.
+
+    For the fields see `open_recording`; `span` is the part that counts, seconds.
 
     Attributes:
         statistics: of the samples.
         samples: float32 mono [n]; None if they do not fit.
-        at_pauses: whether it is cut at its pauses.
     """
 
-    def __init__(self, mixdown: _Mixdown, cutting: _Cutting) -> None:
-        self._mixdown, self._cutting, self._path, self._span = mixdown, cutting, cutting.path, cutting.span
-        self.statistics = SampleStatistics(mixdown.sampling_rate)
-        self._cutter = cutting.cutter(mixdown.sampling_rate, cutting.window_s) if cutting.pauses == "always" else None
+    path: str
+    mixdown: _Mixdown
+    window_s: float
+    segment_s: float | None
+    pauses: Pauses
+    given: Sequence[Cut] | None
+    cutter: type[PauseCutter]
+    span: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        self.statistics = SampleStatistics(self.mixdown.sampling_rate)
+        self._cutter = self._new_cutter() if self.pauses == "always" else None
         self._utterances: list[Cut] = []
-        declared_s, window_s, span = mixdown.sound.declared_s, cutting.window_s, cutting.span
+        mixdown, declared_s, span = self.mixdown, self.mixdown.sound.declared_s, self.span
         self._require_bounded(declared_s or 0.0)
-        declared_fits = cutting.refuses or min((declared_s or 0.0) - span[0], span[1] - span[0]) <= window_s
+        refuses = self.segment_s is None and self.given is None and self.pauses == "never"
+        declared_fits = refuses or min((declared_s or 0.0) - span[0], span[1] - span[0]) <= self.window_s
         fits, alone, kept = declared_fits, False, list[Floats]()
         if not fits:
             self._cut_at_pauses(())
         with ExitStack() as stack:
             for block in mixdown:
                 self._require_bounded(span[0] + mixdown.duration_s)
-                fits = declared_fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
-                if cutting.refuses and not fits:
-                    length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-                    says = f"lasts {length}, but the model reads {window_s:g} s at once"
+                fits = declared_fits and mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
+                if refuses and not fits:
+                    length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                    says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
                     hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-                    raise refusal(AudioContentError, self._path, says, hint)
+                    raise refusal(AudioContentError, self.path, says, hint)
                 if fits and not alone and mixdown.duration_s > _LONG_S:
                     alone = bool(stack.enter_context(_ONE_LONG))
                 self.statistics.add(block)
@@ -237,35 +265,37 @@ class _Decoded:
         Raises:
             AudioContentError: no utterance was found, or a cut that was given cannot be used.
         """
-        start_s, cutting, rate = self._span[0], self._cutting, self._mixdown.sampling_rate
-        if cutting.cuts is not None:
-            yield from self._given(cutting.cuts)
+        start_s, rate = self.span[0], self.mixdown.sampling_rate
+        if self.given is not None:
+            yield from self._given(self.given)
         elif self._cutter is not None:
             self._found(self._cutter.finish())
             if not self._utterances:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-                raise refusal(AudioContentError, self._path, "has no utterances between pauses", hint)
+                raise refusal(AudioContentError, self.path, "has no utterances between pauses", hint)
             yield from self._utterances
         else:
-            longest = math.inf if cutting.segment_s is None else math.floor(cutting.segment_s * rate + _ROUNDING)
-            total = self._mixdown.length
+            longest = math.inf if self.segment_s is None else math.floor(self.segment_s * rate + _ROUNDING)
+            total = self.mixdown.length
             count = max(1, math.ceil(total / longest))
             for index in range(count):
                 start, end = total * index // count, total * (index + 1) // count
                 yield Cut(start_s + start / rate, start_s + end / rate)
+
+    def _new_cutter(self) -> PauseCutter:
+        return self.cutter(self.mixdown.sampling_rate, self.window_s)
 
     def _require_bounded(self, seconds: float) -> None:
         if seconds > MAX_DURATION_S:
             length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
             says = f"is too long: it lasts {length} or more, and {most} is the most"
             hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
-            raise refusal(AudioContentError, self._path, says, hint)
+            raise refusal(AudioContentError, self.path, says, hint)
 
     def _cut_at_pauses(self, before: Sequence[Floats]) -> None:
         """Where it turns out to be long, begins to look for pauses, in what has been kept first."""
-        cutting = self._cutting
-        if self._cutter is None and cutting.pauses == "long" and cutting.cuts is None and cutting.segment_s is None:
-            self._cutter = cutting.cutter(self._mixdown.sampling_rate, cutting.window_s)
+        if self._cutter is None and self.pauses == "long" and self.given is None and self.segment_s is None:
+            self._cutter = self._new_cutter()
             for block in before:
                 self._find(block)
 
@@ -274,23 +304,22 @@ class _Decoded:
             self._found(self._cutter.feed(block))
 
     def _found(self, utterances: Sequence[Segment]) -> None:
-        start_s = self._span[0]
+        start_s = self.span[0]
         self._utterances += [Cut(start_s + found.start_s, start_s + found.end_s) for found in utterances]
 
     def _given(self, cuts: Sequence[Cut]) -> Iterator[Cut]:
         """The cuts within the part, by their start."""
-        start_s, window_s = self._span[0], self._cutting.window_s
-        end_s = start_s + self._mixdown.duration_s
+        start_s, end_s = self.span[0], self.span[0] + self.mixdown.duration_s
         for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
             where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
-            if cut.start_s < start_s or cut.end_s > self._span[1]:
+            if cut.start_s < start_s or cut.end_s > self.span[1]:
                 continue
             if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
                 says = f"lasts {end_s:.2f} s. {where} is outside of it"
-                raise refusal(AudioContentError, self._path, says, "Mend the cuts, or name the right recording.")
-            if cut.end_s - cut.start_s > window_s + _ROUNDING:
-                says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
-                raise refusal(AudioContentError, self._path, says, "Divide that cut.")
+                raise refusal(AudioContentError, self.path, says, "Mend the cuts, or name the right recording.")
+            if cut.end_s - cut.start_s > self.window_s + _ROUNDING:
+                says = f"cannot be cut so: {where} is longer than the {self.window_s:g} s that the model reads at once"
+                raise refusal(AudioContentError, self.path, says, "Divide that cut.")
             yield replace(cut, end_s=min(cut.end_s, end_s))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Final
@@ -27,7 +26,6 @@ SILENCE_DBFS = -70.0
 
 _AT_ONCE: Final = 1 << 18  # samples looked at together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
-_HIGHEST_RATE: Final = 1e6  # Hz
 _FULL_SCALE: Final = {
     np.dtype(np.uint8): (128.0, 2.0**7),
     np.dtype(np.int16): (0.0, 2.0**15),
@@ -100,7 +98,12 @@ class SampleStatistics:
         return active_level_dbfs(np.concatenate(self._powers))
 
     def require_content(self, path: str, duration_s: float) -> None:
-        """Refuse samples in which there is nothing to describe; see `check_samples`."""
+        """Refuse samples in which there is nothing to describe.
+
+        Raises:
+            AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
+                silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
+        """
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
             hint = "Name a recording with at least a few spoken words."
@@ -119,53 +122,12 @@ class SampleStatistics:
         raise refusal(AudioContentError, path, says, hint)
 
 
-def check_samples(name: str, samples: Floats, sampling_rate: int) -> None:
-    """Refuse mono samples [n] of full scale 1.0 in which there is nothing to describe.
+def mono(samples: ArrayLike, name: str) -> Floats:
+    """Floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits, as float32 [n] of full scale 1.0.
 
     Raises:
-        AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
-            silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
+        AudioContentError: of any other shape or type.
     """
-    statistics = SampleStatistics(sampling_rate)
-    statistics.add(samples)
-    statistics.require_content(name, len(samples) / sampling_rate)
-
-
-def from_samples(
-    samples: ArrayLike, sample_rate: float, sampling_rate: int, window_s: float, name: str
-) -> tuple[Segment, str]:
-    """Samples as a recording in one piece at `sampling_rate`, and the SHA-256 of what was given, as float32.
-
-    Args:
-        samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
-        sample_rate: of the samples, Hz.
-        sampling_rate: of the result, Hz.
-        window_s: longest audio that the model reads at once, seconds.
-        name: in messages.
-
-    Raises:
-        AudioContentError: not a mono recording, too short, too long, silent, or not finite.
-    """
-    if not isinstance(sample_rate, int | float | np.number) or not 1.0 <= sample_rate <= _HIGHEST_RATE:
-        raise AudioContentError(f"{name} cannot have the sample rate {sample_rate!r}", hint="Give its rate in Hz.")
-    given = _mono(samples, name)
-    duration_s = len(given) / float(sample_rate)
-    if duration_s > window_s:
-        raise AudioContentError(
-            f"{name} lasts {duration_s:.2f} s, but the models take {window_s:g} s at once",
-            hint="Cut it into shorter pieces.",
-        )
-    check_samples(name, given, round(float(sample_rate)))
-    array = given
-    if sample_rate != sampling_rate:
-        import soxr
-
-        array = soxr.resample(given, sample_rate, sampling_rate)
-    return Segment(array, 0.0, duration_s), hashlib.sha256(given.tobytes()).hexdigest()
-
-
-def _mono(samples: ArrayLike, name: str) -> Floats:
-    """float32 [n] of full scale 1.0."""
     try:
         array = np.asarray(samples)
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: PyTorch's

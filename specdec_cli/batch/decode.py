@@ -14,11 +14,11 @@ from typing import Final, Protocol
 import torch
 
 from specdec_cli.batch.tasks import Outcome
-from specdec_cli.captioner import Captioner, Prompts
+from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.models.shared import Shared
-from specdec_cli.run import Clip, Run, Setup
+from specdec_cli.run import Clip, Run
 from specdec_cli.transcript.schema import Transcript
 
 _log = logging.getLogger(__name__)
@@ -41,21 +41,10 @@ Ended = Callable[[Clip, Transcript | SpecdecError], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A clip that only needs decoding.
-
-    Attributes:
-        ended: takes what became of it, see `Ended`.
-        clip: the recording, or a segment of one.
-        prompts: for each model that the mode uses.
-        audio_s: time spent on decoding the audio and on its features, seconds.
-        setup: what the transcript says of the run; language and prompt may differ from clip to clip.
-    """
+    """A clip that only needs decoding, and what takes what became of it."""
 
     ended: Ended
-    clip: Clip
-    prompts: Prompts
-    audio_s: float
-    setup: Setup
+    run: Run
 
 
 class Source(Protocol):
@@ -138,12 +127,9 @@ class BatchCaptioner:
     def _caption(self, prepared: Prepared, shared: Shared, results: queue.SimpleQueue[Result], threads: int) -> None:
         """One clip from beginning to end, in its own thread."""
         torch.set_num_threads(threads)  # counts for this thread alone
-        captioner, result = self._captioner, None
         try:
             with shared.clip():
-                loop = captioner.loop(prepared.prompts, shared)
-                run = Run(prepared.setup, prepared.clip, loop, captioner.pair.writer, prepared.audio_s, alone=False)
-                result = run.finish()
+                result = prepared.run.finish(shared)
         except BaseException as error:
             results.put((prepared, typed(error if isinstance(error, Exception) else RuntimeError(error), _log)))
         else:

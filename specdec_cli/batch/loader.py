@@ -94,7 +94,7 @@ class Loader:
     def release(self, clip: Prepared) -> None:
         """Lets the threads load as much as `clip` was long."""
         with self._changed:
-            self._audio_s -= clip.clip.duration_s
+            self._audio_s -= clip.run.clip.duration_s
             self._changed.notify_all()
 
     def _work(self) -> None:
@@ -140,5 +140,5 @@ class Loader:
             self._decoding -= 1
             self._ready.append(ready)
             if isinstance(ready, Prepared):
-                self._audio_s += ready.clip.duration_s
+                self._audio_s += ready.run.clip.duration_s
             self._changed.notify_all()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.audio.files import refusal
 from specdec_cli.batch.begun import DIED, Note, died
-from specdec_cli.batch.decode import BatchCaptioner, Ended, Prepared
+from specdec_cli.batch.decode import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.plan import is_done
 from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
@@ -23,7 +22,7 @@ from specdec_cli.run import Clip, Setup
 from specdec_cli.transcript.schema import Transcript
 
 if TYPE_CHECKING:
-    from specdec_cli.audio import Recording, Segment
+    from specdec_cli.audio import Recording
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import PromptConfig
 
@@ -51,7 +50,7 @@ class LocalBackend:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
         with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
             for prepared, result in self._decoder.run(_ShortestFirst(loader, deliver, stopped)):
-                deliver(prepared.ended(prepared.clip, result))
+                deliver(prepared.ended(prepared.run.clip, result))
 
 
 class _ShortestFirst:
@@ -72,7 +71,7 @@ class _ShortestFirst:
                     self._clips.append(ready)
                 else:
                     self._deliver(ready)
-            self._clips.sort(key=lambda prepared: prepared.clip.duration_s, reverse=True)
+            self._clips.sort(key=lambda prepared: prepared.run.clip.duration_s, reverse=True)
         if not self._clips or self._stopped():
             return None
         prepared = self._clips.pop()
@@ -133,23 +132,11 @@ class Preparer:
             return
         pieces = _Pieces(task.item, setup, recording.count - len(skip))
         try:
-            for clip, cut, decode_s in self._captioner.clips(recording, task.item, skip):
+            for run in self._captioner.runs_of(recording, task.item, skip, setup):
                 pieces.begin()
-                yield self._piece(pieces.end, clip, cut, decode_s, setup)
+                yield Prepared(pieces.end, run) if run.error is None else pieces.end(run.clip, run.error)
         except Exception as error:  # the file changed between the two passes over it
             yield pieces.give_up(Clip(recording.path, recording.sha256, recording.duration_s), typed(error, _log))
-
-    def _piece(self, ended: Ended, clip: Clip, cut: Segment, decode_s: float, setup: Setup) -> Ready:
-        """A piece to decode; of one that cannot be, the outcome."""
-        error: SpecdecError | None = self._captioner.refusal(clip, cut)
-        started = time.perf_counter()
-        if error is None:
-            try:
-                prompts = self._captioner.prompts(cut.samples, setup.prompt)
-                return Prepared(ended, clip, prompts, decode_s + time.perf_counter() - started, setup)
-            except Exception as unforeseen:
-                error = typed(unforeseen, _log)
-        return ended(clip, error)
 
 
 class _Pieces:

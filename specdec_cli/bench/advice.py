@@ -75,10 +75,10 @@ def try_encoders(parts: Mapping[str, tuple[AudioLM, Prompt]]) -> Iterator[Trial]
     """
     for role, (model, prompt) in parts.items():
         if model.device.type == "cpu" and model.dtype == torch.float32:
-            now = model.encoder_dtype
+            now = model.kernels.encoder_dtype
 
             def encoder_ms(dtype: str | None, model: AudioLM = model, prompt: Prompt = prompt) -> float:
-                model.encoder_dtype = dtype
+                model.kernels.choose(dtype)
                 session = Session(model, prompt, 1)
                 session.prefill()
                 return session.work.encoder_ms
@@ -87,7 +87,7 @@ def try_encoders(parts: Mapping[str, tuple[AudioLM, Prompt]]) -> Iterator[Trial]
                 formats = dict.fromkeys((now, None, *encoder_dtypes()))
                 times = _in_turns({name or "null": partial(encoder_ms, name) for name in formats}, _REPEATS)
             finally:
-                model.encoder_dtype = now
+                model.kernels.choose(now)
             for name, taken in times.items():
                 yield Trial(setting=f"{role}.encoder_dtype", value=name, ms=median(taken))
 

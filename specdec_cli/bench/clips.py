@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings
-from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
+from specdec_cli.run import Run
 
 _TEST_S: Final = 3
 
@@ -77,23 +74,24 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[Clip]:
         ConfigError: the settings cut it into pieces.
     """
     if not files:
-        sound = test_sound(_TEST_S, captioner.sampling_rate)
-        return [_clip(captioner, "test sound", _TEST_S, sound)]
+        rate = captioner.sampling_rate
+        return [_clip(captioner.run_samples(test_sound(_TEST_S, rate), rate, name="test sound"))]
     found = []
     for file in files:
-        pieces = list(captioner.clips(captioner.recording(InputFile(file))))
-        if len(pieces) > 1:
+        runs = list(captioner.runs(file))
+        if len(runs) > 1:
             raise ConfigError(
-                f"{file} is cut into {len(pieces)} pieces, and the benchmark takes whole recordings.",
+                f"{file} is cut into {len(runs)} pieces, and the benchmark takes whole recordings.",
                 hint="Leave audio.segment out, or give shorter recordings.",
             )
-        ((clip, cut, _),) = pieces
-        found.append(_clip(captioner, file, clip.duration_s, cut.samples))
+        found.append(_clip(runs[0]))
     return found
 
 
-def _clip(captioner: Captioner, file: str, duration_s: float, samples: npt.NDArray[np.float32]) -> Clip:
-    edge, cloud = captioner.prompts(samples, captioner.setup.prompt)
+def _clip(run: Run) -> Clip:
+    if run.error is not None:
+        raise run.error
+    edge, cloud = run.prompts or (None, None)
     assert edge is not None
     assert cloud is not None
-    return Clip(file, duration_s, edge, cloud)
+    return Clip(run.clip.file, run.clip.duration_s, edge, cloud)

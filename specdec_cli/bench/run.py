@@ -79,11 +79,11 @@ def _contenders(both: Captioner, models: Models) -> dict[Contender, Callable[[Cl
         return lambda clip: caption(captioner, clip)
 
     def published(clip: Clip) -> Timing:
-        with models.cloud.as_published():
+        with models.cloud.kernels.as_published():
             return generate(models.cloud, clip.cloud, settings, settings.max_new_tokens)
 
     settings = both.config.decoding
     own: dict[Contender, Callable[[Clip], Timing]] = {mode: of_mode(mode) for mode in _MODES}
     own["generate-edge"] = lambda clip: generate(models.edge, clip.edge, settings, settings.max_new_tokens)
     own["generate-cloud"] = lambda clip: generate(models.cloud, clip.cloud, settings, settings.max_new_tokens)
-    return own | ({"published-cloud": published} if models.cloud.faster else {})
+    return own | ({"published-cloud": published} if models.cloud.kernels.chosen else {})

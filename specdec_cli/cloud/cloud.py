@@ -41,7 +41,7 @@ class RemoteCloud(ABC):
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         self.name, self.http = http.url, http
         self.payload, self.processor = payload, processor
-        self.vocab_size, self.window_s = processor.vocab_size, processor.window_s
+        self.vocab_size = processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
         self.reached = False
 
@@ -156,14 +156,13 @@ class RemoteVerifier(ABC, Generic[C]):
             self.cloud.connect(self.caller)
             found = self.judged(text, draft, run_on)
             self._require_possible(found, draft, run_on)
-        after, elapsed_ms = self.work, (time.perf_counter() - started) * 1e3
-        reading_ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
+        done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
             found,
-            ms=max(found.ms - reading_ms, 0.0),
-            prefilled=after.encoder_passes > before.encoder_passes,
+            ms=max(found.ms - done.reading_ms, 0.0),
+            prefilled=done.encoder_passes > 0,
             network_ms=max(elapsed_ms - found.ms, 0.0),
-            bytes_up=after.bytes_up - before.bytes_up,
+            bytes_up=done.bytes_up,
             bytes_down=self.caller.traffic.bytes_down - down,
         )
 

@@ -38,7 +38,6 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 4  # of one request over a link that fails; a server that is busy is tried until the time is up
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-_PIECE: Final = 1 << 16  # bytes of a body that are written at a time
 _IDLE_CONNECTIONS: Final = 32
 _KEPT_S: Final = 60.0
 _CLOSED: Final = "the clip is closed"
@@ -170,25 +169,22 @@ class Connection:
         """Sends a request and reads the answer; `timeout_s` is for each read and write. A failure closes it."""
         with self._lock:
             self._busy = True
-        sent_at = time.perf_counter()
+        body, sent_at = bytearray(), time.perf_counter()
 
-        def pieces() -> Iterator[bytes]:
-            """The body, each piece counted as it goes out: not at all where no connection comes about."""
+        def trace(event: str, info: dict[str, Any]) -> None:
             nonlocal sent_at
-            for at in range(0, len(request.body), _PIECE):
+            if event in _CONNECTED:
+                self._socket = info["return_value"].get_extra_info("socket")
                 if self._dropped:
-                    raise httpx.WriteError(_CLOSED)
-                piece = request.body[at : at + _PIECE]
-                traffic.bytes_up += len(piece)
-                yield piece
-            sent_at = time.perf_counter()
+                    self.drop()
+            elif event == "http11.send_request_body.started":  # not where no connection comes about
+                traffic.bytes_up += len(request.body)
+            elif event == "http11.send_request_body.complete":
+                sent_at = time.perf_counter()
 
-        sent: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": self._trace}}
-        if request.body:
-            sent |= {"content": pieces(), "headers": {"Content-Length": str(len(request.body))}}
-        body = bytearray()
+        how: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": trace}}
         try:
-            with self._client.stream(request.method, request.path, **sent) as response:
+            with self._client.stream(request.method, request.path, content=request.body, **how) as response:
                 traffic.silent_s += time.perf_counter() - sent_at
                 for chunk in response.iter_raw():
                     body += chunk
@@ -203,13 +199,6 @@ class Connection:
             self.close()
             raise
         return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
-
-    def _trace(self, event: str, info: dict[str, Any]) -> None:
-        """Keeps the socket, so that `drop` can end a read that waits."""
-        if event in _CONNECTED:
-            self._socket = info["return_value"].get_extra_info("socket")
-            if self._dropped:
-                self.drop()
 
 
 class Http:

@@ -129,11 +129,6 @@ class Clip(Message):
     )
     question: Question | None = Field(default=None, description="null: only read the clip")
 
-    @property
-    def sends_rows(self) -> bool:
-        """Whether questions come with the draft's distributions."""
-        return self.acceptance.compares(sampling=self.scoring.sampling)
-
 
 class Judgement(Message):
     """The answer to a question; see `decoding.accept.Verdict`."""

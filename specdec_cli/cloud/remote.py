@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -88,7 +88,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             except RefusedError as error:
                 if error.code != "unknown_session":
                     raise
-                self._open, self._before = False, self.done
+                self._open, self._before = False, replace(self.done, prompt_tokens=0)
         return self._put(question, rows)
 
     def _put(self, question: Question | None, rows: dict[str, torch.Tensor]) -> Answer:
@@ -127,7 +127,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             return answer
 
         answer = self.caller.fetch(request, read)
-        self.done = _sum(self._before, ModelWork(**answer.work.model_dump()))
+        self.done = self._before + ModelWork(**answer.work.model_dump())
         return answer
 
 
@@ -199,12 +199,6 @@ class HttpCloud(RemoteCloud):
             ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
             raise MisfitError(f"{both} end a text with different ids ({ends})", hint=hint)
         self.info = info
-
-
-def _sum(one: ModelWork, other: ModelWork) -> ModelWork:
-    """Both together; the prompt is the same."""
-    both = {field.name: getattr(one, field.name) + getattr(other, field.name) for field in fields(ModelWork)}
-    return ModelWork(**both | {"prompt_tokens": max(one.prompt_tokens, other.prompt_tokens)})
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:

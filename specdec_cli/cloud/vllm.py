@@ -29,14 +29,15 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
-from specdec_cli.config import AcceptanceConfig, CloudConfig, Config
+from specdec_cli.config import AcceptanceConfig, CloudConfig
+from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import tie_tolerance
-from specdec_cli.types import NOTHING_DONE, VLLM_HIGHEST_RANK, VLLM_RULES, ModelWork
+from specdec_cli.types import ModelWork
 
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
@@ -61,11 +62,9 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
 
     def prepare(self) -> None:
         config, processor = self.config, self.cloud.processor
-        if (why := unserved(config, processor)) is not None:
-            raise DecodingError(
-                f"a vLLM cloud gives the likeliest tokens only, and {why}",
-                hint="Accept by greedy, rank or class, at temperature 0 without penalties, or use specdec serve.",
-            )
+        for name, hint in beyond_likeliest(effective(config.decoding, processor), config.acceptance):
+            needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
+            raise DecodingError(f"a vLLM cloud returns the likeliest tokens only, and {needs}", hint=hint)
         # `kept` is left aside: vLLM would list the likeliest tokens of every position of the prompt, in each answer
         ids, placeholder = self.prompt.ids, processor.placeholder_id
         self.done = ModelWork(prompt_tokens=len(ids))
@@ -121,15 +120,14 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         recording = {"type": "audio_url", "url": url, "uuid": self.id}
         body = question.body(self.cloud.model, self.stop_ids, content_parts=[recording])
         scored = self.caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
-        done, generated = self.done, len(scored.generated)
-        self.done = replace(
-            done,
-            encoder_passes=done.encoder_passes + (url is not None),
+        generated = len(scored.generated)
+        self.done += ModelWork(
+            encoder_passes=int(url is not None),
             # the first token comes with reading the question, prompt and all, each other one with a step
-            forwards=done.forwards + generated,
-            fed_tokens=done.fed_tokens + question.length - len(self.prompt.ids) + generated - 1,
+            forwards=generated,
+            fed_tokens=question.length - len(self.prompt.ids) + generated - 1,
             # the server gives no times: its silence, less the shortest silence so far, stands for them
-            step_ms=done.step_ms + max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
+            step_ms=max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
         )
         return scored
 
@@ -275,22 +273,6 @@ class VllmRules(NamedTuple):
         best = scores[: accepted + 1].topk(2, dim=-1).values
         ties = int((best[:, 0] - best[:, 1] <= TIE).sum()) if bool(best.isfinite().all()) else None
         return Verdict(accepted, token, tuple(tokens[1:]), ties)
-
-
-def unserved(config: Config, processor: Processor) -> str | None:
-    """Why a vLLM server cannot judge by these settings, as the end of a sentence; None if it can."""
-    settings, acceptance = effective(config.decoding, processor), config.acceptance
-    if settings.sampling:
-        return f"temperature {settings.temperature:g} needs whole distributions"
-    if acceptance.rule not in (None, *VLLM_RULES):
-        return f"acceptance {acceptance.rule!r} needs more than the likeliest tokens"
-    if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
-        return f"rank {acceptance.rank} may need more than the likeliest {MOST_CANDIDATES} tokens"
-    for name, off in NOTHING_DONE.items():
-        if getattr(settings, name) != off:
-            suggested = ", as the checkpoint suggests," if getattr(config.decoding, name) is None else ""
-            return f"{name} {getattr(settings, name):g}{suggested} changes the scores of all tokens"
-    return None
 
 
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from specdec_cli.config.layers import Given, Rank
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.problems import Problem, show
-from specdec_cli.config.schema import CloudConfig, Config
+from specdec_cli.config.schema import AcceptanceConfig, CloudConfig, Config, ScoringConfig
 from specdec_cli.config.settings import settings_of
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES
 
@@ -105,15 +105,19 @@ def _vllm(config: Config) -> Iterator[Clash]:
     if not cloud.allow_audio_upload:
         hint = "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
         yield Clash("cloud.engine", "cloud.allow_audio_upload", hint, ", which takes the recordings")
-    why = ", which returns the likeliest tokens only"
+    for name, hint in beyond_likeliest(decoding, acceptance):
+        yield Clash("cloud.engine", name, hint, ", which returns the likeliest tokens only")
+
+
+def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> Iterator[tuple[str, str]]:
+    """Each setting for which a vLLM server's few likeliest tokens do not suffice, and what to do about it."""
     for name, off in {"temperature": 0, **NOTHING_DONE}.items():
-        if getattr(decoding, name) not in (None, off):
-            hint = f"It takes whole distributions: set it to {off:g}, or use specdec serve."
-            yield Clash("cloud.engine", f"decoding.{name}", hint, why)
-    if acceptance.rule not in (None, *VLLM_RULES) and not decoding.sampling:
-        yield Clash("cloud.engine", "acceptance.rule", "Use greedy, rank or class, or specdec serve.", why)
+        if getattr(scoring, name) not in (None, off):
+            yield f"decoding.{name}", f"It takes whole distributions: set it to {off:g}, or use specdec serve."
+    if acceptance.rule not in (None, *VLLM_RULES) and not scoring.sampling:
+        yield "acceptance.rule", "Use greedy, rank or class, or specdec serve."
     if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
-        yield Clash("cloud.engine", "acceptance.rank", f"Use a rank up to {VLLM_HIGHEST_RANK}.", why)
+        yield "acceptance.rank", f"Use a rank up to {VLLM_HIGHEST_RANK}."
 
 
 def _decoding(config: Config) -> Iterator[Clash]:

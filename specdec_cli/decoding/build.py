@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,10 +48,7 @@ class Pair:
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
-        size = shared_vocab_size(processors[0], processors[-1])
-        if cloud is not None and not isinstance(cloud, AudioLM):
-            size = min(size, cloud.vocab_size)
-        return cls(edge, cloud, size)
+        return cls(edge, cloud, shared_vocab_size(processors[0], processors[-1]))
 
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
@@ -108,8 +104,7 @@ def build_loop(
                 f"mode {settings.mode!r} needs a {role} model, and none is loaded",
                 hint=f"Set {role}.model, or choose another decoding.mode.",
             )
-        make: Callable[[AudioLM, Prompt, int, int], Session] = shared.session if shared else Session
-        return make(model, prompt, capacity(settings), pair.vocab_size)
+        return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None

@@ -56,7 +56,8 @@ def sparse_features(token: TokenEvidence) -> list[tuple[str, int, float]]:
     """The features of a token's identity and its rivals': (kind, token id, value); all others are 0.
 
     In a gate file `id=N` is 1 and `doubt=N` is 1 - p(N) if token N was drafted, `second=N` is 1 if N is the second
-    likeliest, and `p=N` is p(N) if N is among the candidates and was not drafted.
+    likeliest, and `p=N` is p(N) if N is among the candidates and was not drafted. Fits give `id=N` the weight of the
+    attribute that N decides; the other kinds stand in files of earlier releases.
     """
     found = [("id", token.id, 1.0), ("doubt", token.id, 1.0 - math.exp(token.logprob))]
     for rank, (rival, p) in enumerate(token.candidates):

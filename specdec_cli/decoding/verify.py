@@ -99,8 +99,8 @@ class LocalVerifier(Verifier):
             scores = self.scores(written, self.session.logits(written))
             written.append(chosen(scores[0], draws, sampling=settings.sampling))
             rows += likeliest(scores, self._kept)
-        after = self.session.work
-        ms, prefilled = own_s * 1e3 + after.step_ms - before.step_ms, after.encoder_passes > before.encoder_passes
+        done = self.session.work - before
+        ms, prefilled = own_s * 1e3 + done.step_ms, done.encoder_passes > 0
         return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled, likeliest=rows or None)
 
     def prefill(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,8 +52,7 @@ class AudioLM:
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
         self.weights, self.compiled, self.quantization = weights, compiled, quantization
-        self._kernels = Kernels(module, compiled=compiled is not None)
-        self.encoder_dtype = encoder_dtype
+        self.kernels = Kernels(module, encoder_dtype, compiled=compiled is not None)
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         # audio encoder included
@@ -74,35 +72,6 @@ class AudioLM:
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
-
-    @property
-    def encoder_dtype(self) -> str | None:
-        """Number format in which the audio encoder multiplies; None: that of its weights.
-
-        Raises:
-            CheckpointError: on setting, it is one that the encoder's device does not have.
-        """
-        return self._encoder_dtype
-
-    @encoder_dtype.setter
-    def encoder_dtype(self, name: str | None) -> None:
-        self._kernels.choose(name)
-        self._encoder_dtype = name
-
-    @property
-    def faster(self) -> bool:
-        """Whether any layer multiplies otherwise than transformers has it; see `models.kernels`."""
-        return self._kernels.chosen
-
-    @contextmanager
-    def as_published(self) -> Iterator[None]:
-        """Runs the module as transformers has it, in the number format of its weights."""
-        chosen, self._encoder_dtype = self._encoder_dtype, None
-        try:
-            with self._kernels.off():
-                yield
-        finally:
-            self._encoder_dtype = chosen
 
     def new_cache(self) -> Cache:
         """An empty cache that can be cropped, sliding layers included."""
@@ -164,8 +133,8 @@ class AudioLM:
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
-        if self.encoder_dtype is not None:
-            dtype += f" (encoder {self.encoder_dtype})"
+        if self.kernels.encoder_dtype is not None:
+            dtype += f" (encoder {self.kernels.encoder_dtype})"
         found = {"name": self.name, "dtype": dtype, "device": str(self.device)}
         known = {"weights": self.weights, "compiled": self.compiled}
         return found | {name: value for name, value in known.items() if value is not None}
@@ -200,7 +169,7 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            if self.encoder_dtype != "bfloat16":
+            if self.kernels.encoder_dtype != "bfloat16":
                 encoded = encode(*args, **kwargs)
             else:
                 with torch.autocast(self.device.type, torch.bfloat16):

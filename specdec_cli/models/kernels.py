@@ -53,10 +53,11 @@ class Kernels:
 
     Args:
         module: an audio language model of transformers.
+        encoder_dtype: see `choose`.
         compiled: whether its decoder is compiled, and chooses kernels itself.
     """
 
-    def __init__(self, module: Any, *, compiled: bool) -> None:
+    def __init__(self, module: Any, encoder_dtype: str | None, *, compiled: bool) -> None:
         inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
         self._encoder: list[FastLinear] = []
         self._decoder: list[FastLinear] = []
@@ -66,6 +67,7 @@ class Kernels:
                 fast = FastLinear(part).train(part.training)
                 module.set_submodule(name, fast)
                 (self._decoder if id(part) in inside else self._encoder).append(fast)
+        self.choose(encoder_dtype)
 
     def choose(self, encoder_dtype: str | None) -> None:
         """Lets the encoder multiply in a number format; None: in that of its weights, as the decoder does.
@@ -87,6 +89,7 @@ class Kernels:
             layer.least_rows = 0 if encoder_dtype else _MANY_ROWS
         for layer in self._decoder:
             layer.product, layer.least_rows = _as_stored(layer), _MANY_ROWS
+        self.encoder_dtype = encoder_dtype
 
     @property
     def chosen(self) -> bool:
@@ -94,15 +97,17 @@ class Kernels:
         return any(layer.product is not None for layer in (*self._encoder, *self._decoder))
 
     @contextmanager
-    def off(self) -> Iterator[None]:
-        """Lets every layer multiply as transformers has it."""
-        layers = [*self._encoder, *self._decoder]
+    def as_published(self) -> Iterator[None]:
+        """Lets every layer multiply as transformers has it, in the number format of its weights."""
+        layers, chosen = [*self._encoder, *self._decoder], self.encoder_dtype
         products = [layer.product for layer in layers]
+        self.encoder_dtype = None
         for layer in layers:
             layer.product = None
         try:
             yield
         finally:
+            self.encoder_dtype = chosen
             for layer, product in zip(layers, products, strict=True):
                 layer.product = product
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,12 +31,20 @@ class Session:
         prompt: the clip's.
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
+        through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
 
     Raises:
         DecodingError: prompt and text together would not fit into the model's context.
     """
 
-    def __init__(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> None:
+    def __init__(
+        self,
+        model: AudioLM,
+        prompt: Prompt,
+        capacity: int,
+        vocab_size: int | None = None,
+        through: Callable[[Session, Sequence[int], int], torch.Tensor] | None = None,
+    ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
             raise DecodingError(
@@ -52,6 +60,7 @@ class Session:
         banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
         self._bans, self._banned = bool(banned), torch.tensor(banned, dtype=torch.long, device=model.device)
         self._after_prompt: torch.Tensor | None = None
+        self._through = through
 
     @property
     def length(self) -> int:
@@ -71,14 +80,42 @@ class Session:
         Raises:
             DecodingError: the scores are not finite.
         """
+        return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
+
+    @torch.inference_mode()
+    def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
+        """What `logits` returns, by a forward of this clip alone, prompt and audio included if they are not cached."""
         lacking = self.align(text, positions)
-        if not lacking and self.cache is not None:
+        reading, start = self.cache is None, self.length
+        if not lacking and not reading:
             return self._with_prompt_row(None)
+        cache = self.model.new_cache() if self.cache is None else self.cache
+        ids = (*self.prompt.ids, *lacking) if reading else lacking
+        started = time.perf_counter()
         try:
-            return self._feed(lacking, len(text), positions)
+            logits, encoder_ms, passes = self.model.forward(
+                ids,
+                torch.arange(start, start + len(ids)),
+                cache,
+                positions if reading else min(positions, len(ids)),
+                self.prompt.audio if reading else None,
+            )
+            self.fed.extend(lacking)
         except BaseException:
             self.cache = None  # some layers may be ahead of others
             raise
+        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
+        if reading and not cache.is_croppable:
+            raise CheckpointError(
+                f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
+                hint="Use a model whose layers are all attention.",
+            )
+        self.account(len(lacking), ms, encoder_ms, passes)
+        scores = self.scored(logits, positions, len(text))
+        if reading and positions > len(text):
+            self._after_prompt = scores[:1].clone()
+        self.cache = cache  # last: while another thread reads the clip, it counts as not read
+        return scores
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -120,44 +157,8 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        done, reading = self.work, passes > 0
-        self.work = ModelWork(
-            encoder_passes=done.encoder_passes + passes,
-            forwards=done.forwards + 1,
-            encoder_ms=done.encoder_ms + encoder_ms,
-            prefill_ms=done.prefill_ms + ms if reading else done.prefill_ms,
-            step_ms=done.step_ms if reading else done.step_ms + ms,
-            prompt_tokens=done.prompt_tokens,
-            fed_tokens=done.fed_tokens + tokens,
-        )
-
-    @torch.inference_mode()
-    def _feed(self, lacking: Sequence[int], text_length: int, positions: int) -> torch.Tensor:
-        """One forward of this clip alone, prompt and audio included where they are not cached."""
-        reading, start = self.cache is None, self.length
-        cache = self.model.new_cache() if self.cache is None else self.cache
-        ids = (*self.prompt.ids, *lacking) if reading else lacking
-        started = time.perf_counter()
-        logits, encoder_ms, passes = self.model.forward(
-            ids,
-            torch.arange(start, start + len(ids)),
-            cache,
-            positions if reading else min(positions, len(ids)),
-            self.prompt.audio if reading else None,
-        )
-        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
-        if reading and not cache.is_croppable:
-            raise CheckpointError(
-                f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
-                hint="Use a model whose layers are all attention.",
-            )
-        self.fed.extend(lacking)
-        self.account(len(lacking), ms, encoder_ms, passes)
-        scores = self.scored(logits, positions, text_length)
-        if reading and positions > text_length:
-            self._after_prompt = scores[:1].clone()
-        self.cache = cache  # last: while another thread reads the clip, it counts as not read
-        return scores
+        prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
+        self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
         """The scores after the prompt, which an earlier forward gave, and `scores` after them."""

@@ -26,7 +26,6 @@ from transformers.cache_utils import CacheLayerMixin
 
 from specdec_cli.errors import DecodingError, typed
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ Watch = Callable[[int, float], None]
 class _Job:
     """Scores that a clip waits for: a call of `Session.logits`."""
 
-    session: SharedSession
+    session: Session
     text: tuple[int, ...]
     positions: int
     future: Future[torch.Tensor]
@@ -79,15 +78,12 @@ class Shared:
 
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
-        most: clips in one forward.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
         watch: called after every forward that is made here.
     """
 
-    def __init__(
-        self, encoders: int = 1, most: int = MOST, threads: int | None = None, watch: Watch | None = None
-    ) -> None:
-        self._most, self._count, self._watch = most, threads, watch
+    def __init__(self, encoders: int = 1, threads: int | None = None, watch: Watch | None = None) -> None:
+        self._count, self._watch = threads, watch
         self._encoding = threading.BoundedSemaphore(encoders)
         self._changed = threading.Condition()
         self._waiting: dict[AudioLM, deque[_Job]] = {}
@@ -102,10 +98,6 @@ class Shared:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def session(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> SharedSession:
-        """A session whose forwards are made here; see `Session`."""
-        return SharedSession(self, model, prompt, capacity, vocab_size)
 
     @contextmanager
     def clip(self) -> Iterator[None]:
@@ -142,11 +134,11 @@ class Shared:
                 self._answer([job], [DecodingError("the models are shutting down")])
         SHORT_TURNS.count(-1)
 
-    def logits(self, session: SharedSession, text: Sequence[int], positions: int) -> torch.Tensor:
+    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if session.cache is None or not text:
             with self.away(), self._encoding:
-                return Session.logits(session, text, positions)
+                return session.forward(text, positions)
         job = _Job(session, tuple(text), positions, Future(), getattr(self._here, "counted", False))
         with self._changed:
             if self._closed:
@@ -186,7 +178,7 @@ class Shared:
             self._changed.wait_for(lambda: self._closed or (queue and self._at_work <= 0))
             if self._closed:
                 return []
-            return [queue.popleft() for _ in range(min(len(queue), self._most if model.joins else 1))]
+            return [queue.popleft() for _ in range(min(len(queue), MOST if model.joins else 1))]
 
     def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
         """One forward for all; clip by clip if that fails, so that a culprit fails alone."""
@@ -198,7 +190,7 @@ class Shared:
         found: list[torch.Tensor | BaseException] = []
         for job in jobs:
             try:
-                found.append(Session.logits(job.session, job.text, job.positions))
+                found.append(job.session.forward(job.text, job.positions))
             except BaseException as error:
                 found.append(error)
         return found
@@ -211,20 +203,6 @@ class Shared:
                 job.future.set_result(found)
             else:
                 job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
-
-
-class SharedSession(Session):
-    """A session whose forwards are made by `Shared`."""
-
-    def __init__(
-        self, shared: Shared, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None
-    ) -> None:
-        super().__init__(model, prompt, capacity, vocab_size)
-        self._shared = shared
-
-    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
-        """See `Session.logits`."""
-        return self._shared.logits(self, text, positions)
 
 
 @torch.inference_mode()

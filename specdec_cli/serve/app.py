@@ -54,13 +54,10 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     async def info(_request: Request) -> Response:
         return _good(service.info)
 
-    async def open_(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
+        work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
-            return await _answer(service, partial(service.open, _session(request)), body)
-
-    async def verify(request: Request) -> Response:
-        async with bodies.read(request) as body:
-            return await _answer(service, partial(service.verify, _session(request)), body)
+            return await _answer(service, partial(work, _session(request)), body)
 
     async def forget(request: Request) -> Response:
         service.clips.forget(_session(request), "done")
@@ -71,8 +68,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             Route(_OPEN, healthz),
             Route("/metrics", metrics),
             Route("/v1/info", info),
-            Route(_SESSION, open_, methods=["PUT"]),
-            Route(f"{_SESSION}/verify", verify, methods=["POST"]),
+            Route(_SESSION, answer, methods=["PUT"]),
+            Route(f"{_SESSION}/verify", answer, methods=["POST"]),
             Route(_SESSION, forget, methods=["DELETE"]),
         ],
         exception_handlers=dict.fromkeys((HTTPException, Refusal, ClientDisconnect, Exception), _failed),

@@ -42,7 +42,7 @@ from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import MOST, Shared
+from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
@@ -151,16 +151,16 @@ class SentDraft(Draft):
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the threads that use it; at most `together` clips in a forward."""
+    """A loaded model, the clips that it holds, and the threads that use it."""
 
-    def __init__(self, model: AudioLM, limits: ServeLimits, *, together: int = MOST) -> None:
+    def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
         self.metrics, self.limits, self.waiting = Metrics(), limits, 0
         self.clips = Clips(limits, self.metrics)
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
         self._position_bytes = _position_bytes(model)
         threads = torch.get_num_threads()
-        self._shared = Shared(most=together, threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
+        self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
         # the number of PyTorch's threads counts for the thread that sets it alone
         self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
         self._lock = threading.Lock()
@@ -227,7 +227,7 @@ class Service:
         self._require_bounds(clip)
         self._require_prompt(prompt, clip.samples)
         try:
-            session = self._shared.session(self._model, prompt, clip.capacity, clip.vocab_size)
+            session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         kept, synonyms = clip.kept or 0, clip.synonyms or NO_SYNONYMS
@@ -252,13 +252,12 @@ class Service:
                 self.metrics.drafted.inc(len(draft.ids))
                 self.metrics.accepted.inc(found.accepted)
                 self.metrics.generated.inc(1 + len(found.more))
-            after = verifier.work
-        if after.encoder_passes > before.encoder_passes:  # made in this thread, so that `Shared` does not count it
-            ms = after.encoder_ms + after.prefill_ms - before.encoder_ms - before.prefill_ms
-            self.metrics.fed(1, ms / 1e3)
-        work = Work.model_validate(after, from_attributes=True)
+            work = verifier.work
+        if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
+            self.metrics.fed(1, done.reading_ms / 1e3)
+        shown = Work.model_validate(work, from_attributes=True)
         cloud_ms = (time.perf_counter() - started) * 1e3
-        return Answer(request=name, judgement=judgement, work=work, cloud_ms=cloud_ms)
+        return Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
 
     def _require_bounds(self, clip: Clip) -> None:
         """Refuses a clip that is too long, or contradicts itself."""
@@ -305,7 +304,8 @@ class Service:
             raise MalformedError(f"a verification may generate {self.limits.more_tokens} tokens more")
         if any(id_ >= held.clip.vocab_size or id_ in self._placeholders for id_ in tokens):
             raise MalformedError("an id is out of range, or stands for audio")
-        wanted = len(question.draft) if held.clip.sends_rows else 0
+        compares = held.clip.acceptance.compares(sampling=held.clip.scoring.sampling)
+        wanted = len(question.draft) if compares else 0
         if len(counts) != wanted or (rows and not wanted):
             raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
         if not wanted:

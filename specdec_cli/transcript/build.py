@@ -18,7 +18,7 @@ from specdec_cli.transcript.schema import (
     Uplink,
     file_name,
 )
-from specdec_cli.types import EventText, Finished, ModelWork, Round
+from specdec_cli.types import EventText, Finished, Round
 
 
 def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
@@ -76,18 +76,19 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
 def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -> Timing:
     """Times of one clip; see `Timing` for units and definitions."""
     edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
-    read = [work for work in (edge, cloud) if work and _prefill_ms(work)]  # a vLLM does not say
+    read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM does not say
+    reading_s = sum(work.reading_ms for work in read) / 1e3
     times = {
         "load_s": load_s,
         "audio_s": audio_s,
-        "prefill_edge_ms": edge and _prefill_ms(edge),
-        "prefill_cloud_ms": cloud and (_prefill_ms(cloud) or None),
+        "prefill_edge_ms": edge and edge.reading_ms,
+        "prefill_cloud_ms": cloud and (cloud.reading_ms or None),
         "forwards_edge_ms": edge and edge.total_ms,
         "forwards_cloud_ms": cloud and cloud.total_ms,
         "ttft_ms": finished.ttft_ms,
         "total_ms": finished.total_ms,
         "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
-        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), sum(map(_prefill_ms, read)) / 1e3),
+        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), reading_s),
     }
     return Timing.model_validate(times)
 
@@ -113,10 +114,6 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
             **known,
         }
     )
-
-
-def _prefill_ms(work: ModelWork) -> float:
-    return work.encoder_ms + work.prefill_ms
 
 
 def _sum(values: Iterable[float | None]) -> Any:

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from specdec_cli.config.gate_file import Combination, LearnedWeights
 from specdec_cli.decoding.gate import TokenEvidence
-from specdec_cli.decoding.learned import DENSE, OF_TOKEN, SPARSE_KINDS, sparse_features
+from specdec_cli.decoding.learned import DENSE, OF_TOKEN
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Values
 from specdec_cli.tune.trace import Trace, Track
@@ -31,10 +31,6 @@ from specdec_cli.tune.trace import Trace, Track
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Strengths of the L2 penalty on the weights of standardised features that are tried (scikit-learn's 1 / C)."""
 
-LEAST_EVENTS: Final = 8
-"""Times that a token must occur among uncertain ones to get weights of its own; the rest share the bias."""
-
-MOST_TOKENS: Final = 256
 FOLDS: Final = 5
 _UNCERTAIN_NATS: Final = 0.05
 _WEIGHTS: Final = "logisticregression__sample_weight"
@@ -69,12 +65,31 @@ class Consequences:
 
     def weight(self, track: Track, position: int) -> float:
         """Of what the cloud's token changes in place of the edge's, the rest of the text as it is; 0: no class."""
-        if track.chosen[position] == track.target[position]:
-            return 0.0
-        before, after = track.ids[:position], track.ids[position + 1 :]
-        edge, cloud = (self._classes((*before, ids[position], *after)) for ids in (track.chosen, track.target))
-        changed = [name for name in {**edge, **cloud} if edge.get(name) != cloud.get(name)]
+        changed = self._changed(track, position, track.target[position])
         return max((self._weights.get(name, 1.0) for name in changed), default=0.0)
+
+    def decided(self, traces: Sequence[Trace]) -> dict[int, str]:
+        """Token id -> the attribute that it decides: what changes most often where it and its rival change places.
+
+        Of the tokens that the edge ever chose, or nearly chose, where it was not certain; others decide nothing.
+        """
+        votes: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for track in (track for trace in traces for track in (trace.edge, trace.cloud)):
+            for position, candidates in enumerate(track.candidates):
+                if track.entropy[position] >= _UNCERTAIN_NATS and len(candidates) > 1:
+                    rival = candidates[1][0]
+                    changed = self._changed(track, position, rival)
+                    for id_ in (track.chosen[position], rival):
+                        votes[id_].update(changed)
+        return {id_: names.most_common(1)[0][0] for id_, names in sorted(votes.items()) if names}
+
+    def _changed(self, track: Track, position: int, token: int) -> list[str]:
+        """Attributes whose class changes with `token` in place of the edge's choice."""
+        if track.chosen[position] == token:
+            return []
+        before, after = track.ids[:position], track.ids[position + 1 :]
+        one, other = (self._classes((*before, id_, *after)) for id_ in (track.chosen[position], token))
+        return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 def examples(
@@ -122,28 +137,30 @@ class Fitted:
     figures: dict[str, Any]
 
 
-def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool | None = None) -> Fitted:
+def fit(found: Sequence[Example], decided: Mapping[int, str] | None = None, *, seed: int = 0) -> Fitted:
     """Fits and calibrates the classifier.
 
     Examples count by their weights in the fit, and alike in the calibration, so that a figure is still a probability.
 
     What is chosen is chosen by log loss on folds that keep clips together: the penalty, whether features of the block
-    and of single tokens pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
+    pay, and whether a block's probability is that of any of its tokens or that of the likeliest.
 
     Args:
         found: the examples.
+        decided: token id -> the attribute that it decides. All tokens of an attribute share one weight: words of their
+            own would take more speakers to learn than anybody has.
         seed: of the folds.
-        single_tokens: whether there are features of single tokens; None: if they pay.
 
     Raises:
         ConfigError: the cloud changed too little to learn from.
     """
+    decided = decided or {}
+    attributes = sorted(set(decided.values()))
     weights_of = np.array([example.weight for example in found])
     changed = np.array([example.changed for example in found])
-    tokens = () if single_tokens is False else tuple(_token_features(found))
-    values = _matrix(found, (*DENSE, *tokens))
+    values = _matrix(found, decided, attributes)
     splits = _splits(found, changed, seed)
-    best = _simplest(list(_trials(values, tokens, changed, weights_of, splits, plain=not single_tokens)))
+    best = _simplest(list(_trials(values, changed, weights_of, splits)))
     model = _regression(best.penalty).fit(values[:, best.columns], changed, **{_WEIGHTS: weights_of})
     scaler, regression = model[0], model[1]
     weights = regression.coef_[0] / scaler.scale_  # for features that are not standardised
@@ -152,11 +169,14 @@ def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool | None =
     slope, offset = float(platt.coef_[0, 0]), float(platt.intercept_[0])
     losses = {name: _block_loss(found, expit(slope * best.logits + offset), name) for name in ("any", "largest")}
     combination: Combination = "any" if losses["any"] <= losses["largest"] else "largest"
-    names = tuple((*DENSE, *tokens)[column] for column in best.columns)
+    names = (*DENSE, *attributes)
+    by_name = {names[column]: round(float(weight), 6) for column, weight in zip(best.columns, weights, strict=True)}
+    features = {name: by_name[name] for name in DENSE if name in by_name}
+    features |= {f"id={id_}": by_name[attribute] for id_, attribute in decided.items()}
     return Fitted(
         LearnedWeights(
-            features=names,
-            weights=tuple(round(float(weight), 6) for weight in weights),
+            features=tuple(features),
+            weights=tuple(features.values()),
             bias=round(float(regression.intercept_[0] - scaler.mean_ @ weights), 6),
             slope=round(slope, 4),
             offset=round(offset, 4),
@@ -167,8 +187,8 @@ def fit(found: Sequence[Example], *, seed: int = 0, single_tokens: bool | None =
             "tokens": len(found),
             "changed": int(changed.sum()),
             "penalty": best.penalty,
-            "features_of_the_block": "in_block" in names,
-            "features_of_single_tokens": len(names) > len(DENSE),
+            "features_of_the_block": "in_block" in by_name,
+            "weights_of_attributes": {attribute: by_name[attribute] for attribute in attributes},
             "log_loss": round(best.loss, 5),
             "log_loss_of_a_constant": round(float(log_loss(changed, np.full(len(found), changed.mean()))), 5),
             "log_loss_of_blocks": {name: round(loss, 5) for name, loss in losses.items()},
@@ -196,19 +216,14 @@ class _Trial:
 
 def _trials(
     values: Values,
-    tokens: Sequence[str],
     changed: npt.NDArray[np.bool_],
     weights: Values,
     splits: Sequence[tuple[Any, Any]],
-    *,
-    plain: bool,
 ) -> Iterator[_Trial]:
-    """Every choice, those with fewer features first; `plain`: those without features of single tokens too."""
-    single = range(len(DENSE), len(DENSE) + len(tokens))
-    of_token, dense = range(len(OF_TOKEN)), range(len(DENSE))  # features of the block come after those of the token
-    choices = [[*of_token], [*dense]] if plain or not single else []
-    choices += [[*of_token, *single], [*dense, *single]] if single else []
-    for columns in choices:
+    """Every choice, those with fewer features first."""
+    of_block = range(len(OF_TOKEN), len(DENSE))
+    every = list(range(values.shape[1]))
+    for columns in ([column for column in every if column not in of_block], every):
         for penalty in reversed(PENALTIES):
             logits = cross_val_predict(
                 _regression(penalty),
@@ -268,25 +283,15 @@ def _block_loss(found: Sequence[Example], probabilities: Values, combination: st
     return float(log_loss(outcomes, chances, labels=[False, True]))
 
 
-def _token_features(found: Sequence[Example]) -> Iterator[str]:
-    """Names of the features about single tokens: those that occur often enough where the edge is not certain."""
-    counts: Counter[tuple[str, int]] = Counter()
-    for example in found:
-        if example.block[-1].entropy >= _UNCERTAIN_NATS:
-            counts.update((kind, id_) for kind, id_, _ in sparse_features(example.block[-1]))
-    for kind in SPARSE_KINDS:
-        ids = [(number, id_) for (of, id_), number in counts.items() if of == kind and number >= LEAST_EVENTS]
-        yield from (f"{kind}={id_}" for _, id_ in sorted(ids, reverse=True)[:MOST_TOKENS])
-
-
-def _matrix(found: Sequence[Example], names: Sequence[str]) -> Values:
-    """[examples, features]"""
-    columns = {name: column for column, name in enumerate(names)}
-    values = np.zeros((len(found), len(names)))
+def _matrix(found: Sequence[Example], decided: Mapping[int, str], attributes: Sequence[str]) -> Values:
+    """[examples, features]: the dense ones, and 1 for the attribute that the token decides."""
+    columns = {attribute: len(DENSE) + at for at, attribute in enumerate(attributes)}
+    values = np.zeros((len(found), len(DENSE) + len(attributes)))
     for row, example in enumerate(found):
-        for name, feature in DENSE.items():
-            values[row, columns[name]] = feature(example.block, len(example.block) - 1, example.start)
-        for kind, id_, value in sparse_features(example.block[-1]):
-            if (column := columns.get(f"{kind}={id_}")) is not None:
-                values[row, column] = value
+        token = example.block[-1]
+        values[row, : len(DENSE)] = [
+            feature(example.block, len(example.block) - 1, example.start) for feature in DENSE.values()
+        ]
+        if token.id in decided:
+            values[row, columns[decided[token.id]]] = 1.0
     return values

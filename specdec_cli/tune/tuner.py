@@ -103,10 +103,11 @@ class Tuner:
         from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn
 
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
-        found = examples(halves.fitting, groups, k, Consequences(yardstick.classes))
+        consequences = Consequences(yardstick.classes)
+        found = examples(halves.fitting, groups, k, consequences)
         if not teaches(found):  # the captions name hardly any class
-            found = examples(halves.fitting, groups, k)
-        return fit(found, seed=self._plan.seed)
+            return fit(examples(halves.fitting, groups, k), seed=self._plan.seed)
+        return fit(found, consequences.decided(halves.fitting), seed=self._plan.seed)
 
     @property
     def tokenizer(self) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import check_samples, open_recording
+from specdec_cli.audio import open_recording
+from specdec_cli.audio.load import from_samples
 from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, video_bytes
@@ -17,7 +18,7 @@ from tests.audio.test_formats import saved
 
 
 def check(samples: Samples, rate: int = 16000) -> None:
-    check_samples("clip.wav", samples.ravel(), rate)
+    from_samples(samples.ravel(), rate, rate, math.inf, "clip.wav")
 
 
 def loudest_frame_dbfs(samples: Samples, block: int, rate: int = 16000) -> float:

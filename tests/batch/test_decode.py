@@ -21,7 +21,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.shared import Shared, SharedSession
+from specdec_cli.models.session import Session
 from specdec_cli.transcript.schema import Transcript
 from tests.mini_pair import captioner, write_voice
 
@@ -83,8 +83,8 @@ def test_a_clip_is_decoded_while_others_are_still_being_read(tmp_path: Path) -> 
             return self.left.pop(0) if self.left and super_ready else None
 
     source = Slow(clips)
-    seen = [(clip.clip.file, len(source.left)) for clip, _ in BatchCaptioner(edge, 8).run(source)]
-    assert seen == [(clips[0].clip.file, 1), (clips[1].clip.file, 0)]
+    seen = [(clip.run.clip.file, len(source.left)) for clip, _ in BatchCaptioner(edge, 8).run(source)]
+    assert seen == [(clips[0].run.clip.file, 1), (clips[1].run.clip.file, 0)]
     assert source.waits[0]  # there was nothing else to do
     assert not source.waits[1]  # the first clip is being decoded
 
@@ -106,7 +106,7 @@ def test_clips_of_a_batch_get_the_text_that_each_gets_alone(
         set_threads(count)
 
     monkeypatch.setattr(torch, "set_num_threads", watched)
-    together = {clip.clip.file: result for clip, result in BatchCaptioner(ours, 3).run(Given(clips))}
+    together = {clip.run.clip.file: result for clip, result in BatchCaptioner(ours, 3).run(Given(clips))}
     assert threading.current_thread() not in setting, "the caller's threads are left as they were"
     assert len(together) == 5
     for file, result in together.items():
@@ -125,7 +125,7 @@ class Encoding:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clip: Prepared, *, fails: bool = False) -> None:
         self.gate = threading.Event()
         self._fails = fails
-        self._prompt, self._forward = clip.prompts[0], AudioLM.forward
+        self._prompt, self._forward = (clip.run.prompts or (None,))[0], AudioLM.forward
         monkeypatch.setattr(AudioLM, "forward", lambda model, *args, **named: self._encode(model, *args, **named))
 
     def _encode(self, model: AudioLM, *args: Any, **named: Any) -> Any:
@@ -144,7 +144,7 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: p
     encoding = Encoding(monkeypatch, clips[0])
     ends = BatchCaptioner(edge, 4).run(Given(clips))
     done = [next(ends)[0] for _ in range(3)]
-    assert sorted(clip.clip.file for clip in done) == [clip.clip.file for clip in clips[1:]]
+    assert sorted(clip.run.clip.file for clip in done) == [clip.run.clip.file for clip in clips[1:]]
     encoding.gate.set()
     ((last, result),) = ends
     assert last is clips[0]
@@ -155,10 +155,10 @@ def test_a_clip_whose_encoder_fails_fails_alone(tmp_path: Path, monkeypatch: pyt
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], fails=True)
-    ended = {clip.clip.file: result for clip, result in BatchCaptioner(edge, 4).run(Given(clips))}
-    assert isinstance(ended[clips[0].clip.file], Transcript)
-    assert isinstance(ended[clips[2].clip.file], Transcript)
-    failed = ended[clips[1].clip.file]
+    ended = {clip.run.clip.file: result for clip, result in BatchCaptioner(edge, 4).run(Given(clips))}
+    assert isinstance(ended[clips[0].run.clip.file], Transcript)
+    assert isinstance(ended[clips[2].run.clip.file], Transcript)
+    failed = ended[clips[1].run.clip.file]
     assert isinstance(failed, SpecdecError)
     assert "no memory for it" in failed.message
 
@@ -175,15 +175,14 @@ def test_closing_a_batch_half_way_ends_its_threads(tmp_path: Path) -> None:
 
 
 def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[weakref.ref[SharedSession]] = []
-    make = Shared.session
+    kept: list[weakref.ref[Session]] = []
+    make = Session.__init__
 
-    def making(shared: Shared, *args: Any) -> SharedSession:
-        session = make(shared, *args)
+    def making(session: Session, *args: Any) -> None:
+        make(session, *args)
         kept.append(weakref.ref(session))
-        return session
 
-    monkeypatch.setattr(Shared, "session", making)
+    monkeypatch.setattr(Session, "__init__", making)
     ours = captioner(**QUICK)
     ends = BatchCaptioner(ours, 2).run(Given(prepared(ours, tmp_path, 6)))
     alive = []
@@ -204,5 +203,5 @@ def test_no_result_is_lost_where_clips_are_done_at_the_same_time(tmp_path: Path)
     found = []
     for clip, _ in BatchCaptioner(ours, 6).run(Given(clips)):
         time.sleep(0.3)
-        found.append(clip.clip.file)
-    assert sorted(found) == [clip.clip.file for clip in clips]
+        found.append(clip.run.clip.file)
+    assert sorted(found) == [clip.run.clip.file for clip in clips]

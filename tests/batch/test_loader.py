@@ -15,10 +15,8 @@ from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.local import Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.run import Clip
+from specdec_cli.run import Clip, Run
 from tests.mini_pair import captioner, write_voice
-
-SETUP = None  # nothing here looks at it
 
 
 def never() -> bool:
@@ -30,7 +28,8 @@ def tasks(count: int) -> Iterator[Task]:
 
 
 def clip(task: Task, duration_s: float = 1.0) -> Prepared:
-    return Prepared(None, Clip(task.item.path, "", duration_s), (None, None), 0.0, SETUP)  # type: ignore[arg-type]
+    run = Run(None, Clip(task.item.path, "", duration_s), None, 0.0, None, None)  # type: ignore[arg-type]
+    return Prepared(None, run)  # type: ignore[arg-type]
 
 
 def one_second(task: Task) -> Iterator[Ready]:
@@ -53,7 +52,7 @@ def drain(loader: Loader) -> list[str]:
     while taken := loader.take(never):
         for ready in taken:
             assert isinstance(ready, Prepared)
-            files.append(ready.clip.file)
+            files.append(ready.run.clip.file)
             loader.release(ready)
     return files
 
@@ -171,14 +170,14 @@ def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
             while taken := loader.take(never):
                 for ready in taken:
                     assert isinstance(ready, Prepared)
-                    found.setdefault(ready.clip.file, []).append(ready)
+                    found.setdefault(ready.run.clip.file, []).append(ready)
                     loader.release(ready)
         return found
 
     alone = inputs(1)
     for file, clips in inputs(6).items():
         for ready in clips:
-            for ours, theirs in zip(ready.prompts, alone[file][0].prompts, strict=True):
+            for ours, theirs in zip(ready.run.prompts or (), alone[file][0].run.prompts or (), strict=True):
                 assert ours is not None
                 assert theirs is not None
                 assert ours.ids == theirs.ids
@@ -191,14 +190,14 @@ def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: P
     prepare = Preparer(captioner(decoding__mode="edge"))
     (ready,) = prepare(Task(InputFile(file)))
     assert isinstance(ready, Prepared)
-    content = ready.clip.sha256
+    content = ready.run.clip.sha256
     (outcome,) = prepare(Task(InputFile(file), known=content))
     assert isinstance(outcome, Outcome)
     assert outcome.skipped
     write_voice(tmp_path / "a.wav", 2)
     (changed,) = prepare(Task(InputFile(file), known=content))
     assert isinstance(changed, Prepared)
-    assert changed.clip.sha256 != content
+    assert changed.run.clip.sha256 != content
     (gone,) = prepare(Task(InputFile(str(tmp_path / "none.wav")), known=content))
     assert isinstance(gone, Outcome)
     assert gone.skipped  # the caption that it has is not given up

@@ -76,5 +76,5 @@ def test_trials_begin_with_the_present_value_and_change_nothing() -> None:
     assert [(trial.setting, trial.value) for trial in encoders] == [
         (f"{role}.encoder_dtype", dtype) for role in ("edge", "cloud") for dtype in ("null", *encoder_dtypes())
     ]
-    assert {model.encoder_dtype for model in (models.edge, models.cloud)} == {None}
+    assert {model.kernels.encoder_dtype for model in (models.edge, models.cloud)} == {None}
     assert all(trial.ms.value > 0 for trial in dtypes + threads + encoders)

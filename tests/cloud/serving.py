@@ -44,12 +44,11 @@ class ServerThread:
         *,
         token: str | None = None,
         port: int = 0,
-        together: int = 16,
         **limits: Any,
     ) -> None:
         limits.setdefault("requests_per_s", 1e6)
         bounds = ServeLimits(**limits)
-        service = Service(model, bounds, together=together)
+        service = Service(model, bounds)
         place = Place("127.0.0.1", port)
         self._socket = bind(place, bounds)
         self._server: uvicorn.Server = server(service, place, token, self._socket)

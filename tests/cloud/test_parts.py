@@ -153,9 +153,10 @@ class Counted:
         return len(self.groups) >= forwards
 
 
-def test_questions_that_wait_share_a_forward_and_are_answered_as_alone() -> None:
+def test_questions_that_wait_share_a_forward_and_are_answered_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.models.shared.MOST", 4)
     case = make_case(91_100, mode="lossless", temperature=0.0)
-    service = Service(case.cloud, ServeLimits(), together=4)
+    service = Service(case.cloud, ServeLimits())
     question = Question(text=[5], draft=[6, 7])
     alone = service.open(uuid.uuid4().hex, a_body(service, case, question), 0.0).judgement
     names = [uuid.uuid4().hex for _ in range(6)]

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Question, Scored, VllmRules, read_answer, unserved
+from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Question, Scored, VllmRules, read_answer
 from specdec_cli.config import AcceptanceConfig
+from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import Verdict, judge
 from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.scores import effective
 from tests.cloud.vllm_cases import cloud
 from tests.tiny import settings as configured
 
@@ -120,34 +122,36 @@ def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     assert _mine(rules, logits, (19,)) == Verdict(1, 0, (), 0)
 
 
+def beyond(**settings: Any) -> list[str]:
+    config = configured(mode="hybrid", **settings)
+    return [name for name, _ in beyond_likeliest(effective(config.decoding, cloud().processor), config.acceptance)]
+
+
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "named"),
     [
-        ({"temperature": 0.7}, "temperature 0.7 needs whole distributions"),
-        ({"acceptance": "prob"}, "acceptance 'prob' needs more than the likeliest tokens"),
-        ({"acceptance": "typical"}, "acceptance 'typical' needs"),
-        ({"acceptance": "rank", "rank": 17}, "rank 17 may need more than the likeliest 20 tokens"),
-        ({"repetition_penalty": 1.2}, "repetition_penalty 1.2 changes the scores of all tokens"),
-        ({"no_repeat_ngram": 3}, "no_repeat_ngram 3 changes"),
-        ({"min_new_tokens": 4}, "min_new_tokens 4 changes"),
+        ({"temperature": 0.7}, "decoding.temperature"),
+        ({"acceptance": "prob"}, "acceptance.rule"),
+        ({"acceptance": "typical"}, "acceptance.rule"),
+        ({"acceptance": "rank", "rank": 17}, "acceptance.rank"),
+        ({"repetition_penalty": 1.2}, "decoding.repetition_penalty"),
+        ({"no_repeat_ngram": 3}, "decoding.no_repeat_ngram"),
+        ({"min_new_tokens": 4}, "decoding.min_new_tokens"),
     ],
 )
-def test_settings_that_need_more_than_a_server_tells_are_named(settings: dict[str, Any], said: str) -> None:
-    why = unserved(configured(mode="hybrid", **settings), cloud().processor)
-    assert why is not None
-    assert why.startswith(said)
+def test_settings_that_need_more_than_a_server_tells_are_named(settings: dict[str, Any], named: str) -> None:
+    assert beyond(**settings) == [named]
 
 
 def test_greedy_and_rank_are_served() -> None:
-    assert unserved(configured(mode="hybrid"), cloud().processor) is None
-    assert unserved(configured(mode="hybrid", acceptance="rank", rank=16), cloud().processor) is None
+    assert not beyond()
+    assert not beyond(acceptance="rank", rank=16)
 
 
 def test_what_the_checkpoint_suggests_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloud().processor.generation, "repetition_penalty", 1.1)
-    why = unserved(configured(mode="hybrid"), cloud().processor)
-    assert why == "repetition_penalty 1.1, as the checkpoint suggests, changes the scores of all tokens"
-    assert unserved(configured(mode="hybrid", repetition_penalty=1.0), cloud().processor) is None
+    assert beyond() == ["decoding.repetition_penalty"]
+    assert not beyond(repetition_penalty=1.0)
 
 
 def test_a_near_tie_needs_two_tokens_to_be_known() -> None:

@@ -110,13 +110,14 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
 @pytest.mark.parametrize("dtype", encoder_dtypes())
 @families
 def test_an_encoder_in_fewer_bits_changes_scores_a_little(
-    family: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    family: str, dtype: str, request: pytest.FixtureRequest
 ) -> None:
     of = model(family, 0)
     whole = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
-    monkeypatch.setattr(of, "encoder_dtype", dtype)
+    request.addfinalizer(lambda: of.kernels.choose(None))
+    of.kernels.choose(dtype)
     rounded = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
-    with of.as_published():
+    with of.kernels.as_published():
         published = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
     assert of.describe()["dtype"] == f"float32 (encoder {dtype})"
     torch.testing.assert_close(published, whole, atol=1e-4, rtol=1e-4)

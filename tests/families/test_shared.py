@@ -13,6 +13,7 @@ import torch
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.models.loading import load_model
+from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared, forward_together
 from specdec_cli.types import Finished
 from tests.families.checkpoints import KINDS, write
@@ -71,7 +72,7 @@ def test_under_eager_attention_clips_step_alone(tmp_path: Path) -> None:
 def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: str) -> None:
     of = model(family, 0)
     with Shared() as shared:
-        sessions = [shared.session(of, prompt(of, clip), 20) for clip in range(3)]
+        sessions = [Session(of, prompt(of, clip), 20, through=shared.logits) for clip in range(3)]
         for session in sessions:
             session.prefill()
         wanted = [(session, TEXT, 4) for session in sessions]

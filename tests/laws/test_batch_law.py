@@ -131,9 +131,10 @@ def test_one_forward_serves_all_clips_that_wait_for_it() -> None:
     assert len(watched.sizes) >= 6
 
 
-def test_no_more_clips_share_a_forward_than_allowed() -> None:
+def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.models.shared.MOST", 3)
     watched = Watched()
-    decode_together(batch_of(12, 7, draft_ahead="off"), 7, Shared(most=3, watch=watched))
+    decode_together(batch_of(12, 7, draft_ahead="off"), 7, Shared(watch=watched))
     assert max(watched.sizes) == 3
 
 

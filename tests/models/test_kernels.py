@@ -61,22 +61,20 @@ def test_int8_takes_rows_that_are_zero(layer: nn.Linear) -> None:
 def test_every_layer_can_run_as_transformers_has_it() -> None:
     module = tiny_module(0)
     weights = {name: id(weight) for name, weight in module.named_parameters()}
-    chosen = kernels.Kernels(module, compiled=False)
+    chosen = kernels.Kernels(module, None, compiled=False)
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
     assert layers
     assert all(isinstance(part, FastLinear) for part in layers)
     assert {name: id(weight) for name, weight in module.named_parameters()} == weights
-    assert not chosen.chosen
-    chosen.choose(None)
     assert chosen.chosen
-    with chosen.off():
+    with chosen.as_published():
         assert not chosen.chosen
     assert chosen.chosen
 
 
 def test_a_compiled_decoder_keeps_its_layers() -> None:
     module = tiny_module(0)
-    kernels.Kernels(module, compiled=True)
+    kernels.Kernels(module, None, compiled=True)
     assert not any(isinstance(part, FastLinear) for part in module.get_decoder().modules())
 
 
@@ -84,4 +82,4 @@ def test_int8_needs_an_encoder_on_a_cpu() -> None:
     with torch.device("meta"):
         module = tiny_module(0).to("meta")
     with pytest.raises(CheckpointError, match="CPUs only"):
-        kernels.Kernels(module, compiled=False).choose("int8")
+        kernels.Kernels(module, None, compiled=False).choose("int8")

@@ -18,18 +18,20 @@ from specdec_cli.tune.fit import Consequences, Example, examples, fit, teaches
 
 
 def _example(rng: random.Random, group: int) -> Example:
-    """Token 7 is changed with the probability of its rival, token 5 never."""
-    id_, second = rng.choice((5, 7)), rng.uniform(0.02, 0.48)
+    """Tokens 7 and 8 are changed with the probability of their rival, token 5 never."""
+    id_, second = rng.choice((5, 7, 8)), rng.uniform(0.02, 0.48)
     entropy = -second * math.log(second) - (1 - second) * math.log(1 - second)
     candidates = ((id_, 1 - second), (9, second))
     token = TokenEvidence(id_, entropy, 1 - 2 * second, math.log(1 - second), candidates)
-    return Example([token], rng.randrange(20), id_ == 7 and rng.random() < second, group, group)
+    return Example([token], rng.randrange(20), id_ != 5 and rng.random() < second, group, group)
 
 
-def test_it_learns_which_tokens_are_changed_and_how_likely() -> None:
+def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
     rng = random.Random(0)
     found = [_example(rng, number // 10) for number in range(4000)]
-    fitted = fit(found)
+    fitted = fit(found, {5: "volume", 7: "emotion", 8: "emotion"})
+    weights = dict(zip(fitted.weights.features, fitted.weights.weights, strict=True))
+    assert weights["id=7"] == weights["id=8"] > weights["id=5"]
     assert fitted.figures["roc_area"] > fitted.figures["roc_area_of_entropy"] + 0.1
     classifier = Classifier(fitted.weights, 0.5)
     fresh = [_example(rng, 0) for _ in range(4000)]
@@ -78,6 +80,25 @@ def test_a_token_counts_by_the_class_that_it_changes() -> None:
     assert 0 < sum(example.changed for example in counted) < sum(example.changed for example in everything)
     assert {example.weight for example in counted if example.changed} == {3.0}
     assert not teaches(counted[: len(expected)])  # a single clip
+
+
+def test_a_token_decides_the_attribute_that_changes_with_its_rival() -> None:
+    traces = [trace_of(seed) for seed in range(3, 9)]
+
+    def classes(ids: tuple[int, ...]) -> dict[str, str | None]:
+        return {"high": str(sum(id_ >= 7 for id_ in ids)), "always": "same"}
+
+    decided = Consequences(classes).decided(traces)
+    assert decided
+    assert set(decided.values()) == {"high"}
+    unsure = [
+        (track.chosen[at], candidates[1][0])
+        for trace in traces
+        for track in (trace.edge, trace.cloud)
+        for at, candidates in enumerate(track.candidates)
+        if len(candidates) > 1 and track.entropy[at] >= 0.05
+    ]
+    assert decided.keys() == {id_ for pair in unsure if (pair[0] >= 7) != (pair[1] >= 7) for id_ in pair}
 
 
 def test_too_little_to_learn_from_is_refused() -> None:
