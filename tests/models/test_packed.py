@@ -76,7 +76,9 @@ def test_prefills_that_are_compared_with_steps_are_exact() -> None:
 
 
 @BITS
-def test_chunks_that_end_in_a_part_are_whole(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(packed, "_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
     linear = nn.Linear(64, 320, bias=False).requires_grad_(False)
     x = torch.randn(16, 64)
