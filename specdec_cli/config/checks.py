@@ -191,7 +191,6 @@ def _ignored_by_mode(config: Config) -> Iterator[Clash]:
         unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on", "decoding.defer"]
     if mode == "lossless":
         unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting"]
-        unused += ["decoding.defer"] * config.decoding.sampling
         unused += ["gate.name"] * (config.gate.name != "always")
     if mode == "edge":
         unused.append("decoding.require_cloud")
@@ -220,6 +219,9 @@ def _ignored_by_choice(config: Config) -> Iterator[Clash]:
     if decoding.loop_period == 0:
         for name in ("loop_repeats", "loop_top_k"):
             yield Clash(f"decoding.{name}", "decoding.loop_period", "Loop detection is off at period 0.")
+    if decoding.mode == "lossless" and decoding.sampling:
+        hint = "Lossless defers greedy drafts only: leave one of the two out."
+        yield Clash("decoding.defer", "decoding.temperature", hint)
     if decoding.k != "auto":
         yield Clash("decoding.cost_ratio", "decoding.k", "It counts only with k auto.")
     if config.prompt.text is not None:

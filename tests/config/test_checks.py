@@ -32,6 +32,11 @@ CLASHES = [
     ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold is 0.1", "gate.name is logprob"),
     ({"decoding__loop_period": 0, "decoding__loop_repeats": 4}, "loop_repeats is 4", "loop_period is 0"),
     ({"decoding__cost_ratio": 0.2, "decoding__k": 3}, "cost_ratio is 0.2", "decoding.k is 3"),
+    (
+        {"decoding__mode": "lossless", "decoding__defer": True, "decoding__temperature": 0.5},
+        "defer is true",
+        "temperature is 0.5",
+    ),
     ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style is concise", "prompt.text is Hi"),
     ({"edge__device": "cuda:0", "edge__device_map": "auto"}, "device_map is auto", "edge.device is cuda:0"),
     ({"edge__attention": "flash_attention_2", "edge__device": "cpu"}, "attention is flash", "edge.device is cpu"),
