@@ -9,6 +9,7 @@ the drafter stands in for the gate too: it computes the evidence and escalates e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -17,20 +18,16 @@ import torch
 import typer
 from pydantic import Field
 
-from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
+from specdec_cli.bench.clips import Clip, files_of, read_clips
 from specdec_cli.bench.formulas import median
-from specdec_cli.bench.timing import Timing, block_of, drive
+from specdec_cli.bench.timing import Timing, drive
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig
+from specdec_cli.config.schema import Config, DecodingConfig, GateConfig
+from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.draft import Draft, Drafter, Enough
-from specdec_cli.decoding.gate import Gate, Judge
-from specdec_cli.decoding.length import capacity, most_drafted
+from specdec_cli.decoding.gate import Judge
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.stop import StopRules
-from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.metrics.bootstrap import Figures, Interval
-from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from tools.table import print_table, spread_text
 
@@ -43,9 +40,11 @@ _MODES: tuple[ForcedMode, ...] = ("cloud", "lossless", "hybrid")
 class Forced(Figures):
     """Speed of one mode at one acceptance."""
 
+    name: str = Field(description="of what is compared, if anything is")
     acceptance: float = Field(description="probability that a drafted token is the target's own")
     mode: ForcedMode
-    tokens_per_s: Interval = Field(description="after the prefill")
+    caption_tokens_per_s: Interval = Field(description="everything included")
+    tokens_per_s: Interval = Field(description="after audio encoding and prefill")
     measured_acceptance: float | None = Field(description="accepted / verified tokens; null: not lossless")
 
 
@@ -106,93 +105,87 @@ class ForcedLoop:
     """Loops over one pair and one clip at chosen acceptances.
 
     Attributes:
-        models: both.
+        pair: an edge that is loaded, and a cloud that is loaded or at an address.
         clip: the recording.
-        settings: of any mode; k, processors and the length are used.
+        config: of any mode; k, processors and the length are used. Nothing is drafted ahead.
+        name: of what is compared.
     """
 
-    models: Models
+    pair: Pair
     clip: Clip
-    settings: DecodingConfig
+    config: Config
+    name: str = ""
 
     def target(self) -> tuple[int, ...]:
-        """What the cloud writes alone, through its end token to the full length."""
-        return drive(self._alone()).ids
+        """What the cloud writes alone, to the full length."""
+        return drive(self._loop("cloud")).ids
 
     def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Timing:
         """One run; `target` as `target()` gives it."""
-        generator = torch.Generator().manual_seed(seed)
-        if mode == "cloud":
-            return drive(self._alone())
-        edge = self._session(self.models.edge, self.clip.edge)
-        forced = ForcedDrafter(edge, self.settings, target, acceptance, generator)
-        cloud = self._session(self.models.cloud, self.clip.cloud)
-        verifier = LocalVerifier(cloud, self.settings, AcceptanceConfig(rule="greedy"), ())
-        return drive(self._loop(mode, forced, verifier))
+        loop = self._loop(mode)
+        if mode != "cloud":
+            assert loop.drafter is not None
+            generator = torch.Generator().manual_seed(seed)
+            loop.drafter = ForcedDrafter(loop.drafter.session, loop.settings, target, acceptance, generator)
+        return drive(loop)
 
-    def _alone(self) -> Loop:
-        """The cloud's own text, drafted and never verified."""
-        cloud = self._session(self.models.cloud, self.clip.cloud)
-        return self._loop("cloud", Drafter(cloud, self.settings, ()), None)
-
-    def _loop(self, mode: ForcedMode, drafter: Drafter, verifier: Verifier | None) -> Loop:
+    def _loop(self, mode: ForcedMode) -> Loop:
         """A loop that only the length limit ends; its gate computes the evidence and decides nothing in hybrid mode."""
-        changed = {"mode": mode, "loop_period": 0, "sentences": None, "stop_strings": (), "cloud_prefill": "lazy"}
-        settings = self.settings.model_copy(update=changed)
-        gate = Gate("always") if mode == "lossless" else Gate("entropy", float("inf"))
-        stop = StopRules(settings, (), self.models.cloud.processor.text)
-        return Loop(drafter, verifier, gate, stop, settings, most_drafted(settings))
+        settings = self.config.decoding
+        longest = min(settings.max_new_tokens, LONGEST)
+        changed: dict[str, object] = {"mode": mode, "defer": False, "draft_ahead": "off"}
+        changed |= {"max_new_tokens": longest, "min_new_tokens": longest, "loop_period": 0, "cloud_prefill": "lazy"}
+        changed |= {"sentences": None, "stop_strings": (), "require_cloud": True}
+        sections = {"decoding": settings.model_copy(update=changed), "gate": GateConfig(threshold=1e9)}
+        return build_loop(self.pair, self.config.model_copy(update=sections), self.clip.edge, self.clip.cloud)
 
-    def _session(self, model: AudioLM, prompt: Prompt) -> Session:
-        return Session(model, prompt, capacity(self.settings), self.models.vocab_size)
 
-
-def force(
-    models: Models, clips: Sequence[Clip], settings: DecodingConfig, acceptances: Sequence[float], rounds: int
-) -> Iterator[Forced]:
-    """Every acceptance in every mode, in turns clip by clip."""
-    lengths = {"max_new_tokens": min(settings.max_new_tokens, LONGEST), "k": block_of(settings.k)}
-    short = settings.model_copy(update=lengths)
-    loops = [ForcedLoop(models, clip, short) for clip in clips]
+def force(loops: Sequence[ForcedLoop], acceptances: Sequence[float], rounds: int) -> Iterator[Forced]:
+    """Every acceptance in every mode, in turns loop by loop; those of one name, together."""
     targets = [loop.target() for loop in loops]
     for acceptance in acceptances:
-        taken: dict[ForcedMode, list[Timing]] = {mode: [] for mode in _MODES}
+        taken: dict[tuple[str, ForcedMode], list[Timing]] = {}
         for seed in range(rounds):
             for loop, target in zip(loops, targets, strict=True):
                 for mode in _MODES:
-                    taken[mode].append(loop.take(mode, target, acceptance, seed))
-        for mode, runs in taken.items():
+                    taken.setdefault((loop.name, mode), []).append(loop.take(mode, target, acceptance, seed))
+        for (name, mode), runs in taken.items():
             judged = sum(run.judged for run in runs)
             yield Forced(
+                name=name,
                 acceptance=acceptance,
                 mode=mode,
+                caption_tokens_per_s=median([run.tokens_per_s for run in runs]),
                 tokens_per_s=median([run.decoding_tokens_per_s for run in runs]),
                 measured_acceptance=sum(run.accepted for run in runs) / judged if mode == "lossless" else None,
             )
 
 
-def shares(text: str) -> list[float]:
-    """The probabilities of a list such as "0.6,0.8".
+def numbers(text: str, most: float = math.inf) -> list[float]:
+    """The numbers, from 0 to `most`, of a list such as "0.6,0.8"; none of an empty one.
 
     Raises:
         typer.BadParameter: one of them is none.
     """
     try:
-        found = [float(part) for part in text.split(",")]
+        found = [float(part) for part in text.split(",") if text]
     except ValueError:
         found = [-1.0]
-    if not all(0 <= share <= 1 for share in found):
-        raise typer.BadParameter(f"probabilities from 0 to 1 are wanted, such as 0.6,0.8, not {text!r}")
+    if not all(0 <= number <= most for number in found):
+        raise typer.BadParameter(f"numbers from 0 to {most:g} are wanted, separated by commas, not {text!r}")
     return found
 
 
 def print_forced(found: Sequence[Forced]) -> None:
-    """Prints a row for each acceptance."""
-    rows = {forced.acceptance: [f"{forced.acceptance:g}"] for forced in found}
+    """Prints a row for each acceptance and name."""
+    rows: dict[tuple[str, float], list[str]] = {}
     for forced in found:
         passed = "" if forced.measured_acceptance is None else f", {100 * forced.measured_acceptance:.0f}% accepted"
-        rows[forced.acceptance].append(spread_text(forced.tokens_per_s, 1) + passed)
-    print_table("Forced acceptance, tokens/s after the prefill", ["a", *_MODES], list(rows.values()))
+        speeds = f"{spread_text(forced.caption_tokens_per_s)} / {spread_text(forced.tokens_per_s)}"
+        row = rows.setdefault((forced.name, forced.acceptance), [f"{forced.name} {forced.acceptance:g}".strip()])
+        row.append(speeds + passed)
+    title = "Forced acceptance a, tokens/s of whole captions / after the prefills"
+    print_table(title, ["a", *_MODES], list(rows.values()))
 
 
 def main(
@@ -203,10 +196,11 @@ def main(
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
 ) -> None:
     """Measure the loop with drafts that are right with given probabilities."""
-    wanted = shares(acceptance)
+    wanted = numbers(acceptance, most=1.0)
     captioner = Captioner.load(config, {"decoding.mode": "hybrid", "decoding.k": k})
-    models, recordings = Models.of(captioner.pair), read_clips(captioner, files_of(clips))
-    print_forced(list(force(models, recordings, captioner.config.decoding, wanted, rounds)))
+    recordings = read_clips(captioner, files_of(clips))
+    loops = [ForcedLoop(captioner.pair, recording, captioner.config) for recording in recordings]
+    print_forced(list(force(loops, wanted, rounds)))
 
 
 if __name__ == "__main__":

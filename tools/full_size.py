@@ -3,6 +3,9 @@
 Do they fit on this machine, how near are their steps to what its memory allows, and what do fewer bits save? Number
 formats take turns, so that whatever else the machine does meets them alike.
 
+`3b+mini --rtt 20,50` captions with an edge in each number format and a cloud that runs behind the server of `specdec
+serve` and its relay, with forced drafts. Edge and cloud work by turns, so that neither takes time from the other.
+
 A step of a large model at batch 1 reads every weight of the decoder and of the output layer once and does little with
 it, so that bytes of weights over memory bandwidth is its floor.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -21,11 +25,11 @@ import typer
 from pydantic import Field
 
 from specdec_cli.bench.build import describe_machine
-from specdec_cli.bench.clips import Clip, Models
+from specdec_cli.bench.clips import Clip
 from specdec_cli.bench.formulas import median
 from specdec_cli.bench.memory import MIB, cache_bytes, weight_bytes
 from specdec_cli.bench.result import Machine
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.schema import Config, DecodingConfig, ModelConfig
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Figures, Interval
@@ -34,8 +38,9 @@ from specdec_cli.models.device import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
-from tools.forced import Forced, force, print_forced, shares
-from tools.shapes import SHAPES, Shape, build, parameters
+from tools.forced import Forced, ForcedLoop, force, numbers, print_forced
+from tools.link import linked
+from tools.shapes import SHAPES, Shape, allocated, build, parameters
 from tools.table import print_table, spread_text
 
 ALLOWANCE_MB: Final = 1536
@@ -62,7 +67,7 @@ class ShapeTime(Figures):
     tower_ms: Interval = Field(description="audio tower, ms")
     prefill_ms: Interval = Field(description="the prompt, tower included, ms")
     prompt_tokens: int
-    caption_ms: Interval = Field(description="prefill and 60 steps, ms")
+    caption_ms: Interval | None = Field(description="prefill and 60 steps, ms; null: forced drafts tell instead")
     step_ms: Interval = Field(description="one token, ms")
     verification_ms: Interval = Field(description="k + 1 tokens in one forward, ms")
     read_mb: float = Field(description="weights that a step reads, MiB")
@@ -92,11 +97,12 @@ class Order:
 
     Attributes:
         shapes: one, or the edge's and the cloud's.
-        dtypes: number formats, "int8" and "int4" included; with two shapes, one.
+        dtypes: number formats of the first shape, "int8" and "int4" included; the cloud has the first.
         device: name of the device.
         k: tokens drafted per round; a verification scores k + 1 positions.
         acceptances: of the forced drafts, with two shapes.
         rounds: how often to force each.
+        rtts: round trips to the cloud, ms; none: it is not behind a link.
     """
 
     shapes: tuple[Shape, ...]
@@ -105,13 +111,24 @@ class Order:
     k: int
     acceptances: Sequence[float]
     rounds: int
+    rtts: Sequence[float] = ()
 
     @classmethod
-    def parse(cls, shapes: str, dtype: str, device: str, *, k: int, acceptances: Sequence[float], rounds: int) -> Order:
+    def parse(
+        cls,
+        shapes: str,
+        dtype: str,
+        device: str,
+        *,
+        k: int,
+        acceptances: Sequence[float],
+        rounds: int,
+        rtts: Sequence[float] = (),
+    ) -> Order:
         """The order for `shapes` such as "3b" or "3b+7b".
 
         Raises:
-            ConfigError: there is no such shape, more than two are named, or two with several number formats.
+            ConfigError: there is no such shape, more than two are named, or one with a round trip.
         """
         names = shapes.lower().split("+")
         if len(names) > 2 or not set(names) <= SHAPES.keys():
@@ -119,10 +136,15 @@ class Order:
                 f"{shapes} is none of {', '.join(SHAPES)}, nor two of them.",
                 hint="For an edge and a cloud: 3b+7b",
             )
-        dtypes = tuple(dtype.split(","))
-        if len(names) > 1 and len(dtypes) > 1:
-            raise ConfigError("Two shapes take one number format.", hint="Leave the others out, or one shape.")
-        return cls(tuple(SHAPES[name] for name in names), dtypes, device, k, acceptances, rounds)
+        if rtts and len(names) < 2:
+            raise ConfigError(f"A round trip leads to a cloud, and {shapes} is an edge.", hint="For example: 3b+mini")
+        return cls(tuple(SHAPES[name] for name in names), tuple(dtype.split(",")), device, k, acceptances, rounds, rtts)
+
+    @property
+    def models(self) -> list[tuple[Shape, str]]:
+        """What to build: the first shape in every number format, and the cloud."""
+        edge, *cloud = self.shapes
+        return [*((edge, dtype) for dtype in self.dtypes), *((shape, self.dtypes[0]) for shape in cloud)]
 
 
 def measure(order: Order, say: Callable[[str], None]) -> FullSize:
@@ -136,22 +158,21 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
     _require_room(order, device)
     bandwidth = copy_bandwidth(device)
     runs: list[_Run] = []
-    for shape in order.shapes:
-        for dtype in order.dtypes:
-            say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {dtype}, on {device}")
-            started = time.perf_counter()
-            runs.append(_Run(build(shape, dtype=dtype, device=device), dtype, order.k + 1))
-            runs[-1].built_s = time.perf_counter() - started
+    for shape, dtype in order.models:
+        say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {dtype}, on {device}")
+        started = time.perf_counter()
+        runs.append(_Run(build(shape, dtype=dtype, device=device), dtype, order.k + 1))
+        runs[-1].built_s = time.perf_counter() - started
     say("prefills, steps and whole captions, in turns")
+    pair = len(order.shapes) == 2
     for kind, times in _TIMES.items():
-        for _ in range(times):
+        for _ in range(0 if pair and kind == "caption" else times):
             for run in runs:
                 run.take(kind)
-    models = [run.model for run in runs]
     forced: list[Forced] = []
-    if len(order.shapes) == 2:
+    if pair:
         say("forcing drafts to pass with the probabilities asked for")
-        forced = list(_forced(models[0], models[1], order))
+        forced = list(_forced(runs[:-1], runs[-1].model, order))
     peak = gpu_mb() if device.type == "cuda" else peak_rss_mb()
     budget = _bytes_in_building(order) / MIB + ALLOWANCE_MB
     return FullSize(
@@ -227,7 +248,7 @@ class _Run:
             prompt_tokens=len(self._clip.ids),
             step_ms=step,
             verification_ms=median(self.taken["verification"]),
-            caption_ms=median(self.taken["caption"]),
+            caption_ms=median(self.taken["caption"]) if self.taken["caption"] else None,
             read_mb=read / MIB,
             floor_ms=floor_ms,
             of_floor=step.value / floor_ms,
@@ -240,10 +261,18 @@ class _Run:
         return session
 
 
-def _forced(edge: AudioLM, cloud: AudioLM, order: Order) -> Iterator[Forced]:
-    clip = Clip("test sound", _SOUND_S, _clip(edge).edge, _clip(cloud).cloud)
-    settings = DecodingConfig(mode="lossless", k=order.k, loop_period=0)
-    return force(Models.of(Pair.of(edge, cloud)), [clip], settings, order.acceptances, order.rounds)
+def _forced(edges: Sequence[_Run], cloud: AudioLM, order: Order) -> Iterator[Forced]:
+    """Whole captions with forced drafts, the number formats in turns."""
+    decoding = DecodingConfig(mode="lossless", k=order.k)
+    for rtt in order.rtts or (None,):
+        with nullcontext(cloud) if rtt is None else linked(cloud, edges[0].model.processor, rtt) as there:
+            loops = []
+            for edge in edges:
+                config = Config(edge=ModelConfig(model=edge.model.name), decoding=decoding)
+                clip = Clip("test sound", _SOUND_S, _clip(edge.model).edge, _clip(cloud).cloud)
+                name = edge.dtype if rtt is None else f"{edge.dtype}, {rtt:g} ms"
+                loops.append(ForcedLoop(Pair.of(edge.model, there), clip, config, name))
+            yield from force(loops, order.acceptances, order.rounds)
 
 
 def _clip(model: AudioLM) -> Clip:
@@ -274,10 +303,9 @@ def _require_room(order: Order, device: torch.device) -> None:
         )
 
 
-def _bytes_in_building(order: Order) -> float:
-    """Weights as they are allocated; embedding and audio tower have 16 bits where the rest has fewer."""
-    bits = {"float32": 32, "int8": 9, "int4": 6}
-    return sum(parameters(shape) * bits.get(dtype, 16) / 8 for shape in order.shapes for dtype in order.dtypes)
+def _bytes_in_building(order: Order) -> int:
+    """Weights as they are allocated."""
+    return sum(allocated(shape, dtype) for shape, dtype in order.models)
 
 
 def _print(found: FullSize) -> None:
@@ -292,7 +320,7 @@ def _print(found: FullSize) -> None:
         "its tokens": lambda shape: f"{shape.prompt_tokens}",
         "step, ms": lambda shape: spread_text(shape.step_ms),
         "verification, ms": lambda shape: spread_text(shape.verification_ms),
-        f"{TOKENS} tokens, ms": lambda shape: spread_text(shape.caption_ms),
+        f"{TOKENS} tokens, ms": lambda shape: spread_text(shape.caption_ms) if shape.caption_ms else "-",
         "floor of a step, ms": lambda shape: f"{shape.floor_ms:.2f} for {shape.read_mb:.0f} MiB",
         "step / floor": lambda shape: f"{shape.of_floor:.2f}",
         "cache, MiB": lambda shape: f"{shape.cache_mb:.1f}",
@@ -308,11 +336,12 @@ def _print(found: FullSize) -> None:
 
 def main(
     shape: Annotated[str, typer.Argument(metavar="3b|7b|EDGE+CLOUD", help="Published sizes.")],
-    dtype: Annotated[str, typer.Option(help=f"Of {', '.join(DTYPES)}; several, with one shape.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(help=f"Of {', '.join(DTYPES)}; the cloud has the first.")] = "bfloat16",
     device: Annotated[str, typer.Option(help="Where to put them.")] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
     acceptance: Annotated[str, typer.Option(help="Of the forced drafts, with two shapes.")] = "0.6,0.8,0.9",
     rounds: Annotated[int, typer.Option(min=1, help="How often to force each.")] = 5,
+    rtt: Annotated[str | None, typer.Option(help="Round trips to a cloud behind server and relay, ms.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -321,7 +350,8 @@ def main(
         raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}, nor several of them")
     if threads is not None:
         torch.set_num_threads(threads)
-    order = Order.parse(shape, dtype, device, k=k, acceptances=shares(acceptance), rounds=rounds)
+    chances, rtts = numbers(acceptance, most=1.0), numbers(rtt or "")
+    order = Order.parse(shape, dtype, device, k=k, acceptances=chances, rounds=rounds, rtts=rtts)
     found = measure(order, lambda line: typer.echo(line, err=True))
     if json:
         print(found.model_dump_json())

@@ -15,6 +15,7 @@ import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 import specdec_cli
+from specdec_cli.bench.memory import weight_bytes
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.device import resolve_dtype
@@ -57,6 +58,19 @@ SHAPES: Final = {
         Shape("3b", hidden=2048, ffn=11008, layers=36, heads=16, key_heads=2, vocabulary=151936),
         Shape("7b", hidden=3584, ffn=18944, layers=28, heads=28, key_heads=4, vocabulary=152064),
         Shape(
+            "mini",
+            hidden=192,
+            ffn=512,
+            layers=10,
+            heads=3,
+            key_heads=1,
+            vocabulary=151936,
+            tower_layers=6,
+            tower_width=512,
+            tower_ffn=2048,
+            tower_heads=8,
+        ),
+        Shape(
             "tiny",
             hidden=64,
             ffn=128,
@@ -71,7 +85,11 @@ SHAPES: Final = {
         ),
     )
 }
-"""By name; `tiny` shows in a second that the check itself works."""
+"""By name; `tiny` shows in a second that the check itself works.
+
+`mini` has the sizes of the mini pair's cloud and the vocabulary of 3b: as a cloud of an edge on the same CPU it takes
+about as long for a verification as a large model on a GPU.
+"""
 
 
 def thinker_config(shape: Shape, special: dict[str, int]) -> Qwen2_5OmniThinkerConfig:
@@ -108,7 +126,14 @@ def thinker_config(shape: Shape, special: dict[str, int]) -> Qwen2_5OmniThinkerC
 
 def parameters(shape: Shape) -> int:
     """Weights of a thinker without its vision tower."""
-    return sum(parameter.numel() for parameter in _empty(shape, _special(_processor().tokenizer)).parameters())
+    return allocated(shape, "float32") // 4
+
+
+def allocated(shape: Shape, dtype: str) -> int:
+    """Bytes of the weights of a thinker in a number format that `build` takes."""
+    bits = BITS.get(dtype)
+    number = resolve_dtype("bfloat16" if bits else dtype, torch.device("cpu"), None)
+    return weight_bytes(_empty(shape, _special(_processor().tokenizer), number, bits))
 
 
 def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
@@ -125,13 +150,9 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     bits = BITS.get(dtype)
     if bits is not None and device.type != "cpu":
         raise ConfigError(f"{dtype} is for --device cpu, not {device}.", hint="Use bfloat16 there.")
-    number = resolve_dtype(dtype if bits is None else "bfloat16", device, None)
+    number = resolve_dtype("bfloat16" if bits else dtype, device, None)
     parts = _processor()
-    module = _empty(shape, _special(parts.tokenizer)).to(number)
-    if bits is not None:
-        for name, linear in list(packable(module)):
-            module.set_submodule(name, PackedLinear(linear, bits))
-    module.to_empty(device=device)
+    module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)
     _fill(module, number, device)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
     processor = Processor(shape.name, QwenOmni(), parts, module.config, module.generation_config)
@@ -139,11 +160,14 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if bits is not None else None)
 
 
-def _empty(shape: Shape, special: dict[str, int]) -> Any:
-    """The module without memory for its weights."""
+def _empty(shape: Shape, special: dict[str, int], number: torch.dtype, bits: int | None = None) -> Any:
+    """The module without memory for its weights, in a number format; decoder and output layer in so many bits."""
     with torch.device("meta"):
-        module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special))
+        module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special)).to(number)
     del module.model.visual
+    if bits is not None:
+        for name, linear in list(packable(module)):
+            module.set_submodule(name, PackedLinear(linear, bits))
     return module
 
 

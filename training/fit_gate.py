@@ -209,8 +209,12 @@ class Frontier:
         return {name: float(np.mean(values)) for name, values in means.items()}
 
 
-def _ordered(parts: Mapping[Language, Part], folds: Sequence[Fold], share: float) -> tuple[Frontier, Values, float]:
+def _ordered(
+    parts: Mapping[Language, Part], folds: Sequence[Fold], share: float, emotion: float
+) -> tuple[Frontier, Values, float]:
     """The way to combine a draft's tokens whose order of the clips closes most where `share` of them wake the cloud.
+
+    The gap of emotion counts `emotion` times as much as that of the mean, as changes of it do in the fit.
 
     Returns:
         With it: the frontier, what the gate finds of each clip, and the threshold at that share.
@@ -222,7 +226,8 @@ def _ordered(parts: Mapping[Language, Part], folds: Sequence[Fold], share: float
         figures = frontier.wake_figures("learned")
         wake = float(np.quantile(figures, 1 - share))
         closed = frontier.run("learned", THRESHOLDS[-1], wake)
-        found.append((closed["emotion_gap_closed"] + closed["mean_gap_closed"], frontier, figures, wake))
+        gain = emotion * closed["emotion_gap_closed"] + closed["mean_gap_closed"]
+        found.append((gain, frontier, figures, wake))
     return max(found, key=lambda each: each[0])[1:]
 
 
@@ -232,7 +237,7 @@ def fitted_gate(
     """The gate file, and the figures that it was chosen by."""
     tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
     fitting = Fitting(parts, k, weights, seed)
-    frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share)
+    frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share, weights.get("emotion", 1.0))
     tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}
     enough = tried[THRESHOLDS[0]]["mean_gap_closed"] - TOLERANCE
     threshold = max(t for t, found in tried.items() if found["mean_gap_closed"] >= enough)
@@ -274,7 +279,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
-    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.5,
+    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.45,
     emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,

@@ -54,7 +54,8 @@ def build_result(
     """The object that `--json` prints, of a captioner in mode hybrid and what was measured on `clips`."""
     decoding = captioner.config.decoding
     steps = [time for name in get_args(StepName) if (time := _step(name, found.steps))]
-    expected = _expected(found, steps, block_of(decoding.k))
+    tokens = round(sum(len(run.ids) for run in found.timings["cloud"]) / len(found.timings["cloud"]))
+    expected = _expected(found, steps, block_of(decoding, tokens))
     return Bench(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=command,
@@ -71,7 +72,7 @@ def build_result(
         contenders=[_contender(name, found.timings, len(clips)) for name in found.timings],
         expected=expected,
         trials=list(trials),
-        suggestions=list(suggestions(expected, trials, decoding.k)),
+        suggestions=list(suggestions(expected, trials, "auto" if decoding.defers else decoding.k)),
         memory=memory,
         notes=found.notes,
     )

@@ -68,7 +68,7 @@ def benchmark(both: Captioner, clips: Sequence[Clip], rounds: int, done: Callabl
         for name in turn.modes:
             found.timings[name].append(contenders[name](turn.recording))
         text = found.timings["cloud"][-1].ids
-        found.steps += measure_steps(models, turn.recording, text, block_of(settings.k))
+        found.steps += measure_steps(models, turn.recording, text, block_of(settings, len(text)))
         done()
     return found
 

@@ -15,7 +15,8 @@ import transformers
 from specdec_cli.bench.clips import Clip, Models
 from specdec_cli.bench.result import StepName
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.schema import DecodingConfig, ScoringConfig
+from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.scores import effective
 from specdec_cli.models.audio_lm import AudioLM
@@ -92,9 +93,11 @@ class Measured:
     tokens: int
 
 
-def block_of(k: int | str) -> int:
-    """Drafted tokens of a block: k itself, where it is a number."""
-    return k if isinstance(k, int) else AUTO_BLOCK
+def block_of(settings: DecodingConfig, tokens: int) -> int:
+    """Drafted tokens of a block of a lossless caption of so many tokens: all but the cloud's own where drafts defer."""
+    if settings.defers:
+        return max(min(tokens - 1, MOST_DEFERRED), 1)
+    return settings.k if isinstance(settings.k, int) else AUTO_BLOCK
 
 
 def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> Iterator[Measured]:

@@ -49,12 +49,14 @@ def bench(
         libraries_mb = resident_mb()
         with still_collector():
             captioner = Captioner.load(config, loading=work.view.loading)
-        models, read, k = Models.of(captioner.pair), read_clips(captioner, files), block_of(config.decoding.k)
+        models, read = Models.of(captioner.pair), read_clips(captioner, files)
         work.view.begin(rounds * len(read))
         found = benchmark(captioner, read, rounds, work.view.advance)
         memory = account(models, read[0], capacity(config.decoding), libraries_mb)
         work.view.say("timing numbers of threads and number formats")
-        trials = [*try_threads(models, read[0], found.timings["cloud"][0].ids, k), *try_dtypes(models, k)]
+        text = found.timings["cloud"][0].ids
+        k = block_of(config.decoding, len(text))
+        trials = [*try_threads(models, read[0], text, k), *try_dtypes(models, k)]
         trials += try_encoders({"edge": (models.edge, read[0].edge), "cloud": (models.cloud, read[0].cloud)})
         line = shlex.join(["specdec", *sys.argv[1:]])
         result = build_result(line, resolved, captioner, read, found, trials, memory)

@@ -190,7 +190,8 @@ def _ignored_by_mode(config: Config) -> Iterator[Clash]:
         unused += [setting.name for section in ("gate", "acceptance") for setting in settings_of(section)]
         unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on", "decoding.defer"]
     if mode == "lossless":
-        unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting", "decoding.defer"]
+        unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting"]
+        unused += ["decoding.defer"] * config.decoding.sampling
         unused += ["gate.name"] * (config.gate.name != "always")
     if mode == "edge":
         unused.append("decoding.require_cloud")

@@ -311,8 +311,8 @@ class BlockConfig(Section):
     ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
     defer: bool = Field(
         default=False,
-        description="true: draft all of the caption, at most 64 tokens at a time, before the gate decides, so that it "
-        "can be verified in one call; k does not count, and text appears later",
+        description="true: hybrid and greedy lossless draft all of the caption, at most 64 tokens at a time, before it "
+        "is judged, so that one call can verify it; k does not count, and text appears later",
     )
     cost_ratio: float | None = Field(
         default=None,
@@ -339,7 +339,8 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     )
     draft_ahead: Literal["auto", "on", "off"] = Field(
         default="auto",
-        description="draft on during verifications; auto: of a cloud elsewhere; on: also of one loaded here",
+        description="draft on during verifications; auto: of a cloud elsewhere, where two steps of the edge take no "
+        "longer; on: also of one loaded here",
     )
     run_on: int = Field(
         default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
@@ -350,8 +351,8 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     @property
     def defers(self) -> bool:
-        """Whether all of a caption is drafted before the gate decides."""
-        return self.defer and self.mode == "hybrid"
+        """Whether all of a caption is drafted before it is judged; in lossless mode where rejected tails are kept."""
+        return self.defer and (self.mode == "hybrid" or (self.mode == "lossless" and not self.sampling))
 
 
 class GateConfig(Section):

@@ -37,6 +37,9 @@ from specdec_cli.types import (
 CLOUD_CHUNK: Final = 16
 """Tokens that a cloud elsewhere generates at a time in cloud mode. More would save round trips, and delay the view."""
 
+_STEP_AHEAD: Final = 0.5
+"""A step, in units of a verification, up to which the edge drafts ahead by itself."""
+
 T = TypeVar("T")
 
 
@@ -105,7 +108,8 @@ class Loop:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
         before = self.drafter.work
-        judge = self.gate.open(start, waking=whole and not self._awake, whole=whole)
+        waking = whole and not self._awake and settings.mode == "hybrid"
+        judge = self.gate.open(start, waking=waking, whole=whole)
         draft = self.drafter.propose(self.text, size, judge, enough)
         if self.stop.loop.end((*self.text, *draft.ids), start) is not None:
             if self._may_break_out and (self._loop_was_verified or not self._available):
@@ -139,7 +143,7 @@ class Loop:
                     verdict = verifier.verify(self.text, draft, run_on)
             else:
                 future = self._submit(verifier.verify, self.text, draft, run_on)
-                if self.drafter is not None and settings.draft_ahead != "off":
+                if self.drafter is not None and self._drafts_ahead:
                     written, k, most = (*self.text, *draft.ids), most_drafted(settings), settings.max_new_tokens
                     self.drafter.draft_ahead(self.gate, k, most, written, future, self.stop.loop)
                 with self.away():
@@ -225,6 +229,12 @@ class Loop:
     def _available(self) -> bool:
         """Whether there is a cloud to verify with."""
         return self.verifier is not None and self._degraded is None
+
+    @property
+    def _drafts_ahead(self) -> bool:
+        """Whether the edge drafts on; by itself where a verification takes two steps: the first one guesses."""
+        ahead = self.settings.draft_ahead
+        return ahead == "on" or (ahead == "auto" and (self.costs.ratio or 0.0) <= _STEP_AHEAD)
 
     @property
     def _may_break_out(self) -> bool:

@@ -82,7 +82,9 @@ class Terms:
             (("measured", values.get("measured") is not None, self.measured), self.measured is not None and good),
         ]
         yield from (row for row, counts in rows if counts and row[1] != row[2])
-        yield from differing(values["settings"], self.settings, but=_NOT_COMPARED)
+        # deferred drafts change no lossless text, and earlier versions had none
+        idle = frozenset({"defer"} if values["mode"] == "lossless" else ())
+        yield from differing(values["settings"], self.settings, but=_NOT_COMPARED | idle)
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
@@ -92,6 +94,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
         ConfigError: the weights of the learned gate cannot be read.
     """
     gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
+    wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     if gate == "learned" and (path := config.gate.weights_path) is not None:
         file, weights = read_learned(path, config.gate.file)
         threshold = file.threshold if threshold is None else threshold
@@ -100,10 +103,10 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "defer": config.decoding.defers or None,
         "gate": gate,
         "threshold": threshold if gate == config.gate.name else None,
-        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if config.decoding.defers else None,
+        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if wakes else None,
         "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
         "gate_weights": weights.fingerprint if weights else None,
-        "wake_weights": file.waking.fingerprint if file and file.waking and config.decoding.defers else None,
+        "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         # of a rule that 0.1 did not have: its transcripts go on under every other
         **config.acceptance.model_dump(

@@ -117,7 +117,7 @@ class Tuner:
     def time(self, traces: Sequence[Trace]) -> Parts | None:
         """What the parts of the cloud's work take, by runs on the first few of the clips; None: it does not say."""
         config = self._captioner.config
-        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": self._plan.k})
+        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": self._plan.k, "defer": False})
         lossless = self._captioner.variant(config.model_copy(update={"decoding": decoding}))
         modes, few = {"cloud-only": self._alone, "lossless": lossless}, traces[:TIMED]
         self._run("timing", modes, few)

@@ -110,6 +110,9 @@ def test_who_chooses_blocks_does_not_defer() -> None:
     assert load_config("mini", environ={}).config.decoding.defers
     assert not load_config("mini", flags={"decoding.k": 2}, environ={}).config.decoding.defers
     assert not load_config("mini", flags={"gate.stop_drafting": True}, environ={}).config.decoding.defers
+    for more, defers in (({}, True), ({"decoding.k": 2}, False), ({"decoding.temperature": 0.5}, False)):
+        given = {"decoding.mode": "lossless", **more}
+        assert load_config("mini", flags=given, environ={}).config.decoding.defers == defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
     assert lower.gate.effective_wake(lower.gate.threshold, 0.7) == 0.2
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.length import Costs
 from specdec_cli.errors import CloudError
 from specdec_cli.types import Round
@@ -72,6 +73,20 @@ def test_a_cloud_elsewhere_reads_ahead_while_most_clips_call_it() -> None:
         assert finished.cloud is not None
         woken = any(round_.escalated for round_ in rounds)
         assert finished.cloud.encoder_passes in ((1,) if woken else (0, 1))  # 0: it ended before the cloud began
+
+
+@pytest.mark.parametrize(
+    ("ahead", "step_ms", "drafts"), [("auto", 4.0, True), ("auto", 6.0, False), ("on", 6.0, True), ("off", 4.0, False)]
+)
+def test_a_step_longer_than_half_a_verification_is_not_begun_during_one(
+    ahead: str, step_ms: float, drafts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = make_case(90_600, mode="lossless", draft_ahead=ahead, cloud_prefill="overlap", max_new_tokens=6)
+    begun: list[int] = []
+    monkeypatch.setattr(Drafter, "draft_ahead", lambda *_: begun.append(1))
+    monkeypatch.setattr(Costs, "ratio", property(lambda _: step_ms / 10.0))
+    collect(case.loop().run())
+    assert bool(begun) == drafts
 
 
 def test_clips_that_call_the_cloud_are_counted() -> None:

@@ -198,7 +198,9 @@ class Reference:
 
     def _draft(self) -> None:
         now, decoding = self._now, self._decoding
-        whole = decoding.defer and decoding.mode == "hybrid"
+        whole = decoding.defer and (
+            decoding.mode == "hybrid" or (decoding.mode == "lossless" and not decoding.sampling)
+        )
         if whole:
             most = DEFERRED
         elif self._lengths is not None:
@@ -220,7 +222,7 @@ class Reference:
     def _block(self, size: int, *, way_out: bool = False, whole: bool = False) -> None:
         now, gate = self._now, self._gate
         stops = self._config.gate.stop_drafting and gate in TOKEN_GATES and not whole
-        now.waking = whole and not self._awake
+        now.waking = whole and not self._awake and self._decoding.mode == "hybrid"
         drawn = None
         if self._of_gate is not None:
             drawn = float(torch.rand((), generator=self._of_gate, dtype=torch.float64))

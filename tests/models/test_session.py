@@ -251,7 +251,13 @@ def test_only_the_wanted_rows_go_through_the_output_layer() -> None:
     """300 s of prompt would be 4 GB of logits."""
     model, prompt = _case(1)
     rows: list[int] = []
-    handle = model.module.get_output_embeddings().register_forward_hook(lambda *call: rows.append(call[2].shape[1]))
+    strides: list[bool] = []  # whether they are as if the other rows had never been
+
+    def seen(_module: object, inputs: tuple[torch.Tensor, ...], scores: torch.Tensor) -> None:
+        rows.append(scores.shape[1])
+        strides.append(inputs[0].stride() == torch.empty(inputs[0].shape).stride())
+
+    handle = model.module.get_output_embeddings().register_forward_hook(seen)
     try:
         session = Session(model, prompt, CAPACITY)
         session.logits(TEXT[:4], 5)
@@ -260,6 +266,7 @@ def test_only_the_wanted_rows_go_through_the_output_layer() -> None:
     finally:
         handle.remove()
     assert rows == [5, 1, 3]
+    assert all(strides)
 
 
 # --- what may be generated ---

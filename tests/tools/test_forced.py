@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from specdec_cli.bench.clips import Clip, Models
+from specdec_cli.bench.clips import Clip
 from specdec_cli.captioner import Captioner
 from tests.bench.clip import TOKENS, K
 from tools.forced import ForcedLoop, ForcedMode, force
@@ -14,7 +14,7 @@ from tools.forced import ForcedLoop, ForcedMode, force
 
 @pytest.fixture(scope="module")
 def loop(lossless: Captioner, clip: Clip) -> ForcedLoop:
-    return ForcedLoop(Models.of(lossless.pair), clip, lossless.config.decoding)
+    return ForcedLoop(lossless.pair, clip, lossless.config)
 
 
 @pytest.mark.parametrize("mode", ["cloud", "lossless", "hybrid"])
@@ -45,16 +45,16 @@ def test_the_oracle_escalates_blocks_with_a_mistake_alone(loop: ForcedLoop) -> N
 
 
 def test_forcing_reports_every_mode_at_every_acceptance(lossless: Captioner, clip: Clip) -> None:
-    found = list(force(Models.of(lossless.pair), [clip], lossless.config.decoding, (0.6, 0.9), rounds=1))
+    found = list(force([ForcedLoop(lossless.pair, clip, lossless.config)], (0.6, 0.9), rounds=1))
     assert [(forced.acceptance, forced.mode) for forced in found] == [
         (share, mode) for share in (0.6, 0.9) for mode in ("cloud", "lossless", "hybrid")
     ]
-    assert all(forced.tokens_per_s.value > 0 for forced in found)
+    assert all(forced.tokens_per_s.value > forced.caption_tokens_per_s.value > 0 for forced in found)
 
 
 def test_settings_of_forced_runs_keep_the_processors(lossless: Captioner, clip: Clip) -> None:
     settings = lossless.config.decoding.model_copy(update={"no_repeat_ngram": 2})
-    strict = ForcedLoop(Models.of(lossless.pair), clip, settings)
+    strict = ForcedLoop(lossless.pair, clip, lossless.config.model_copy(update={"decoding": settings}))
     target = strict.target()
     pairs = list(pairwise(target))
     assert len(pairs) == len(set(pairs))

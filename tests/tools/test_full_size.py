@@ -8,12 +8,13 @@ import pytest
 import torch
 import typer
 
+from specdec_cli.bench.memory import weight_bytes
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
 from tools import full_size
 from tools.full_size import FullSize, Order, main, measure, step_bytes
-from tools.shapes import SHAPES, build, parameters
+from tools.shapes import SHAPES, allocated, build, parameters
 
 CPU = torch.device("cpu")
 
@@ -79,12 +80,32 @@ def test_few_bits_are_fewer_bytes_and_step() -> None:
 def test_number_formats_take_turns() -> None:
     found = measure(order("tiny", "bfloat16,int4"), silent)
     assert [(shape.name, shape.dtype) for shape in found.shapes] == [("tiny", "bfloat16"), ("tiny", "int4")]
-    assert all(0.0 < shape.step_ms.value < shape.caption_ms.value for shape in found.shapes)
+    assert all(shape.caption_ms and 0.0 < shape.step_ms.value < shape.caption_ms.value for shape in found.shapes)
 
 
-def test_two_shapes_take_one_number_format() -> None:
-    with pytest.raises(ConfigError, match="one number format"):
-        order("tiny+tiny", "bfloat16,int4")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
+def test_what_will_be_allocated_is_known_before(dtype: str) -> None:
+    built = build(SHAPES["tiny"], dtype=dtype, device=CPU)
+    assert allocated(SHAPES["tiny"], dtype) == weight_bytes(built.module)
+
+
+def test_edges_of_several_formats_caption_with_a_cloud_behind_a_link() -> None:
+    asked = Order.parse("tiny+tiny", "float32,int4", "cpu", k=2, acceptances=(1.0,), rounds=1, rtts=(20.0,))
+    found = measure(asked, silent)
+    formats = ("float32", "int4", "float32")
+    assert [(shape.name, shape.dtype) for shape in found.shapes] == [("tiny", dtype) for dtype in formats]
+    assert [(forced.name, forced.mode) for forced in found.forced] == [
+        (f"{dtype}, 20 ms", mode) for dtype in ("float32", "int4") for mode in ("cloud", "lossless", "hybrid")
+    ]
+    certain = [forced for forced in found.forced if forced.mode == "lossless"]
+    assert {forced.measured_acceptance for forced in certain} == {1.0}
+    # 16 verifications of a caption of 48 tokens, each of which waits for a round trip
+    assert all(forced.tokens_per_s.value < 48 / (16 * 0.02) for forced in certain)
+
+
+def test_a_round_trip_needs_a_cloud() -> None:
+    with pytest.raises(ConfigError, match="leads to a cloud"):
+        Order.parse("tiny", "float32", "cpu", k=2, acceptances=(0.5,), rounds=1, rtts=(20.0,))
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from specdec_cli.compare.plan import in_mode, terms
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.schema import Transcript, json_schema
-from specdec_cli.transcript.terms import differing, recorded_settings
+from specdec_cli.transcript.terms import Terms, differing, recorded_settings
 from specdec_cli.types import Mode
 from tests.compare.fabricate import made
 from tests.transcript.lines import read_transcripts
@@ -59,6 +59,15 @@ def test_a_setting_that_0_1_had_otherwise_is_refused(tmp_path: Path, name: str, 
     with pytest.raises(ConfigError, match=f"{name} was") as refused:
         Journal(Path(shutil.copy(FORMER, tmp_path)), terms({"hybrid": config}))
     assert f"{name} was {then} and is {value}" in refused.value.message
+
+
+def test_lossless_lines_without_deferred_drafts_go_on() -> None:
+    config = load_config("mini", flags={"decoding.mode": "lossless"}, environ={}).config
+    former = next(line for line in read_transcripts(FORMER) if line.mode == "lossless").model_dump(mode="json")
+    changed = [name for name, _, _ in Terms.of(config).changes(former, models=False)]
+    assert recorded_settings(config)["defer"]
+    assert "defer" not in changed
+    assert "k" not in changed
 
 
 def test_settings_that_do_nothing_equal_those_left_open() -> None:

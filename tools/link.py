@@ -1,0 +1,54 @@
+"""A cloud behind a link, in this process: the server of `specdec serve` on loopback, and the relay in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from typing import Final
+
+from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.config import CloudConfig
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Processor
+from specdec_cli.serve.clips import Service
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.relay import Relay
+from specdec_cli.serve.run import Place, bind, server
+
+_START_S: Final = 30
+
+
+@contextmanager
+def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | None = None) -> Iterator[HttpCloud]:
+    """A client of `cloud` behind a link.
+
+    Args:
+        cloud: the served model; its forwards take as many threads as PyTorch now has.
+        processor: the edge's, which makes the prompts.
+        rtt_ms: round trip, ms.
+        mbps: megabits a second each way; None: as fast as it goes.
+    """
+    place, limits = Place("127.0.0.1", 0), ServeLimits(requests_per_s=1e6)
+    port: Future[int] = Future()
+    with bind(place, limits) as bound:
+        running = server(Service(cloud, limits), place, None, bound)
+        bound.listen()
+
+        async def serve() -> None:
+            relay = await Relay(place.host, bound.getsockname()[1], rtt_ms, mbps).listen(place.host, 0)
+            port.set_result(relay.sockets[0].getsockname()[1])
+            await running.serve([bound])
+            relay.close()
+
+        thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        thread.start()
+        try:
+            url = f"http://{place.host}:{port.result(_START_S)}"
+            with closing(HttpCloud(CloudConfig(url=url, timeout_s=600), processor, own=False)) as client:
+                yield client
+        finally:
+            running.should_exit = True
+            thread.join()
