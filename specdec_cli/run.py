@@ -30,55 +30,36 @@ Prompts = tuple[Prompt | None, Prompt | None]
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """What is captioned: a recording, or a segment of one.
-
-    Attributes:
-        file, sha256: of the recording, as in `Transcript`.
-        duration_s: seconds, of the segment if it is one.
-        start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
-        no_speech: whether no speech was found in it; None: it was not checked.
-        measured: its figures; None: not asked for.
-        piece, pieces: number of the segment, from 0, and how many there are; None where there is one.
-        speaker, text: who speaks and what is said, where somebody has written it down.
-    """
+    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
 
     file: str
     sha256: str
-    duration_s: float
-    start_s: float | None = None
+    duration_s: float  # of the segment if it is one
+    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
     end_s: float | None = None
-    no_speech: bool | None = None
-    measured: Measured | None = None
-    piece: int | None = None
+    no_speech: bool | None = None  # None: it was not checked
+    measured: Measured | None = None  # None: not asked for
+    piece: int | None = None  # None where there is one
     pieces: int | None = None
-    speaker: str | None = None
+    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all clips of a captioner have in common; fields that are not listed are as in `Transcript`.
-
-    Attributes:
-        stop_strings: texts that end a caption and are not part of it.
-        load_s: loading the models, seconds; None if it was not measured.
-        scorer: finds the classes that captions name, and their probabilities; None: transcripts have no labels.
-        measures: whether transcripts have measured figures.
-        payload: what a cloud elsewhere is sent of a recording; None: there is none.
-        shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
-    """
+    """What all clips of a captioner have in common; the first fields are as in `Transcript`."""
 
     mode: Mode
     language: Language
     prompt: str
     models: Models
     settings: dict[str, object]
-    stop_strings: tuple[str, ...]
-    load_s: float | None
-    scorer: Scorer | None = None
-    measures: bool = False
-    payload: Payload | None = None
-    shipped_only: tuple[str, ...] = ()
+    stop_strings: tuple[str, ...]  # texts that end a caption and are not part of it
+    load_s: float | None  # loading the models; None if it was not measured
+    scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
+    measures: bool = False  # whether transcripts have measured figures
+    payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
+    shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
 
     @property
     def warnings(self) -> tuple[str, ...]:
