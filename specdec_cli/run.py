@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import Claim, EventText, Finished, Measured, Mode, Round, Sent, Started, Update
+from specdec_cli.types import EventText, Finished, Measured, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -77,20 +77,18 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    def labels(self, caption: str) -> dict[str, str | None] | None:
-        """The classes that a caption names; None without a lexicon."""
-        return self.scorer.lexicon.labels(caption, self.language) if self.scorer else None
-
     @property
     def kept(self) -> int:
         """Likeliest tokens that a clip's loop keeps of each token."""
         return KEPT if self.scorer else 0
 
-    def claims(self, labels: Mapping[str, str | None] | None, clip: Clip) -> tuple[Claim, ...] | None:
-        """The labels that can be measured, beside the clip's figures; None without either."""
-        if self.scorer is None or labels is None or clip.measured is None:
-            return None
-        return self.scorer.lexicon.claims(labels, clip.measured)
+    def finished(self, caption: str, clip: Clip) -> EventText:
+        """A caption, the classes that it names, and those that can be measured beside the clip's figures."""
+        if self.scorer is None:
+            return EventText(caption=caption)
+        labels = self.scorer.lexicon.labels(caption, self.language)
+        claims = None if clip.measured is None else self.scorer.lexicon.claims(labels, clip.measured)
+        return EventText(caption=caption, labels=labels, claims=claims)
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
@@ -182,8 +180,7 @@ class Run:
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    labels = self._setup.labels(caption)
-                    pieces = EventText(caption=caption, labels=labels, claims=self._setup.claims(labels, self.clip))
+                    pieces = self._setup.finished(caption, self.clip)
                     self._transcript = made = self._build(event, pieces, began, alone=shared is None)
                     pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)
