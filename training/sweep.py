@@ -22,7 +22,7 @@ from rich.table import Table
 
 from specdec_cli.compare.result import Comparison, GapMeasure
 from specdec_cli.metrics.bootstrap import Interval
-from specdec_cli.types import COSTS, Mode
+from specdec_cli.types import COSTS, LOSSY_RULES, Mode
 
 Figures = dict[str, str]
 """Column -> figure, as it is printed."""
@@ -47,11 +47,15 @@ def _place(label: str) -> int:
 def _label(settings: dict[str, Any], mode: Mode) -> str:
     if mode != "hybrid":
         return f"{mode}, k {settings['k']}" if mode == "lossless" else mode
+    threshold, wake = (settings.get(name) for name in ("threshold", "wake"))
+    parts = [settings["gate"] if threshold is None else f"{settings['gate']} {threshold:g}"]
     if settings.get("defer"):
-        wake = "" if settings.get("wake") is None else f", wake {settings['wake']:g}"
-        return f"{settings['gate']} {settings['threshold']:g}{wake}, deferred"
-    stopping = ", stopping" if settings.get("stop_drafting") else ""
-    return f"{settings['gate']} {settings['threshold']:g}, k {settings['k']}{stopping}"
+        parts += [*([] if wake is None else [f"wake {wake:g}"]), "deferred"]
+    else:
+        parts += [f"k {settings['k']}", *(["stopping"] if settings.get("stop_drafting") else [])]
+    if settings.get("acceptance") in LOSSY_RULES:
+        parts.append(settings["acceptance"])
+    return ", ".join(parts)
 
 
 def _figures(comparison: Comparison, mode: Mode) -> Figures:
