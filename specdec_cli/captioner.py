@@ -38,7 +38,7 @@ from specdec_cli.prosody import measure
 from specdec_cli.run import Clip, Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Mode, Update
+from specdec_cli.types import Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -49,9 +49,6 @@ _log = logging.getLogger(__name__)
 
 Loading = Callable[[str], AbstractContextManager[None]]
 """Told what is being loaded; the context lasts until it is."""
-
-_EDGE_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "edge"})
-_CLOUD_MODES: frozenset[Mode] = frozenset({"hybrid", "lossless", "cloud"})
 
 
 class Captioner:
@@ -126,10 +123,10 @@ class Captioner:
         how = {"offline": resolved.runtime.offline, "tested": resolved.runtime.self_test}
         edge: AudioLM | None = None
         cloud: AudioLM | RemoteCloud | None = None
-        if mode in _EDGE_MODES:
+        if mode != "cloud":
             with loading(f"edge: {resolved.edge.model}"):
                 edge = load_model(resolved.edge, **how)
-        if mode in _CLOUD_MODES:
+        if mode != "edge":
             if cloud_config is None:
                 raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
             with loading(f"cloud: {cloud_config.label}"):
@@ -150,9 +147,9 @@ class Captioner:
             if ours != theirs:
                 raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
         mode = config.decoding.mode
-        edge = self.pair.edge if mode in _EDGE_MODES else None
-        cloud = self.pair.cloud if mode in _CLOUD_MODES else None
-        if (mode in _EDGE_MODES and edge is None) or (mode in _CLOUD_MODES and cloud is None):
+        edge = self.pair.edge if mode != "cloud" else None
+        cloud = self.pair.cloud if mode != "edge" else None
+        if (mode != "cloud" and edge is None) or (mode != "edge" and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
         # the shared vocabulary stays, so that a model alone says what it says in company
         varied = Captioner(config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s)

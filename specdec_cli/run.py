@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import Claim, EventText, Finished, Measured, Mode, Round, Sent, Started, Update
+from specdec_cli.types import EventText, Finished, Measured, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -30,55 +30,36 @@ Prompts = tuple[Prompt | None, Prompt | None]
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """What is captioned: a recording, or a segment of one.
-
-    Attributes:
-        file, sha256: of the recording, as in `Transcript`.
-        duration_s: seconds, of the segment if it is one.
-        start_s, end_s: the segment's place in the recording, seconds; None for a whole recording.
-        no_speech: whether no speech was found in it; None: it was not checked.
-        measured: its figures; None: not asked for.
-        piece, pieces: number of the segment, from 0, and how many there are; None where there is one.
-        speaker, text: who speaks and what is said, where somebody has written it down.
-    """
+    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
 
     file: str
     sha256: str
-    duration_s: float
-    start_s: float | None = None
+    duration_s: float  # of the segment if it is one
+    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
     end_s: float | None = None
-    no_speech: bool | None = None
-    measured: Measured | None = None
-    piece: int | None = None
+    no_speech: bool | None = None  # None: it was not checked
+    measured: Measured | None = None  # None: not asked for
+    piece: int | None = None  # None where there is one
     pieces: int | None = None
-    speaker: str | None = None
+    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all clips of a captioner have in common; fields that are not listed are as in `Transcript`.
-
-    Attributes:
-        stop_strings: texts that end a caption and are not part of it.
-        load_s: loading the models, seconds; None if it was not measured.
-        scorer: finds the classes that captions name, and their probabilities; None: transcripts have no labels.
-        measures: whether transcripts have measured figures.
-        payload: what a cloud elsewhere is sent of a recording; None: there is none.
-        shipped_only: "edge", "cloud": the models that were trained on the shipped prompts alone.
-    """
+    """What all clips of a captioner have in common; the first fields are as in `Transcript`."""
 
     mode: Mode
     language: Language
     prompt: str
     models: Models
     settings: dict[str, object]
-    stop_strings: tuple[str, ...]
-    load_s: float | None
-    scorer: Scorer | None = None
-    measures: bool = False
-    payload: Payload | None = None
-    shipped_only: tuple[str, ...] = ()
+    stop_strings: tuple[str, ...]  # texts that end a caption and are not part of it
+    load_s: float | None  # loading the models; None if it was not measured
+    scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
+    measures: bool = False  # whether transcripts have measured figures
+    payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
+    shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -96,20 +77,18 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    def labels(self, caption: str) -> dict[str, str | None] | None:
-        """The classes that a caption names; None without a lexicon."""
-        return self.scorer.lexicon.labels(caption, self.language) if self.scorer else None
-
     @property
     def kept(self) -> int:
         """Likeliest tokens that a clip's loop keeps of each token."""
         return KEPT if self.scorer else 0
 
-    def claims(self, labels: Mapping[str, str | None] | None, clip: Clip) -> tuple[Claim, ...] | None:
-        """The labels that can be measured, beside the clip's figures; None without either."""
-        if self.scorer is None or labels is None or clip.measured is None:
-            return None
-        return self.scorer.lexicon.claims(labels, clip.measured)
+    def finished(self, caption: str, clip: Clip) -> EventText:
+        """A caption, the classes that it names, and those that can be measured beside the clip's figures."""
+        if self.scorer is None:
+            return EventText(caption=caption)
+        labels = self.scorer.lexicon.labels(caption, self.language)
+        claims = None if clip.measured is None else self.scorer.lexicon.claims(labels, clip.measured)
+        return EventText(caption=caption, labels=labels, claims=claims)
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
@@ -201,8 +180,7 @@ class Run:
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
                     caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    labels = self._setup.labels(caption)
-                    pieces = EventText(caption=caption, labels=labels, claims=self._setup.claims(labels, self.clip))
+                    pieces = self._setup.finished(caption, self.clip)
                     self._transcript = made = self._build(event, pieces, began, alone=shared is None)
                     pieces = replace(pieces, probabilities=made.probabilities)
                 yield Update(event, pieces)

@@ -267,7 +267,7 @@ class _Decoded:
         """
         start_s, rate = self.span[0], self.mixdown.sampling_rate
         if self.given is not None:
-            yield from self._given(self.given)
+            yield from self._usable(self.given)
         elif self._cutter is not None:
             self._found(self._cutter.finish())
             if not self._utterances:
@@ -307,7 +307,7 @@ class _Decoded:
         start_s = self.span[0]
         self._utterances += [Cut(start_s + found.start_s, start_s + found.end_s) for found in utterances]
 
-    def _given(self, cuts: Sequence[Cut]) -> Iterator[Cut]:
+    def _usable(self, cuts: Sequence[Cut]) -> Iterator[Cut]:
         """The cuts within the part, by their start."""
         start_s, end_s = self.span[0], self.span[0] + self.mixdown.duration_s
         for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):

@@ -55,12 +55,9 @@ Code = Literal[
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-
-
 Probability = Annotated[float, Field(ge=0, le=1)]
 MOST_KEPT: Final = 20
 """Likeliest tokens of a position that an answer may name."""
-
 
 Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
 

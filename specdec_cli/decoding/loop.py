@@ -249,13 +249,11 @@ class Loop:
         return (None, verifying or drafting) if self.settings.mode == "cloud" else (drafting, verifying)
 
     def _new_prefills(self, seen: set[str]) -> Iterator[Prefill]:
-        edge, cloud = self._work
-        if edge is not None and edge.forwards and "edge" not in seen:
-            seen.add("edge")
-            yield Prefill("edge", edge.prompt_tokens, edge.encoder_ms, edge.prefill_ms)
-        if cloud is not None and cloud.prefill_ms > 0 and "cloud" not in seen:  # a vLLM does not say
-            seen.add("cloud")
-            yield Prefill("cloud", cloud.prompt_tokens, cloud.encoder_ms, cloud.prefill_ms)
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        for role, work in zip(roles, self._work, strict=True):
+            if work is not None and work.prefill_ms > 0 and role not in seen:  # a vLLM does not say
+                seen.add(role)
+                yield Prefill(role, work.prompt_tokens, work.encoder_ms, work.prefill_ms)
 
     def _give_up(self, error: CloudError) -> None:
         """Goes on without the cloud for the rest of the clip; raises `error` where that cannot or must not be."""

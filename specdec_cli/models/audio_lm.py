@@ -58,8 +58,7 @@ class AudioLM:
         # audio encoder included
         self.parameters = sum(weight.numel() for weight in module.parameters())
         self.dtype: torch.dtype = module.dtype
-        self._embedding = module.get_input_embeddings()
-        self.device: torch.device = self._embedding.weight.device
+        self.device: torch.device = module.get_input_embeddings().weight.device
         # Whether several clips can share a forward, which the self-test confirms: sliding layers keep no full mask, and
         # eager attention takes boolean masks for additive ones.
         sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}

@@ -141,15 +141,6 @@ class Clips:
                 self.forget(id_, "shutdown")
 
 
-class SentDraft(Draft):
-    """A draft whose `scores` are the probabilities themselves, as they came over the wire."""
-
-    def probabilities(self) -> torch.Tensor:
-        """[m, vocab]."""
-        assert self.scores is not None
-        return self.scores
-
-
 class Service:
     """A loaded model, the clips that it holds, and the threads that use it."""
 
@@ -310,7 +301,8 @@ class Service:
             raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
         if not wanted:
             return Draft(tuple(question.draft))
-        return SentDraft(tuple(question.draft), unpack_rows(rows, counts, question.draft, held.clip.vocab_size))
+        probabilities = unpack_rows(rows, counts, question.draft, held.clip.vocab_size)
+        return Draft(tuple(question.draft), probabilities.log())
 
     def _describe(self) -> Info:
         model, limits, processor = self._model, self.limits, self._model.processor

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,9 +40,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_json(stream: TextIO | None = None, *, debug: bool = False) -> None:
-    """Sends the server's log, and uvicorn's errors, to a stream; None: stderr."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+def log_json(*, debug: bool) -> None:
+    """Sends the server's log, and uvicorn's errors, to stderr."""
+    handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     for name, level in (("specdec_cli", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)

@@ -27,23 +27,15 @@ _NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a transcript must have been made with to belong to a run.
+    """What a transcript must have been made with to belong to a run."""
 
-    Attributes:
-        language, prompt: as transcripts record them; None: whatever they are.
-        settings: as transcripts record them.
-        edge, cloud: name of each model that the mode uses, None for one that it does not.
-        mode: of the run; None: not compared.
-        labels, measured: whether transcripts have them; None: not compared.
-    """
-
-    language: str | None
+    language: str | None  # None: whatever it is
     prompt: str | None
-    settings: Mapping[str, object]
-    edge: str | None
+    settings: Mapping[str, object]  # as transcripts record them
+    edge: str | None  # name of each model that the mode uses, None for one that it does not
     cloud: str | None
-    mode: Mode | None = None
-    labels: bool | None = None
+    mode: Mode | None = None  # None: not compared
+    labels: bool | None = None  # whether transcripts have them; None: not compared
     measured: bool | None = None
 
     @classmethod
