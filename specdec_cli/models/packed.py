@@ -28,7 +28,7 @@ _BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
 _MANY_ROWS: Final = 16
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
-_AT_ONCE: Final = 1 << 22  # weights packed or turned back at a time
+_AT_ONCE: Final = 1 << 23  # weights packed or turned back at a time
 _NIBBLES: Final = 0x0F0F0F0F
 
 
@@ -76,13 +76,17 @@ class PackedLinear(nn.Module):
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
-        in_int8 = x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8()
-        product = int8_product(x.float(), _PEAK) if in_int8 else None
+        # in threads of one's own, piece by piece: most of these operations are too short to be divided among threads
+        threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
+        each = map if threads == 1 else _workers(threads).map
+        product = None
+        if x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8():
+            (product,) = each(torch.inference_mode(inference)(lambda rows: int8_product(rows.float(), _PEAK)), [x])
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
 
-        @torch.inference_mode(torch.is_inference_mode_enabled())
+        @torch.inference_mode(inference)
         def multiply(at: int) -> None:
             piece = slice(at, min(at + step, self.out_features))
             if self.bits == 8:
@@ -102,10 +106,8 @@ class PackedLinear(nn.Module):
                     found = x @ scaled.view(self.in_features, -1)
                 place.copy_(found.view(place.shape))
 
-        # pieces side by side: most of these operations are too short to be divided among threads
-        threads = torch.get_num_threads()
         step = min(_at_once(self.in_features), -(-self.out_features // threads // _BLOCK) * _BLOCK)
-        list((map if threads == 1 else _workers(threads).map)(multiply, range(0, self.out_features, step)))
+        list(each(multiply, range(0, self.out_features, step)))
         if self.bits == 8:
             return made.mul_(self.scales)
         if product is None:
