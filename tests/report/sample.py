@@ -30,11 +30,11 @@ Runs = dict[Mode, list[Transcript]]
 
 
 def runs_over(files: Sequence[Path], language: Literal["zh", "en"] = "en") -> Runs:
-    """Each mode's transcripts of `files`, with a threshold that makes the hybrid ask at times."""
+    """Each mode's transcripts of `files`; the hybrid asks at times, and lossless takes several rounds."""
+    settings: dict[Mode, dict[str, object]] = {"hybrid": {"gate__threshold": 0.4}, "lossless": {"decoding__k": 2}}
     runs: Runs = {}
     for mode in MODES:
-        settings = {"gate__threshold": 0.4} if mode == "hybrid" else {}
-        use = captioner(decoding__mode=mode, prompt__language=language, **settings)
+        use = captioner(decoding__mode=mode, prompt__language=language, **settings.get(mode, {}))
         runs[mode] = [use.caption(file) for file in files]
     return runs
 
