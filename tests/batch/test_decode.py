@@ -175,6 +175,7 @@ def test_closing_a_batch_half_way_ends_its_threads(tmp_path: Path) -> None:
 
 
 def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = captioner(**QUICK)  # first: loading the pair tests it, in sessions of its own
     kept: list[weakref.ref[Session]] = []
     make = Session.__init__
 
@@ -183,7 +184,6 @@ def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
         kept.append(weakref.ref(session))
 
     monkeypatch.setattr(Session, "__init__", making)
-    ours = captioner(**QUICK)
     ends = BatchCaptioner(ours, 2).run(Given(prepared(ours, tmp_path, 6)))
     alive = []
     gc.disable()  # nothing may wait for the collector: a batch of hours would grow until it runs
