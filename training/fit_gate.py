@@ -117,10 +117,10 @@ class Fitting:
         self._decided: dict[int, str] = {}
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
+            self._decided |= Consequences(part.yardstick.classes).decided(part.traces)
             for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
                 consequences = Consequences(part.yardstick.classes, counted)
                 self._found[what] += examples(part.traces, groups, length, consequences)
-            self._decided |= consequences.decided(part.traces)
         self._names = names
 
     def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:

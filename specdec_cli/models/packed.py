@@ -76,7 +76,7 @@ class PackedLinear(nn.Module):
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
-        # in threads of one's own, piece by piece: most of these operations are too short to be divided among threads
+        # a piece in each thread: most of these operations are too short to be divided among threads themselves
         threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
         each = map if threads == 1 else _workers(threads).map
         product = None
