@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from specdec_cli.errors import CheckpointError
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 _MANY_ROWS: Final = 16  # below, what a call of oneDNN costs is more than it saves
+_AT_ONCE: Final = 1 << 18  # activations, rounded to int8 while they are in the processor's cache
 _LEAST: Final = 1e-8  # scale
 
 
@@ -139,7 +140,7 @@ def _in_int8(layer: nn.Linear) -> Product:
     codes = (weight / scales[:, None]).round_().to(torch.int8).T
 
     def product(x: torch.Tensor) -> torch.Tensor:
-        made = int8_product(x.reshape(-1, layer.in_features).float())(codes, scales)
+        made = int8_product(x.reshape(-1, layer.in_features))(codes, scales)
         if layer.bias is not None:
             made += layer.bias
         return made.view(*x.shape[:-1], layer.out_features).to(x.dtype)
@@ -147,21 +148,25 @@ def _in_int8(layer: nn.Linear) -> Product:
     return product
 
 
-def int8_product(x: torch.Tensor, peak: float = math.inf) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def int8_product(
+    x: torch.Tensor, peak: float = math.inf, each: Callable[..., Iterable[Any]] = map
+) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Activations in int8, with one scale per row, ready to be multiplied.
 
     Args:
-        x: float32 [rows, inputs].
+        x: [rows, inputs].
         peak: a row whose largest number is beyond so many times its root mean square is multiplied in 15 bits.
+        each: calls a function with some of the rows after the other, in this thread or in others.
 
     Returns:
         A function of weights int8 [inputs, n] and their scales [n], which gives float32 [rows, n].
     """
-    codes, scales = _rows_in_int8(x)
+    parts = each(_rows_in_int8, torch.split(x, max(1, _AT_ONCE // x.shape[1])))
+    codes, scales, spreads = (torch.cat(part) for part in zip(*parts, strict=True))
     count, peaked = len(x), torch.empty(0, dtype=torch.int64)
     if peak < math.inf:
-        peaked = (scales[:, 0] * 127 > x.square().mean(dim=1).sqrt_() * peak).nonzero()[:, 0]
-        rest, fine = _rows_in_int8(x[peaked] - codes[peaked] * scales[peaked])
+        peaked = (scales * 127 > spreads * peak).nonzero()[:, 0]
+        rest, fine, _ = _rows_in_int8(x[peaked].float() - codes[peaked] * scales[peaked])
         codes, scales = torch.cat([codes, rest]), torch.cat([scales, fine])
 
     def product(weights: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
@@ -171,9 +176,11 @@ def int8_product(x: torch.Tensor, peak: float = math.inf) -> Callable[[torch.Ten
     return product
 
 
-def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes int8 [rows, inputs], scales and root mean squares [rows, 1]."""
+    x = x.float()
     scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
-    return (x / scales).round_().to(torch.int8), scales
+    return (x / scales).round_().to(torch.int8), scales, x.square().mean(dim=1, keepdim=True).sqrt_()
 
 
 def encoder_dtypes() -> tuple[EncoderDtype, ...]:

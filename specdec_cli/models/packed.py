@@ -10,7 +10,7 @@ what it rounds is little beside what four bits do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -29,6 +29,8 @@ _MANY_ROWS: Final = 16
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
 _AT_ONCE: Final = 1 << 23  # weights packed or turned back at a time
+MULTIPLES: Final = 16  # of a scale; times -8, the least code, it is the least number of eight bits
+_LEAST_STEP: Final = 1e-7  # which float16 can hold
 _NIBBLES: Final = 0x0F0F0F0F
 
 
@@ -36,7 +38,8 @@ class PackedLinear(nn.Module):
     """x W^T + b, with W in four or eight bits.
 
     Eight bits: one scale per output, symmetric. Four bits: one scale and one zero point per output and group of 32
-    inputs, so that a weight is (code - 8) scale + zero.
+    inputs, so that a weight is (code - 8) scale + zero. The scales of an output are whole multiples of a sixteenth of
+    the largest one, so that (code - 8) multiple is the weight in eight bits but for zero, with one scale per output.
 
     Attributes:
         weight: uint8 [outputs, inputs / 2] in the kernel's own order, or int8 [outputs, inputs].
@@ -76,43 +79,47 @@ class PackedLinear(nn.Module):
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
-        # a piece in each thread: most of these operations are too short to be divided among threads themselves
-        threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
-        each = map if threads == 1 else _workers(threads).map
+        each = _spread()
         product = None
         if x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8():
-            (product,) = each(torch.inference_mode(inference)(lambda rows: int8_product(rows.float(), _PEAK)), [x])
+            product = int8_product(x, _PEAK, each)
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
+        sums = x.view(len(x), -1, GROUP).sum(-1)
 
-        @torch.inference_mode(inference)
         def multiply(at: int) -> None:
             piece = slice(at, min(at + step, self.out_features))
             if self.bits == 8:
                 torch.mm(x, self.weight[piece].to(x.dtype).T, out=made[:, piece])
                 return
-            halves = zip(
-                _codes(self.weight[piece], self.in_features),
-                _halves(self.scales[:, piece].permute(2, 0, 1)),
-                _halves(made[:, piece]),
-                strict=True,
+            scales, zeros = self.scales[:, piece].unbind(-1)
+            parts = zip(
+                _codes(self.weight[piece], self.in_features), _halves(scales), _halves(made[:, piece]), strict=True
             )
-            for codes, (scales, zeros), place in halves:
+            for codes, scale, place in parts:
                 if product is not None:
-                    found = product(*_int8(codes, scales.float().flatten(1), zeros.float().flatten(1)))
+                    found = product(*_int8(codes.sub_(8), scale.float().flatten(1)))
                 else:
-                    scaled = codes.sub_(8).to(x.dtype).mul_(scales.flatten(1)[:, None])
+                    scaled = codes.sub_(8).to(x.dtype).mul_(scale.flatten(1)[:, None])
                     found = x @ scaled.view(self.in_features, -1)
                 place.copy_(found.view(place.shape))
+            made[:, piece].addmm_(sums, zeros)
 
-        step = min(_at_once(self.in_features), -(-self.out_features // threads // _BLOCK) * _BLOCK)
+        threads = torch.get_num_threads()
+        rounds = -(-self.out_features // (_at_once(self.in_features) * threads))
+        step = -(-self.out_features // (rounds * threads * _BLOCK)) * _BLOCK
         list(each(multiply, range(0, self.out_features, step)))
-        if self.bits == 8:
-            return made.mul_(self.scales)
-        if product is None:
-            made += x.view(len(x), -1, GROUP).sum(-1) @ self.scales[..., 1]
-        return made
+        return made.mul_(self.scales) if self.bits == 8 else made
+
+
+def _spread() -> Callable[..., Iterable[Any]]:
+    """Calls a function for each part, as `map` does: in a thread each, since the operations are too short to be divided
+    among threads themselves."""
+    threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
+    if threads == 1:
+        return map
+    return lambda function, parts: _workers(threads).map(torch.inference_mode(inference)(function), parts)
 
 
 @cache
@@ -137,27 +144,22 @@ def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return lower, upper
 
 
-def _int8(codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights (code - 8) scale + zero in eight bits with one scale per output: (int8 [inputs, n], float32 [n]).
+def _int8(codes: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights code x scale in eight bits with one scale per output: (int8 [inputs, n], float32 [n]).
 
     Args:
-        codes: int8 [inputs / 32, 32, n].
-        scales, zeros: float32 [inputs / 32, n].
+        codes: int8 [inputs / 32, 32, n], -8 to 7; overwritten.
+        scales: float32 [inputs / 32, n].
     """
-    largest = torch.sub(zeros, scales, alpha=0.5).abs_().add_(scales, alpha=7.5).amax(0)
-    steps = (largest / 127).clamp_(min=1e-8)
-    units = 256 / steps  # 16 bits: 8 of a fraction
-    factors = (scales * units).round_().to(torch.int16)[:, None]
-    starts = torch.sub(zeros, scales, alpha=8).mul_(units).add_(128).floor_().to(torch.int16)[:, None]
-    made = codes.to(torch.int16)
-    made = torch.addcmul(starts, made, factors, out=made).bitwise_right_shift_(8)
-    return made.to(torch.int8).flatten(0, 1), steps
+    steps = scales.amax(0) / MULTIPLES
+    return codes.mul_((scales / steps).round_().to(torch.int8)[:, None]).flatten(0, 1), steps
 
 
 def pack(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A weight [outputs, inputs] as `PackedLinear` keeps it: (weight, scales), the scales in the weight's format.
 
-    Every code is the nearest one; scale and zero point span the range of their weights.
+    Every code is the nearest one. The zero point lies in the middle of its weights, and the scale is one of the two
+    multiples around what spans them: the one that leaves less.
     """
     pieces = [_packed(piece.float(), weight.dtype, bits) for piece in torch.split(weight, _at_once(weight.shape[1]))]
     packed, scales = zip(*pieces, strict=True)
@@ -175,10 +177,20 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
         return (weight / scale.float()[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
     groups = weight.view(len(weight), -1, GROUP)
     least, most = groups.aminmax(dim=-1, keepdim=True)
-    scale = ((most - least) / 15).clamp(min=1e-8).to(dtype)
-    zero = (least + 8 * scale.float()).to(dtype)
-    codes = ((groups - zero.float()) / scale.float() + 8).round_().clamp_(0, 15).to(torch.int32)
-    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.view_as(weight), 1)
+    spans = (most - least) / 15
+    largest = spans.amax(dim=1, keepdim=True)
+    steps = (largest / MULTIPLES).clamp(min=_LEAST_STEP).to(dtype).float()
+    fewer = (spans / steps).floor().masked_fill_(spans == largest, MULTIPLES)
+    tried = []
+    for multiples in (fewer, fewer + 1):
+        scale = (multiples.clamp(1, MULTIPLES) * steps).to(dtype)
+        zero = ((least + most + scale.float()) / 2).to(dtype)
+        codes = ((groups - zero.float()) / scale.float() + 8).round_().clamp_(0, 15)
+        left = ((codes - 8) * scale.float() + zero.float() - groups).square_().sum(dim=-1, keepdim=True)
+        tried.append((left, scale, zero, codes))
+    (left, *coarse), (other, *fine) = tried
+    scale, zero, codes = (torch.where(left <= other, *both) for both in zip(coarse, fine, strict=True))
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32).view_as(weight), 1)
     return packed, torch.cat([scale, zero], dim=-1).transpose(0, 1).contiguous()
 
 

@@ -28,7 +28,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from specdec_cli.cache import cache_folder
 from specdec_cli.models.family import prune
-from specdec_cli.models.packed import GROUP, PackedLinear, pack, packable
+from specdec_cli.models.packed import GROUP, MULTIPLES, PackedLinear, pack, packable
 
 _METHOD: Final = "specdec_packed"
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
@@ -121,7 +121,7 @@ def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path:
     way = (
         weights,
         bits,
-        GROUP,
+        (GROUP, MULTIPLES),
         dtype,
         torch.backends.cpu.get_cpu_capability(),
         torch.__version__,

@@ -19,16 +19,14 @@ BITS = pytest.mark.parametrize("bits", [4, 8])
 WIDE = {"hidden": 128, "vocab_size": 320, "scale": 0.15}
 
 
-def decoded(weight: torch.Tensor, bits: int) -> torch.Tensor:
-    """What the codes stand for, worked out from the definition and not from the packed form."""
-    if bits == 8:
-        scale = (weight.abs().amax(dim=1, keepdim=True) / 127).to(weight.dtype).float()
-        return (weight.float() / scale).round().clamp(-127, 127) * scale
-    groups = weight.float().unflatten(1, (-1, 32))
-    least, most = groups.aminmax(dim=-1, keepdim=True)
-    scale = ((most - least) / 15).to(weight.dtype).float()
-    zero = (least + 8 * scale).to(weight.dtype).float()
-    return (((groups - zero) / scale + 8).round().clamp(0, 15) * scale + (zero - 8 * scale)).flatten(1)
+def decoded(layer: PackedLinear, weight: torch.Tensor) -> torch.Tensor:
+    """What the codes of a weight stand for, worked out from the definition and not from the packed form."""
+    scales = layer.scales.float()
+    if layer.bits == 8:
+        return (weight.float() / scales[:, None]).round().clamp(-127, 127) * scales[:, None]
+    scale, zero = scales.transpose(0, 1).unsqueeze(2).unbind(-1)
+    codes = ((weight.float().unflatten(1, (-1, 32)) - zero) / scale + 8).round().clamp(0, 15)
+    return ((codes - 8) * scale + zero).flatten(1)
 
 
 def of(linear: nn.Linear, bits: int) -> PackedLinear:
@@ -45,10 +43,29 @@ def test_the_product_is_that_of_the_codes(bits: int, rows: int, inputs: int, out
     torch.manual_seed(rows)
     linear = nn.Linear(inputs, outputs).to(dtype).requires_grad_(False)
     layer, x = of(linear, bits), torch.randn(2, rows, inputs).to(dtype)
-    expected = x.float() @ decoded(linear.weight, bits).T + linear.bias.float()
+    expected = x.float() @ decoded(layer, linear.weight).T + linear.bias.float()
     within = 1e-5 if dtype == torch.float32 else 0.01 if 2 * rows < packed._PREFILL else 0.02
     for _ in range(2):  # the weights are as they were
         assert (layer(x).float() - expected).norm() < within * expected.norm()
+
+
+@BITS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_no_scale_leaves_more_than_what_spans_its_weights(bits: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weight = torch.distributions.StudentT(4.0).sample((128, 512)).to(dtype)
+    layer = of(nn.Linear(512, 128, bias=False).to(dtype).requires_grad_(False), bits)
+    layer.weight, layer.scales = pack(weight, bits)
+    groups = weight.float() if bits == 8 else weight.float().unflatten(1, (-1, 32))
+    least, most = groups.aminmax(dim=-1, keepdim=True)
+    span = (torch.maximum(-least, most) / 127 if bits == 8 else (most - least) / 15).to(dtype).float()
+    zero = torch.zeros_like(least) if bits == 8 else (least + 8 * span).to(dtype).float()
+    plain = ((groups - zero) / span).round() * span + zero
+    assert (decoded(layer, weight) - weight.float()).norm() < 1.03 * (plain - groups).norm()
+    if bits == 4:
+        scales = layer.scales[..., 0].float()
+        multiples = scales / scales.amax(dim=0) * 16
+        assert (multiples - multiples.round()).abs().max() < 0.1  # what bfloat16 rounds
 
 
 @BITS
@@ -82,8 +99,9 @@ def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatc
     monkeypatch.setattr(packed, "_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
     linear = nn.Linear(64, 320, bias=False).requires_grad_(False)
     x = torch.randn(16, 64)
-    expected = x @ decoded(linear.weight, bits).T
-    assert (of(linear, bits)(x) - expected).abs().max() < 1e-4 * expected.std()
+    layer = of(linear, bits)
+    expected = x @ decoded(layer, linear.weight).T
+    assert (layer(x) - expected).abs().max() < 1e-4 * expected.std()
 
 
 @BITS
