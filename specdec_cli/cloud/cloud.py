@@ -7,7 +7,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError
@@ -21,7 +20,6 @@ from specdec_cli.types import ModelWork
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 C = TypeVar("C", bound="RemoteCloud")
-_PROBES: Final = 5
 
 TOO_LARGE: Final = "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits."
 
@@ -53,10 +51,6 @@ class RemoteCloud(ABC):
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
 
-    @abstractmethod
-    def versions(self, caller: Caller) -> str:
-        """What answers, in a phrase, by one GET within a call."""
-
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
         caller = Caller(self.http)
@@ -67,7 +61,7 @@ class RemoteCloud(ABC):
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:
-            pass  # see `http.breaker`
+            pass  # see `http.failure`
 
     def connect(self, caller: Caller) -> None:
         """Makes sure, within a call, that the server fits; once."""
@@ -76,16 +70,11 @@ class RemoteCloud(ABC):
             self.reached = True
 
     def probe(self) -> str:
-        """How well it is reached, in a phrase: versions, round trip. Raises CloudError if it is not."""
-        caller, times, found = Caller(self.http), list[float](), ""
-        for _ in range(_PROBES):
-            started = time.perf_counter()
-            with caller.call():
-                found = self.versions(caller)
-            times.append((time.perf_counter() - started) * 1e3)
+        """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
+        caller = Caller(self.http)
         with caller.call():
-            self.connect(caller)
-        return f"{self.name}: {found}, {median(times):.1f} ms round trip"
+            self.fit(caller)
+        return f"{self.name}: {self.describe()['serves']}, {self.http.shortest_s * 1e3:.1f} ms round trip"
 
     def close(self) -> None:
         """Closes the connections, as happens by itself when this is dropped."""

@@ -14,12 +14,10 @@ import logging
 import math
 import os
 import random
-import socket
 import ssl
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
@@ -43,7 +41,6 @@ _KEPT_S: Final = 60.0
 _CLOSED: Final = "the clip is closed"
 _SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
-_CONNECTED: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
 
 T = TypeVar("T")
 
@@ -105,107 +102,14 @@ Check = Callable[[str, Request, Reply], bytes]
 """The body of a good answer from an address; raises UnsoundError or RefusedError for any other."""
 
 
-class Breaker:
-    """A circuit breaker: decides whether a call may go out.
-
-    After a failure nobody tries for `retry_s` seconds. Then one call goes out as a probe; the others are refused while
-    it is under way, and if it fails.
-    """
-
-    def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reason: str | None = None  # why the last call failed
-        self._retry_s, self._clock = retry_s, clock
-        self._lock = threading.Lock()
-        self._failed_at = 0.0
-        self._probing = False
-
-    @property
-    def since_s(self) -> float:
-        """Seconds since the last failure."""
-        return self._clock() - self._failed_at
-
-    def admits(self) -> bool:
-        """Whether a call may go out; if so, `ended` or `undecided` must follow."""
-        with self._lock:
-            if self.reason is not None:
-                if self._probing or self.since_s < self._retry_s:
-                    return False
-                self._probing = True
-            return True
-
-    def ended(self, reason: str | None = None) -> None:
-        """A call has failed for a reason, or succeeded."""
-        with self._lock:
-            self.reason, self._failed_at, self._probing = reason, self._clock(), False
-
-    def undecided(self) -> None:
-        """A call ended without telling anything about the cloud."""
-        with self._lock:
-            self._probing = False
-
-
-class Connection:
-    """One connection, which a thread at a time uses."""
-
-    def __init__(self, client: httpx.Client) -> None:
-        self.close = client.close
-        self._client = client
-        self._socket: socket.socket | None = None
-        self._lock = threading.Lock()
-        self._busy, self._dropped = False, False
-
-    def drop(self) -> None:
-        """Ends the exchange under way, which closes the connection, or closes it here; returns at once."""
-        with self._lock:
-            self._dropped = True
-            if not self._busy:
-                self.close()
-            elif self._socket is not None:
-                with suppress(OSError):
-                    # not SSLSocket's own shutdown, which would let the thread that uses it go on in clear
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    def exchange(self, request: Request, traffic: Traffic, timeout_s: float, most_bytes: int) -> Reply:
-        """Sends a request and reads the answer; `timeout_s` is for each read and write. A failure closes it."""
-        with self._lock:
-            self._busy = True
-        body, sent_at = bytearray(), time.perf_counter()
-
-        def trace(event: str, info: dict[str, Any]) -> None:
-            nonlocal sent_at
-            if event in _CONNECTED:
-                self._socket = info["return_value"].get_extra_info("socket")
-                if self._dropped:
-                    self.drop()
-            elif event == "http11.send_request_body.started":  # not where no connection comes about
-                traffic.bytes_up += len(request.body)
-            elif event == "http11.send_request_body.complete":
-                sent_at = time.perf_counter()
-
-        how: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": trace}}
-        try:
-            with self._client.stream(request.method, request.path, content=request.body, **how) as response:
-                traffic.silent_s += time.perf_counter() - sent_at
-                for chunk in response.iter_raw():
-                    body += chunk
-                    traffic.bytes_down += len(chunk)
-                    if len(body) > most_bytes:
-                        raise UnsoundError("the answer is longer than any answer should be")
-            with self._lock:
-                self._busy = False
-                if self._dropped:
-                    raise httpx.ReadError(_CLOSED)
-        except BaseException:
-            self.close()
-            raise
-        return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
-
-
 class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
     nowhere else. An answer may have `most_bytes`; `check` separates good ones from others.
+
+    Attributes:
+        failure: why the last call failed; None: it did not.
 
     Raises:
         ConfigError: the token or the certificates cannot be read.
@@ -215,49 +119,57 @@ class Http:
         if config.url is None:
             raise ConfigError("a cloud elsewhere needs cloud.url")
         self.config, self.url = config, config.url
-        self.most_bytes, self.check = most_bytes, check
-        self.breaker = Breaker(config.retry_s)
+        self.check, self._most_bytes = check, most_bytes
+        self.failure: str | None = None
+        self._failed_at = 0.0
         self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         # not compressed on the way: digests are of the bytes that were sent
-        self._headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, "cloud.token_env"):
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._tls = _trusted(config.url, config.ca_file)
-        self._idle: deque[Connection] = deque()
-        self.close = weakref.finalize(self, _close_all, self._idle)
+            headers["Authorization"] = f"Bearer {token}"
+        limits = httpx.Limits(max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEPT_S)
+        tls = _trusted(config.url, config.ca_file)
+        self._client = httpx.Client(headers=headers, verify=tls, trust_env=False, limits=limits)
+        self.close = weakref.finalize(self, self._client.close)
 
-    def take(self) -> Connection:
-        """A connection that nobody uses; the one used last, if there is one."""
-        with suppress(IndexError):
-            return self._idle.pop()
-        client = httpx.Client(
-            base_url=self.url,
-            headers=self._headers,
-            verify=self._tls,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=1, keepalive_expiry=_KEPT_S),
-        )
-        return Connection(client)
+    def ended(self, failure: str | None = None) -> None:
+        """A call has failed, so that none goes out for `cloud.retry_s`; or succeeded."""
+        self.failure, self._failed_at = failure, time.monotonic()
 
-    def keep(self, connection: Connection) -> None:
-        """Gives a connection back that is fit for another request."""
-        if self.close.alive and len(self._idle) < _IDLE_CONNECTIONS:
-            self._idle.append(connection)
-            if not self.close.alive:  # by now: nobody else would close it
-                _close_all(self._idle)
-        else:
-            connection.close()
+    def require_rest(self) -> None:
+        """Raises CloudError where a call failed a moment ago."""
+        since_s = time.monotonic() - self._failed_at
+        if self.failure is not None and since_s < self.config.retry_s:
+            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not asked again: {self.failure}")
+
+    def exchange(self, request: Request, traffic: Traffic, timeout_s: float) -> Reply:
+        """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
+        body, began = bytearray(), time.perf_counter()
+        sent_at = began
+
+        def trace(event: str, _: object) -> None:
+            nonlocal sent_at
+            if event == "http11.send_request_body.started":  # not where no connection comes about
+                traffic.bytes_up += len(request.body)
+            elif event == "http11.send_request_body.complete":
+                sent_at = time.perf_counter()
+
+        how: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": trace}}
+        with self._client.stream(request.method, self.url + request.path, content=request.body, **how) as response:
+            traffic.silent_s += time.perf_counter() - sent_at
+            for chunk in response.iter_raw():
+                body += chunk
+                traffic.bytes_down += len(chunk)
+                if len(body) > self._most_bytes:
+                    raise UnsoundError("the answer is longer than any answer should be")
+                if time.perf_counter() - began > timeout_s:
+                    raise httpx.ReadTimeout("the answer took too long")
+        return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
 
     def send(self, request: Request) -> None:
         """Sends a request and returns at once; the answer is dropped."""
-
-        def work() -> None:
-            connection = self.take()
-            connection.exchange(request, Traffic(), self.config.timeout_s, self.most_bytes)
-            self.keep(connection)
-
-        if self.close.alive and self.breaker.reason is None:
-            _in_background(work)
+        if self.close.alive and self.failure is None:
+            _in_background(lambda: self.exchange(request, Traffic(), self.config.timeout_s))
 
 
 class Caller:
@@ -277,29 +189,23 @@ class Caller:
         Raises:
             CloudError: whatever goes wrong, or the cloud failed a moment ago.
         """
-        breaker, limit_s = self._http.breaker, timeout_s or self._http.config.timeout_s
-        if not breaker.admits():
-            raise CloudError(f"the cloud failed {breaker.since_s:.0f} s ago and was not asked again: {breaker.reason}")
+        http, limit_s = self._http, timeout_s or self._http.config.timeout_s
+        http.require_rest()
         self._deadline = time.monotonic() + limit_s
         try:
             yield
         except CloudError as error:
-            if error.about_clip or self._closed.is_set():
-                breaker.undecided()
-            else:
-                breaker.ended(error.message)
+            if not error.about_clip and not self._closed.is_set():
+                http.ended(error.message)
             raise
         except _LateError:
             late = CloudError(
-                f"{self._http.url} did not answer within {limit_s:g} s",
+                f"{http.url} did not answer within {limit_s:g} s",
                 hint="Check the link and the server, or raise cloud.timeout_s.",
             )
-            breaker.ended(late.message)
+            http.ended(late.message)
             raise late from None
-        except BaseException:
-            breaker.undecided()
-            raise
-        breaker.ended()
+        http.ended()
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer. It raises MalformedError for one that makes no sense.
@@ -342,13 +248,8 @@ class Caller:
         http, traffic, limit_s = self._http, self.traffic, self._left_s + _SLACK_S
         if limit_s <= _SLACK_S:
             raise _LateError
-        connection, before_s = http.take(), traffic.silent_s
-        try:
-            reply = self._run(lambda: connection.exchange(request, traffic, limit_s, http.most_bytes))
-        except BaseException:
-            connection.drop()
-            raise
-        http.keep(connection)
+        before_s = traffic.silent_s
+        reply = self._run(lambda: http.exchange(request, traffic, limit_s))
         http.shortest_s = min(http.shortest_s, traffic.silent_s - before_s)
         return reply
 
@@ -460,8 +361,3 @@ def _speaks_tls(url: str, timeout_s: float) -> bool:
     with suppress(OSError, ValueError):
         return bool(ssl.get_server_certificate((parts.hostname or "", parts.port or 80), timeout=timeout_s))
     return False
-
-
-def _close_all(connections: deque[Connection]) -> None:
-    while connections:
-        connections.pop().close()

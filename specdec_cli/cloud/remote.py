@@ -162,10 +162,6 @@ class HttpCloud(RemoteCloud):
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
-    def versions(self, caller: Caller) -> str:
-        info = caller.fetch(_INFO, partial(parse, Info))
-        return f"{info.model}, specdec {info.server}, protocol {info.protocol}"
-
     @cached_property
     def _ours(self) -> dict[str, str]:
         return self.processor.fingerprints()

@@ -42,7 +42,6 @@ from specdec_cli.types import ModelWork
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
-VERSION: Final = "/version"
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 
@@ -155,9 +154,6 @@ class VllmCloud(RemoteCloud):
 
     def describe(self) -> dict[str, str]:
         return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
-
-    def versions(self, caller: Caller) -> str:
-        return f"{self.model}, vLLM {caller.fetch(Request('GET', VERSION), partial(parse, _Version)).version}"
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
@@ -292,10 +288,6 @@ class _Message(BaseModel):
     """Part of an answer, of which the rest does not matter; no NaN, no infinity."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
-
-
-class _Version(_Message):
-    version: Annotated[str, Field(max_length=40)]
 
 
 class _Tokens(_Message):

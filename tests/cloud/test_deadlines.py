@@ -9,17 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from specdec_cli.cloud.http import Caller, Connection, Http, Request, Traffic, UnsoundError
+from specdec_cli.cloud.http import Caller, Http, Request, UnsoundError
 from specdec_cli.cloud.remote import HttpCloud, SessionVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
@@ -197,8 +195,8 @@ def test_a_name_server_that_never_answers(case: Case, monkeypatch: pytest.Monkey
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     started = time.monotonic()
     with linked("http://never.example:1", case.edge, timeout_s=TIMEOUT_S, retry_s=0.0, allow_plain_http=True) as link:
-        assert link.http.breaker.reason is not None
-        assert "did not answer within 0.6 s" in link.http.breaker.reason
+        assert link.http.failure is not None
+        assert "did not answer within 0.6 s" in link.http.failure
         assert time.monotonic() - started < TIMEOUT_S + SLACK_S
         end = collect(far_loop(case, link).run())[1]
         assert end.degraded is not None
@@ -262,7 +260,6 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
         judging = verifier(case, link)
         with behaving(silent) as url:
             link.http.url = url
-            link.http._idle.pop().close()
             found: list[Exception] = []
 
             def verify() -> None:
@@ -281,7 +278,7 @@ def test_closing_ends_a_call_under_way(case: Case) -> None:
         assert [str(error) for error in found] == ["the clip is closed"]
         with pytest.raises(CloudError, match="the clip is closed"):
             judging.verify((), Draft((5, 6)))
-        assert link.http.breaker.reason is None
+        assert link.http.failure is None
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
@@ -314,41 +311,6 @@ def test_connections_are_used_again(case: Case, monkeypatch: pytest.MonkeyPatch)
 def test_a_cloud_that_is_dropped_closes_its_connections(case: Case) -> None:
     with serving(case.cloud) as served:
         link = HttpCloud(CloudConfig(url=served.url, timeout_s=20.0), case.edge.processor, own=False)
-        assert link.http.breaker.reason is None
+        assert link.http.failure is None
         del link
         assert_no_threads()
-
-
-class _Answering(httpx.BaseTransport):
-    """Answers every request at once, and knows whether it was closed."""
-
-    closed = False
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, stream=httpx.ByteStream(b"{}"))
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_a_connection_that_is_dropped_after_its_exchange_is_closed() -> None:
-    transport = _Answering()
-    connection = Connection(httpx.Client(base_url="http://cloud", transport=transport))
-    connection.exchange(Request("GET", "/"), Traffic(), 1.0, 1 << 16)
-    assert not transport.closed
-    connection.drop()
-    assert transport.closed
-
-
-def test_a_connection_that_comes_back_while_all_are_closed_is_closed_too() -> None:
-    http = Http(CloudConfig(url="http://127.0.0.1:1"), "text/plain", 1 << 16, lambda *given: given[-1].body)
-    transport = _Answering()
-
-    class Late(deque[Connection]):
-        def append(self, connection: Connection) -> None:
-            http.close()  # the moment before it is among those that would be closed
-            super().append(connection)
-
-    http._idle = Late()
-    http.keep(Connection(httpx.Client(base_url="http://cloud", transport=transport)))
-    assert transport.closed

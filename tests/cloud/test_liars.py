@@ -105,8 +105,8 @@ def _set(name: str, value: Any) -> Change:
 )
 def test_nonsense_of_a_server_about_itself(case: Case, served: Served, change: Change | bytes, said: str) -> None:
     with lying(served, "/v1/info", change) as url, linked(url, case.edge, retry_s=0.0) as link:
-        assert link.http.breaker.reason is not None
-        assert said in link.http.breaker.reason
+        assert link.http.failure is not None
+        assert said in link.http.failure
         assert link.vocab_size == case.edge.processor.vocab_size
         assert_degraded(case, link, said)
 
@@ -122,7 +122,7 @@ def test_nonsense_of_a_server_about_itself(case: Case, served: Served, change: C
 )
 def test_limits_smaller_than_the_clip(case: Case, served: Served, change: Change, said: str) -> None:
     with lying(served, "/v1/info", change) as url, linked(url, case.edge, retry_s=60.0) as link:
-        assert link.http.breaker.reason is None
+        assert link.http.failure is None
         for _ in range(2):  # it concerns the clip alone: the next one is not held up
             assert_degraded(case, link, said)
 
@@ -153,7 +153,7 @@ def test_limits_that_the_server_itself_keeps(case: Case) -> None:
 )
 def test_nonsense_of_a_server_about_a_block(case: Case, served: Served, change: Change | bytes, said: str) -> None:
     with lying(served, "/v1/sessions", change) as url, linked(url, case.edge, retry_s=0.0) as link:
-        assert link.http.breaker.reason is None
+        assert link.http.failure is None
         assert_degraded(case, link, said)
 
 

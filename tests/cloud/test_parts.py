@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.http import Breaker
+from specdec_cli.cloud.http import Http
 from specdec_cli.cloud.protocol import (
     MAX_JSON_BYTES,
     ROWS,
@@ -24,8 +24,9 @@ from specdec_cli.cloud.protocol import (
     unpack,
     unpack_rows,
 )
+from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.errors import DecodingError
+from specdec_cli.errors import CloudError, DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
@@ -33,41 +34,19 @@ from tests.cloud.serving import ServerThread, clip_message, linked
 from tests.laws.cases import Case, make_case
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_breaker_lets_one_through_when_the_time_has_come() -> None:
-    clock = Clock()
-    breaker = Breaker(10.0, clock)
-    assert breaker.admits()
-    breaker.ended("gone")
-    assert not breaker.admits()
-    clock.now = 9.9
-    assert not breaker.admits()
-    clock.now = 10.0
-    assert [breaker.admits(), breaker.admits()] == [True, False]  # one goes and sees
-    breaker.ended("gone still")
-    clock.now = 19.9
-    assert not breaker.admits()
-    clock.now = 20.0
-    assert breaker.admits()
-    breaker.ended()
-    assert [breaker.admits(), breaker.admits()] == [True, True]
-
-
-def test_a_call_that_says_nothing_leaves_the_breaker_as_it_was() -> None:
-    clock = Clock()
-    breaker = Breaker(1.0, clock)
-    breaker.ended("gone")
-    clock.now = 1.0
-    assert breaker.admits()
-    breaker.undecided()
-    assert breaker.admits()
+def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
+    http = Http(
+        CloudConfig(url="http://127.0.0.1:1", retry_s=10.0), "text/plain", 1 << 16, lambda *given: given[-1].body
+    )
+    http.require_rest()
+    http.ended("gone")
+    with pytest.raises(CloudError, match="was not asked again: gone"):
+        http.require_rest()
+    http._failed_at -= 10.0
+    http.require_rest()
+    http.ended()
+    assert http.failure is None
+    http.require_rest()
 
 
 def test_what_is_packed_comes_out() -> None:

@@ -17,7 +17,7 @@ def test_a_round_trip_takes_its_time_and_so_do_the_features() -> None:
     with linked(case.cloud, case.edge.processor, RTT_MS, MBPS) as link:
         started = time.perf_counter()
         link.probe()
-        assert time.perf_counter() - started >= 5 * RTT_MS / 1e3
+        assert time.perf_counter() - started >= RTT_MS / 1e3
         rounds, end = collect(far_loop(case, link).run())
     assert_wire(case, (rounds, end))
     times = [round_.network_ms for round_ in rounds if round_.network_ms is not None]

@@ -29,7 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def link(url: str) -> Iterator[VllmCloud]:
     """The connection to it."""
     connected = VllmCloud(configured(url), cloud().processor, own=False)
-    assert connected.http.breaker.reason is None
+    assert connected.http.failure is None
     yield connected
     connected.close()
 
