@@ -55,7 +55,6 @@ class Recording:
     _samples: Floats | None = field(repr=False)  # if they fit the window
     level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
     decode_s: float = 0.0  # from opening the file to the checked samples
-    _channel: int | None = field(default=None, repr=False)  # the one to use where the mean of all loses the sound
     _stamp: tuple[int, ...] = field(default=(), repr=False)
 
     @property
@@ -95,7 +94,7 @@ class Recording:
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
             start_s, end_s = self._span
             with open_sound(self.path, file, start_s) as sound:
-                yield from _Mixdown(sound, self.sampling_rate, self._channel, end_s - start_s)
+                yield from _Mixdown(sound, self.sampling_rate, end_s - start_s)
 
 
 def from_samples(
@@ -153,8 +152,8 @@ def open_recording(
 ) -> Recording:
     """Decode a recording, mix it down to mono (mean over the channels), resample it, check it and cut it.
 
-    When the mean loses the sound because channels are in antiphase, the loudest channel is taken instead. Of equal
-    pieces the number is the smallest that keeps each within `segment_s`; so there is no tail too short to describe.
+    Of equal pieces the number is the smallest that keeps each within `segment_s`; so there is no tail too short to
+    describe.
 
     Args:
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
@@ -174,13 +173,9 @@ def open_recording(
     """
     path, span, begun = os.fsdecode(path), (start_s, math.inf if end_s is None else end_s), time.perf_counter()
     with opened(path) as (file, _):
-        channel = None
-        while True:
-            with open_sound(path, file, start_s) as sound:
-                mixdown = _Mixdown(sound, sampling_rate, channel, span[1] - start_s)
-                decoded = _Decoded(path, mixdown, window_s, segment_s, pauses, cuts, cutter, span)
-            if (channel := mixdown.cancelled()) is None:
-                break
+        with open_sound(path, file, start_s) as sound:
+            mixdown = _Mixdown(sound, sampling_rate, span[1] - start_s)
+            decoded = _Decoded(path, mixdown, window_s, segment_s, pauses, cuts, cutter, span)
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
@@ -197,7 +192,6 @@ def open_recording(
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=decoded.samples,
-            _channel=mixdown.channel,
             _stamp=_stamp(file),
         )
 
@@ -326,14 +320,13 @@ class _Decoded:
 class _Mixdown:
     """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
 
-    They are the mean over the channels, or `channel` alone, and end after `most_s` seconds.
+    They are the mean over the channels, and end after `most_s` seconds.
     """
 
-    def __init__(self, sound: Sound, sampling_rate: int, channel: int | None, most_s: float) -> None:
-        self.sound, self.sampling_rate, self.channel = sound, sampling_rate, channel
+    def __init__(self, sound: Sound, sampling_rate: int, most_s: float) -> None:
+        self.sound, self.sampling_rate = sound, sampling_rate
         self._most = None if most_s == math.inf else round(most_s * sound.sampling_rate)
         self._frames = 0  # samples per channel so far, at the recording's rate
-        self._powers = np.zeros(sound.channels + 1)  # of the mean over the channels, and of each channel
 
     def __iter__(self) -> Iterator[Floats]:
         resampler = None
@@ -347,7 +340,8 @@ class _Mixdown:
                     break
                 block = block[: self._most - self._frames]
             self._frames += len(block)
-            mono = self._mixed(block)
+            with np.errstate(all="ignore"):  # NaN and inf are refused later
+                mono = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
             yield mono if resampler is None else resampler.resample_chunk(mono)
         if resampler is not None and self._frames:
             yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
@@ -361,20 +355,6 @@ class _Mixdown:
     def length(self) -> int:
         """Samples that it amounts to; the resampler's own count may differ by one."""
         return round(self.duration_s * self.sampling_rate)
-
-    def cancelled(self) -> int | None:
-        """The loudest channel if the mean is 20 dB below what that channel alone would leave in it (antiphase)."""
-        mixed, *channels = np.sqrt(self._powers).tolist()
-        loudest = max(channels)
-        return channels.index(loudest) if mixed < 0.1 * loudest / len(channels) else None
-
-    def _mixed(self, block: Floats) -> Floats:
-        if self.sound.channels == 1 or self.channel is not None:
-            return np.ascontiguousarray(block[:, self.channel or 0])
-        with np.errstate(all="ignore"):  # NaN and inf are refused later
-            mean: Floats = block.mean(axis=1, dtype=np.float32)
-            self._powers += len(block) * np.column_stack([mean, block]).var(axis=0, dtype=np.float64)
-        return mean
 
 
 def _stamp(file: FileIO) -> tuple[int, ...]:

@@ -1,8 +1,7 @@
 """The files of a checkpoint: they are there, of the family, with no weight made up; and a fingerprint of the weights.
 
 transformers only warns about weights that a checkpoint lacks and fills them with random numbers; a caption from such
-a model would look like a bad model instead of a bad download. What can be seen from the files alone is refused before
-anything is built, with the name of the file.
+a model would look like a bad model instead of a bad download.
 """
 
 from __future__ import annotations
@@ -26,16 +25,6 @@ from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 
 _NAMED = 5  # weights named in an error, before "and n more"
 _INDEX = "model.safetensors.index.json"
-_JSON_FILES = (
-    "config.json",
-    "generation_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "chat_template.json",
-    "tokenizer_config.json",
-    "tokenizer.json",
-    _INDEX,
-)
 _ONE_OF = {
     "tokenizer": ("tokenizer.json", "vocab.json", "tekken.json"),
     "feature extractor": ("preprocessor_config.json", "processor_config.json"),
@@ -46,7 +35,7 @@ _SAMPLE = 1024  # bytes of each tensor in a fingerprint
 
 
 def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
-    """The folder of a checkpoint with readable files: as configured, or out of the hub's cache.
+    """The folder of a checkpoint with readable weights: as configured, or out of the hub's cache.
 
     Args:
         config: which model.
@@ -72,14 +61,13 @@ def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = Tru
             f"{called} is no checkpoint: it has no config.json",
             hint="Give the folder that holds config.json and the *.safetensors files.",
         )
-    for path in (folder / name for name in _JSON_FILES if (folder / name).is_file()):
-        with _readable(called, path, "cannot be read as JSON"):
-            holds_object = isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
-        if not holds_object:
-            raise CheckpointError(f"{path.name} of {called} holds no JSON object", hint=_DOWNLOAD_AGAIN)
     for shard in weight_files(called, folder) if weights else ():
-        with _readable(called, shard, "is damaged or cut short"), safe_open(shard, framework="pt") as tensors:
-            tensors.keys()  # reads the header only
+        try:
+            with safe_open(shard, framework="pt") as tensors:
+                tensors.keys()  # reads the header only
+        except (SafetensorError, OSError) as error:
+            says = f"{shard.name} of {called} is damaged or cut short: {first_line(error)}"
+            raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
     for what, names in _ONE_OF.items():
         if not any((folder / name).is_file() for name in names):
             raise CheckpointError(
@@ -144,7 +132,7 @@ def loading_errors(config: ModelConfig, *, offline: bool) -> Iterator[None]:
 def _refusal(config: ModelConfig, error: Exception, *, offline: bool) -> CheckpointError:
     """A sentence about an error of the libraries: OSError, ValueError, RuntimeError, KeyError, SafetensorError..."""
     name, says = config.label, f"cannot be loaded: {first_line(error)}"
-    hint = "Check the files of the checkpoint."
+    hint = "A file of the checkpoint may be damaged: download it again."
     if not isinstance(error, OSError) and (broken := _broken_torchvision()) is not None:
         says = f"cannot be loaded, since the installed torchvision does not fit torch: {broken}"
         hint = "Uninstall torchvision, which specdec does not need, or install the build that belongs to torch."
@@ -193,16 +181,6 @@ def weight_files(called: str, folder: Path) -> list[Path]:
             hint="Download the missing files; runtime.offline: false does that for a hub id.",
         )
     return [folder / name for name in names]
-
-
-@contextmanager
-def _readable(called: str, path: Path, fault: str) -> Iterator[None]:
-    """Refuses a file that cannot be read; `fault` is what is wrong with it then."""
-    try:
-        yield
-    except (SafetensorError, ValueError, RecursionError, OSError) as error:
-        says = f"{path.name} of {called} {fault}: {first_line(error)}"
-        raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
 
 
 def fingerprint(shards: Sequence[Path]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any, Final
 
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError
@@ -122,9 +124,9 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
     whole = AutoConfig.from_pretrained(source, **_HERE)
     model_config = getattr(whole, "thinker_config", whole)
     parts = family.processor(source, **_HERE)
-    try:
+    if (Path(source) / GENERATION_CONFIG_NAME).is_file():
         generation = GenerationConfig.from_pretrained(source, **_HERE)
-    except OSError:
+    else:
         generation = GenerationConfig.from_model_config(model_config)
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):

@@ -148,13 +148,6 @@ def test_one_loud_channel_of_many_is_not_taken_for_cancellation(tmp_path: Path) 
     assert np.abs(loaded - samples[:, 0] / 6).max() < 1e-6
 
 
-@pytest.mark.parametrize("rate", [16000, 44100])
-@pytest.mark.parametrize("gain", [-1.0, -0.97])
-def test_channels_in_antiphase_give_the_louder_one(rate: int, gain: float, tmp_path: Path) -> None:
-    samples = tone(1.0, rate, channels=2) * np.array([gain, 1.0], np.float32)
-    assert_is_the_tone(load_audio(saved(tmp_path, sndfile_bytes(samples, rate, "wav"))), tolerance=0.04)
-
-
 def test_the_sound_of_a_video(tmp_path: Path) -> None:
     for container in ("mp4", "matroska", "mov"):
         samples, _ = load_audio(saved(tmp_path, video_bytes(container, sound=True), f"clip.{container}"))

@@ -86,14 +86,6 @@ def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Pat
         assert piece.end_s == total / rate
 
 
-def test_channels_in_antiphase_are_cut_from_the_louder_one(tmp_path: Path) -> None:
-    samples = tone(10.0, channels=2) * np.array([-0.97, 1.0], np.float32)
-    recording = recorded(tmp_path, samples, window_s=2, segment_s=2)
-    pieces = list(recording.pieces())
-    assert np.array_equal(np.concatenate([p.samples for p in pieces]), samples[:, 1])
-    assert not any(p.silent for p in pieces)
-
-
 def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
     def joined(extension: str) -> Samples:
         recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, segment_s=1)
