@@ -7,7 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import FileIO
 from itertools import accumulate
 from pathlib import Path
@@ -62,33 +62,32 @@ class Table:
         names: of its columns.
     """
 
-    names: list[str]
-    _parquet: Any  # the file, or None
-    _arrow: Any  # the table, or None
-
     def __init__(self, path: Path) -> None:
         try:
             import pyarrow
+            from pyarrow import parquet
         except ImportError as error:
             message = f"{path} needs pyarrow, which is not installed."
             raise ConfigError(message, hint="pip install 'specdec-cli[datasets]'") from error
         try:
-            self._parquet, self._arrow = (None, _mapped(path)) if path.suffix == ".arrow" else (_parquet(path), None)
+            if path.suffix == ".arrow":
+                table = _mapped(path)
+                self.names: list[str] = table.column_names
+                self._groups, sizes = [table.select], [table.num_rows]
+            else:
+                file = parquet.ParquetFile(str(path))
+                self.names, groups = file.schema_arrow.names, range(file.num_row_groups)
+                self._groups = [partial(file.read_row_group, group) for group in groups]
+                sizes = [file.metadata.row_group(group).num_rows for group in groups]
         except (OSError, pyarrow.ArrowException) as error:
             detail = " ".join(str(error).split())[:200]
             raise ReferencesError(f"{path} cannot be read: {detail}.", hint="Is it complete?") from error
-        if self._parquet is None:
-            self.names, sizes = self._arrow.column_names, [self._arrow.num_rows]
-        else:
-            about = self._parquet.metadata
-            self.names = self._parquet.schema_arrow.names
-            sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
         self._first = [0, *accumulate(sizes)]  # row of each group
 
     def rows(self, audio: str, columns: Sequence[str]) -> Iterator[tuple[bool, str | None, dict[str, Any]]]:
         """Of each row whether its recording is in it, its path or None, and the cells of the columns."""
-        for group in range(len(self._first) - 1):
-            table = self._group(group, [audio, *columns])
+        for group in self._groups:
+            table = group([audio, *columns])
             for at, row in enumerate(table.select(list(columns)).to_pylist() or [{}] * table.num_rows):
                 cell = table.column(audio)[at]
                 fields = {field.name for field in cell.type} if hasattr(cell, "keys") else set()
@@ -110,17 +109,6 @@ class Table:
         audio = next(name for name in COLUMNS if name in self.names)
         cell = _last_group(self, group, audio)[row - self._first[group]].as_py()
         return cell.get("bytes") if isinstance(cell, dict) else None
-
-    def _group(self, group: int, columns: list[str]) -> Any:
-        if self._parquet is None:
-            return self._arrow.select(columns)
-        return self._parquet.read_row_group(group, columns=columns)
-
-
-def _parquet(path: Path) -> Any:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetFile(str(path))
 
 
 def _mapped(path: Path) -> Any:
@@ -148,4 +136,4 @@ def open_table(path: Path) -> Table:
 
 @lru_cache(maxsize=1)
 def _last_group(table: Table, group: int, column: str) -> Any:
-    return table._group(group, [column]).column(column)
+    return table._groups[group]([column]).column(column)

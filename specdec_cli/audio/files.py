@@ -54,23 +54,16 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
         hint = "Download it first, with curl -O for example, and name the file."
         raise refusal(AudioNotFoundError, path, "is an address, not a file", hint)
     try:
-        mode = os.stat(path).st_mode
-        if stat.S_ISDIR(mode):
-            hint = "Name the recordings inside it, one by one or with a *."
-            raise refusal(AudioNotFoundError, path, "is a folder, not a recording", hint)
-        if not stat.S_ISREG(mode):
-            hint = "Save the sound to a file first, then name that file."
-            raise refusal(AudioNotFoundError, path, "is a pipe, socket or device, not a file", hint)
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            hint = "Name a recording, or all those in a folder with a *; save what a pipe delivers to a file first."
+            raise refusal(AudioNotFoundError, path, "is a folder, pipe or device, not a recording", hint)
         file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")  # PyAV cannot encode every name
     except FileNotFoundError as error:
         hint = "Check the spelling, the folder that you are in, and where it leads if it is a link."
         raise refusal(AudioNotFoundError, path, "does not exist", hint) from error
-    except PermissionError as error:
-        hint = f"Look at its permissions with: ls -l {shlex.quote(shown(path))}"
-        raise refusal(AudioNotFoundError, path, "may not be read: permission denied", hint) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or "it is not a valid path"
-        hint = "Check the path and the disk it is on."
+        hint = "Check the path, its permissions and the disk it is on."
         raise refusal(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
     with file:
         size = os.fstat(file.fileno()).st_size

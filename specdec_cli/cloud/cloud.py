@@ -7,9 +7,9 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError
+from specdec_cli.cloud.http import Caller, Http, MisfitError
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
@@ -20,8 +20,6 @@ from specdec_cli.types import ModelWork
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 C = TypeVar("C", bound="RemoteCloud")
-
-TOO_LARGE: Final = "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits."
 
 
 class RemoteCloud(ABC):
@@ -164,16 +162,6 @@ class RemoteVerifier(ABC, Generic[C]):
     def close(self) -> None:
         """Ends a call under way, without waiting for it."""
         self.caller.close()
-
-    def require_room(self, *needs: tuple[str, float, float]) -> None:
-        """Raises CloudError for a clip that exceeds what the server takes: (what, how much of it, at most)."""
-        for what, has, most in needs:
-            if has > most:
-                raise RefusedError(
-                    f"the cloud at {self.cloud.name} takes {most:g} {what}, and the clip needs {has:g}",
-                    hint=TOO_LARGE,
-                    about_clip=True,
-                )
 
     def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
         """Raises CloudError for a verdict that cannot be one of that question."""

@@ -164,6 +164,8 @@ class Http:
                     raise UnsoundError("the answer is longer than any answer should be")
                 if time.perf_counter() - began > timeout_s:
                     raise httpx.ReadTimeout("the answer took too long")
+        if not self.close.alive:  # by now: nobody else would close this connection
+            response.extensions["network_stream"].close()
         return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
 
     def send(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Messages between `specdec serve` and its clients, version 3: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 4: JSON, followed by tensors as safetensors has them.
 
 | request                        | body                                        | answer   |
 |--------------------------------|---------------------------------------------|----------|
@@ -28,7 +28,7 @@ from safetensors.torch import load, save
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 
-PROTOCOL: Final = 3  # both ends must use the same
+PROTOCOL: Final = 4  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
 SESSION_ID: Final = r"[0-9a-f]{32}"  # the client chooses it at random
@@ -68,15 +68,6 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Limits(Message):
-    """What a server refuses to exceed."""
-
-    body_bytes: Count = Field(description="length of a request's body")
-    text_tokens: Count = Field(description="tokens after the prompt, drafts included")
-    draft_tokens: Count = Field(description="tokens of one draft")
-    more_tokens: Count = Field(description="tokens that one verification may generate after its own token")
-
-
 class Info(Message):
     """The server and its model: enough to check whether ids, tensors and prompts mean there what they mean here."""
 
@@ -91,9 +82,6 @@ class Info(Message):
     identity: Name = Field(description="all of it in one; a clip names the one that it was made for")
     vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="leading token ids that may be used")
     eos_ids: list[TokenId] = Field(min_length=1, max_length=1000)
-    context: Count = Field(description="positions, prompt and text together")
-    window_s: float = Field(gt=0, le=1e6, description="longest clip, seconds")
-    limits: Limits
 
 
 class Question(Message):

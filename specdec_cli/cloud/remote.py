@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from specdec_cli.cloud.cloud import TOO_LARGE, RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
@@ -40,7 +40,7 @@ _INFO: Final = Request("GET", "/v1/info")
 _HINTS: Final[dict[Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
-    "too_large": TOO_LARGE,
+    "too_large": "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 
 
@@ -55,8 +55,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
         sampling = self.config.decoding.scoring().sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = pack_rows(draft.probabilities())
-        more = min(run_on, self._info.limits.more_tokens)
-        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=more, rows=counts), rows)
+        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
         found = answer.judgement
         if found is None:
             raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
@@ -76,11 +75,6 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
 
-    @property
-    def _info(self) -> Info:
-        assert self.cloud.info is not None  # within a call the cloud is connected
-        return self.cloud.info
-
     def _answer(self, question: Question, rows: dict[str, torch.Tensor]) -> Answer:
         if self._open:
             try:
@@ -93,9 +87,9 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 
     def _put(self, question: Question | None, rows: dict[str, torch.Tensor]) -> Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
-        info, limits, rate = self._info, self._info.limits, self.cloud.processor.sampling_rate
+        assert self.cloud.info is not None  # within a call the cloud is connected
         clip = Clip(
-            identity=info.identity,
+            identity=self.cloud.info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
             capacity=self.capacity,
@@ -108,14 +102,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             synonyms=dict(self.synonyms) or None,
             question=question,
         )
-        body = pack(clip, as_sent(self.prompt.audio) | rows)
-        self.require_room(
-            ("positions", len(self.prompt.ids) + self.capacity, info.context),
-            ("tokens after a prompt", self.capacity, limits.text_tokens),
-            ("bytes", len(body), limits.body_bytes),
-            ("seconds", len(self.waveform) / rate, info.window_s),
-        )
-        answer = self._exchange(Request("PUT", self._path, body))
+        answer = self._exchange(Request("PUT", self._path, pack(clip, as_sent(self.prompt.audio) | rows)))
         self._open = True
         return answer
 
@@ -215,7 +202,7 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
         raise UnsoundError("the request was altered on the way")
     if problem.code == "model_failed":
         raise UnsoundError(plain(problem.message))
-    message, hint = f"the cloud refuses: {plain(problem.message)}", _HINTS.get(problem.code)
+    message, hint = f"the cloud at {url} refuses: {plain(problem.message)}", _HINTS.get(problem.code)
     if problem.code == "unauthorized":
-        raise MisfitError(f"{url}: {message}", hint=hint)
+        raise MisfitError(message, hint=hint)
     raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))

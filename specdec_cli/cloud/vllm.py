@@ -103,7 +103,6 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
     def _scored(self, ids: tuple[int, ...], drafted: int, tokens: int, candidates: int) -> Scored:
         """The answer to one question, with the recording if the server does not have it."""
         prompt_tokens = len(self.prompt.ids)
-        self.require_room(("positions", prompt_tokens + self.capacity, self.cloud.context))
         question = Question((*self._prompt, *ids), prompt_tokens + len(ids), drafted, tokens, candidates)
         if self.done.encoder_passes:
             try:
@@ -149,7 +148,6 @@ class VllmCloud(RemoteCloud):
             raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
         super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
         self.model = config.model
-        self.context = 0  # positions that the model takes
         self.start(max(config.timeout_s, _START_S))
 
     def describe(self) -> dict[str, str]:
@@ -165,8 +163,7 @@ class VllmCloud(RemoteCloud):
 
     def _try(self, caller: Caller) -> None:
         models = caller.fetch(Request("GET", MODELS), partial(parse, _Models)).data
-        context = next((each.max_model_len for each in models if each.id == self.model), None)
-        if context is None:
+        if self.model not in {each.id for each in models}:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
             raise MisfitError(
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
@@ -178,7 +175,6 @@ class VllmCloud(RemoteCloud):
         question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
         body = question.body(self.model, self.processor.eos_ids)
         caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
-        self.context = context
 
     def _compare_tokens(self, caller: Caller) -> None:
         tokenizer = self.processor.tokenizer
@@ -296,7 +292,6 @@ class _Tokens(_Message):
 
 class _Model(_Message):
     id: str
-    max_model_len: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
 
 
 class _Models(_Message):

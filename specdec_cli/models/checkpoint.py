@@ -77,23 +77,6 @@ def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = Tru
     return folder
 
 
-def require_packages(name: str, packages: Sequence[str]) -> None:
-    """Refuses what needs packages (by their names on PyPI) that are not installed."""
-    if absent := [package for package in packages if find_spec(package.replace("-", "_")) is None]:
-        raise CheckpointError(
-            f"{name} needs the package {absent[0]}, which is not installed",
-            hint=f"Install it with: pip install {' '.join(absent)}",
-        )
-
-
-def require_parts(name: str, config: Mapping[str, Any], parts: tuple[str, ...]) -> None:
-    """Refuses a config.json that lacks one of `parts`: a model of the library's default size would be built."""
-    body = config.get("thinker_config", config)
-    absent = [part for part in parts if not isinstance(body, Mapping) or not isinstance(body.get(part), Mapping)]
-    if absent:
-        raise CheckpointError(f"the config.json of {name} has no {' and no '.join(absent)}", hint=_DOWNLOAD_AGAIN)
-
-
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
     """Refuses a load that left weights random, dropped some, or found some of another shape, by its loading info.
 

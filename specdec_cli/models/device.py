@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from specdec_cli.errors import CheckpointError, ConfigError
-from specdec_cli.models.checkpoint import require_packages
+from specdec_cli.errors import CheckpointError, ConfigError, first_line
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -23,16 +22,12 @@ def resolve_device(name: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    device, fault = torch.device(name), None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        fault = "this PyTorch sees no CUDA GPU"
-    elif device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        fault = f"there are {torch.cuda.device_count()} GPUs"
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        fault = "this PyTorch has no Apple GPU support"
-    if fault is not None:
+    device = torch.device(name)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # as each backend likes
         hint = "Use device: auto, which takes what the machine has."
-        raise ConfigError(f"device {name!r} was asked for, but {fault}", hint=hint)
+        raise ConfigError(f"device {name!r} cannot be used: {first_line(error)}", hint=hint) from error
     return device
 
 
@@ -56,7 +51,8 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
         unused: prefixes of parameters that are not wanted.
 
     Raises:
-        CheckpointError: the library is not installed, or does not run on `device`.
+        CheckpointError: it does not run on `device`.
+        ImportError: the library is not installed.
     """
     if name is None:
         return None
@@ -66,7 +62,6 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
 
         return PackedConfig(BITS[name], list(unused))
     if name == "int8":
-        require_packages(f"quantization {name!r}", ("torchao",))
         from torchao.quantization import Int8WeightOnlyConfig
         from transformers import TorchAoConfig
 
@@ -76,7 +71,6 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
             f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
             hint="Use quantization: int8, or device: cpu.",
         )
-    require_packages(f"quantization {name!r}", ("bitsandbytes",))
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)

@@ -176,7 +176,6 @@ class GraniteSpeech(Family):
     model_types = frozenset({"granite_speech"})
     class_name = "GraniteSpeechForConditionalGeneration"
     processor_name = "GraniteSpeechProcessor"
-    parts_needed = ("text_config", "encoder_config", "projector_config")
     needs = ("torchaudio",)
 
     def refuse(self, label: str, config: Mapping[str, Any]) -> None:

@@ -42,7 +42,6 @@ class Family:
     processor_name: ClassVar[str] = "AutoProcessor"  # empty: `AudioProcessor`
     unused: ClassVar[tuple[str, ...]] = ()  # prefixes of parameters that speech does not need
     eager: ClassVar[tuple[str, ...]] = ()  # sections of config.json whose modules have eager attention only
-    parts_needed: ClassVar[tuple[str, ...]] = ("text_config", "audio_config")  # or a default size would be built
     needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
     longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
     takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt

@@ -18,8 +18,6 @@ from specdec_cli.models.checkpoint import (
     fingerprint,
     loading_errors,
     require_complete,
-    require_packages,
-    require_parts,
     weight_files,
 )
 from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
@@ -117,9 +115,6 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
             f"{sorted(family.model_types)}",
             hint="Leave `family` at auto, or point `model` at another checkpoint.",
         )
-    if family.model_types:  # of a type that is not known, neither are its parts
-        require_parts(config.label, raw, family.parts_needed)
-    require_packages(config.label, family.needs)
     family.refuse(config.label, raw)
     whole = AutoConfig.from_pretrained(source, **_HERE)
     model_config = getattr(whole, "thinker_config", whole)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -62,8 +62,17 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
     with suppress(OSError, ValueError):
         joins = _RESULTS.get(memory.read_text(encoding="ascii")) if memory is not None else None
     if joins is None:
-        with exact_prefills(model.module):
-            joins = _test(model)
+        try:
+            with exact_prefills(model.module):
+                joins = _test(model)
+        except SpecdecError:
+            raise
+        except Exception as error:  # a module may raise anything
+            says = f"fails the self-test: {type(error).__name__}: {first_line(error)[:200]}"
+            raise CheckpointError(
+                f"{model.name} ({type(model.module).__name__}) {says}",
+                hint="Use a model of one of the tested families, or another attention.",
+            ) from error
         if memory is not None:
             remember(memory, next(word for word, meaning in _RESULTS.items() if meaning == joins).encode())
     model.joins = model.joins and joins
@@ -74,22 +83,20 @@ def _test(model: AudioLM) -> bool:
     """Compares; returns whether several clips may share a forward."""
     prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model)
-    with _named(model, "scores in one pass"):
-        whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
+    whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
     if int(whole[0].argmax()) == model.processor.tokenizer.get_vocab().get(THINK):
         raise CheckpointError(
             f"{model.name} reasons before it answers: its text begins with {THINK}",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
-    with _named(model, "cached scores"):
-        session = Session(model, prompt, 2 * _LENGTH)
-        wrong = [text[-1], *text]
-        session.prefill()
-        passes = session.work.encoder_passes
-        session.logits(wrong, 3)  # a draft that is rejected at once
-        stepped = [session.logits(text[:at], 1) for at in range(3)]
-        session.logits([*text[:3], *wrong[:2]], 2)
-        rest = session.logits(text, _LENGTH - 2)
+    session = Session(model, prompt, 2 * _LENGTH)
+    wrong = [text[-1], *text]
+    session.prefill()
+    passes = session.work.encoder_passes
+    session.logits(wrong, 3)  # a draft that is rejected at once
+    stepped = [session.logits(text[:at], 1) for at in range(3)]
+    session.logits([*text[:3], *wrong[:2]], 2)
+    rest = session.logits(text, _LENGTH - 2)
     if passes != 1:
         raise CheckpointError(
             f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
@@ -143,21 +150,6 @@ def _text(model: AudioLM) -> list[int]:
     barred = {*processor.banned_ids, *processor.eos_ids}
     usable = [id_ for id_ in range(1, processor.vocab_size) if id_ not in barred]
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(_LENGTH)]
-
-
-@contextmanager
-def _named(model: AudioLM, what: str) -> Iterator[None]:
-    """Turns whatever a module raises while it is tested into a CheckpointError."""
-    try:
-        yield
-    except SpecdecError:
-        raise
-    except Exception as error:
-        raise CheckpointError(
-            f"{model.name} ({type(model.module).__name__}) fails the self-test: {what} end in "
-            f"{type(error).__name__}: {first_line(error)[:200]}",
-            hint="Use a model of one of the tested families, or another attention.",
-        ) from error
 
 
 def _memory(model: AudioLM, folder: Path) -> Path:

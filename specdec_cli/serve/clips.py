@@ -26,7 +26,6 @@ from specdec_cli.cloud.protocol import (
     Clip,
     Info,
     Judgement,
-    Limits,
     MalformedError,
     Question,
     Work,
@@ -150,6 +149,8 @@ class Service:
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
         self._position_bytes = _position_bytes(model)
+        window_s = model.processor.window_s
+        self._longest_s = min(window_s, limits.clip_s or window_s)  # of a clip
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
         # the number of PyTorch's threads counts for the thread that sets it alone
@@ -253,8 +254,8 @@ class Service:
     def _require_bounds(self, clip: Clip) -> None:
         """Refuses a clip that is too long, or contradicts itself."""
         seconds, most = clip.samples / self._model.processor.sampling_rate, self.limits.text_tokens
-        if seconds > self.info.window_s:
-            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self.info.window_s:g} s")
+        if seconds > self._longest_s:
+            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self._longest_s:g} s")
         if clip.capacity > most:
             raise Refusal(413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {most} may")
         if clip.vocab_size > self.info.vocab_size:
@@ -305,7 +306,7 @@ class Service:
         return Draft(tuple(question.draft), probabilities.log())
 
     def _describe(self) -> Info:
-        model, limits, processor = self._model, self.limits, self._model.processor
+        model, processor = self._model, self._model.processor
         shown, prints = model.describe(), processor.fingerprints()
         facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
         return Info(
@@ -319,9 +320,6 @@ class Service:
             identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
             vocab_size=processor.vocab_size,
             eos_ids=list(processor.eos_ids),
-            context=processor.context,
-            window_s=min(processor.window_s, limits.clip_s or processor.window_s),
-            limits=Limits.model_validate(limits, from_attributes=True),
         )
 
 

@@ -113,7 +113,7 @@ def test_no_recording_is_longer_than_six_hours(extension: str, tmp_path: Path, m
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path = saved(tmp_path, healthy("wav"))
     path.chmod(0)
-    with pytest.raises(AudioNotFoundError, match="permission denied"):
+    with pytest.raises(AudioNotFoundError, match="Permission denied"):
         load_audio(path)
 
 
@@ -122,7 +122,7 @@ def test_permission_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("specdec_cli.audio.files.os.stat", refuse)
-    with pytest.raises(AudioNotFoundError, match=r"clip\.wav may not be read: permission denied"):
+    with pytest.raises(AudioNotFoundError, match=r"clip\.wav cannot be opened: Permission denied"):
         load_audio(tmp_path / "clip.wav")
 
 

@@ -89,10 +89,6 @@ def _set(name: str, value: Any) -> Change:
         (_set("eos_ids", list(range(266))), "266 of which end a text"),
         (_set("eos_ids", []), "eos_ids"),
         (_set("vocab_size", 0), "vocab_size"),
-        (_set("context", 1e308), "context"),
-        (_set("context", -1), "context"),
-        (_set("window_s", 1e308), "window_s"),
-        (_set("limits.body_bytes", 10**30), "limits.body_bytes"),
         (_set("surprise", 1), "surprise"),
         (_set("model", "\x1b[2Jcloud"), "model"),
         (lambda told: told.clear(), "Info"),
@@ -111,26 +107,10 @@ def test_nonsense_of_a_server_about_itself(case: Case, served: Served, change: C
         assert_degraded(case, link, said)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (_set("context", 5), "takes 5 positions, and the clip needs"),
-        (_set("limits.text_tokens", 3), "takes 3 tokens after a prompt, and the clip needs 16"),
-        (_set("limits.body_bytes", 0), "takes 0 bytes, and the clip needs"),
-        (_set("window_s", 0.001), "takes 0.001 seconds, and the clip needs"),
-    ],
-)
-def test_limits_smaller_than_the_clip(case: Case, served: Served, change: Change, said: str) -> None:
-    with lying(served, "/v1/info", change) as url, linked(url, case.edge, retry_s=60.0) as link:
-        assert link.http.failure is None
-        for _ in range(2):  # it concerns the clip alone: the next one is not held up
-            assert_degraded(case, link, said)
-
-
 def test_limits_that_the_server_itself_keeps(case: Case) -> None:
     for limits in ({"text_tokens": 3}, {"clip_s": 0.01}, {"body_bytes": 100}):
         with serving(case.cloud, **limits) as small, linked(small.url, case.edge) as link:
-            assert_degraded(case, link, "and the clip needs")
+            assert_degraded(case, link, "refuses: ")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +150,7 @@ def test_tokens_after_the_end_of_a_text(case: Case, served: Served) -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "uses protocol 1, and this client 3"),
+        ({"protocol": 1}, ConfigError, "uses protocol 1, and this client 4"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "make different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "end a text with different ids"),

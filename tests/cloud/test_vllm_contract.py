@@ -336,22 +336,10 @@ def test_settings_that_it_cannot_serve_are_refused(settings: dict[str, Any]) -> 
         _verifier(asked, link)
 
 
-@pytest.mark.parametrize("most", ["60", "1"])
-def test_a_clip_beyond_the_servers_context_is_degraded(most: str) -> None:
-    models = (200, f'{{"data": [{{"id": "tiny", "max_model_len": {most}}}]}}'.encode())
-    case = recorded_cases()[0]
-    with _linked(_instead(MODELS, models), retry_s=0.0) as link:
-        with pytest.raises(CloudError, match=f"takes {most} positions, and the clip needs"):
-            _verifier(case, link).verify((), _first()[1])
-        assert case.run(link)[1].degraded is not None
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"data": [{"id": "tiny", "max_model_len": 1e999}]}',
-        b'{"data": [{"id": "tiny", "max_model_len": -1}]}',
-        b'{"data": [{"id": "tiny", "max_model_len": 4294967296000}]}',
+        b'{"data": [{"id": 1e999}]}',
         b'{"data": ' + b"[" * 100_000,
         b"[" * 100_000 + b"]" * 100_000,
         b'{"error": ' * 50_000,

@@ -203,21 +203,13 @@ def test_device_auto_takes_what_there_is(thinker_dir: Path) -> None:
     assert load(thinker_dir, device="auto").device.type == best
 
 
-@pytest.mark.parametrize(("device", "library"), [("cuda", "cuda"), ("cuda:1", "cuda"), ("mps", "backends.mps")])
-def test_a_device_that_is_not_there_is_refused(
-    thinker_dir: Path, device: str, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"torch.{library}.is_available", lambda: False)
+@pytest.mark.parametrize("device", ["cuda:77", "mps"])
+def test_a_device_that_is_not_there_is_refused(thinker_dir: Path, device: str) -> None:
+    if device == "mps" and torch.backends.mps.is_available():
+        pytest.skip("this machine has one")
     with pytest.raises(ConfigError, match=f"device '{device}'") as error:
         load(thinker_dir, device=device)
     assert "device: auto" in str(error.value.hint)
-
-
-def test_a_gpu_beyond_the_last_is_refused(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(ConfigError, match="'cuda:2' was asked for, but there are 2 GPUs"):
-        load(thinker_dir, device="cuda:2")
 
 
 @pytest.mark.gpu

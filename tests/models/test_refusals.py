@@ -96,17 +96,6 @@ def test_a_config_of_another_size(damaged: Damage, setting: str) -> None:
     assert "misshapen" in refusal(damaged(edit_json("config.json", **{f"text_config__{setting}": value}))).message
 
 
-@pytest.mark.parametrize("part", ["text_config", "audio_config"])
-@pytest.mark.parametrize("value", [None, 3])
-@pytest.mark.parametrize("layout", ["thinker", "hub"])
-def test_a_config_without_sizes_never_builds_a_model_of_the_default_size(
-    damaged: Damage, thinker_dir: Path, hub_dir: Path, part: str, value: object, layout: str
-) -> None:
-    key = part if layout == "thinker" else f"thinker_config__{part}"
-    folder = damaged(edit_json("config.json", **{key: value}), source=thinker_dir if layout == "thinker" else hub_dir)
-    assert refusal(folder).message == f"the config.json of edge has no {part}"
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [("text_config__num_attention_heads", 0), ("text_config__hidden_size", "wide"), ("audio_config__d_model", -4)],

@@ -170,7 +170,7 @@ def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
         raise NotImplementedError("no cache\nhere")
 
     message = _refused(_changed(tiny_model(0), fail)).message
-    assert message.endswith("scores in one pass end in NotImplementedError: no cache")
+    assert message.endswith("fails the self-test: NotImplementedError: no cache")
 
 
 def test_scores_that_are_not_finite_are_refused() -> None:
