@@ -217,34 +217,35 @@ class _Decoded:
     span: tuple[float, float]
 
     def __post_init__(self) -> None:
-        self.statistics = SampleStatistics(self.mixdown.sampling_rate)
+        mixdown, declared_s = self.mixdown, self.mixdown.sound.declared_s
+        self.statistics = SampleStatistics(mixdown.sampling_rate)
         self._cutter = self._new_cutter() if self.pauses == "always" else None
         self._utterances: list[Cut] = []
-        mixdown, declared_s, span = self.mixdown, self.mixdown.sound.declared_s, self.span
         self._require_bounded(declared_s or 0.0)
-        refuses = self.segment_s is None and self.given is None and self.pauses == "never"
-        declared_fits = refuses or min((declared_s or 0.0) - span[0], span[1] - span[0]) <= self.window_s
-        fits, alone, kept = declared_fits, False, list[Floats]()
-        if not fits:
-            self._cut_at_pauses(())
+        cut_elsewhere = self.segment_s is not None or self.given is not None
+        kept, fits, alone = list[Floats](), True, False
         with ExitStack() as stack:
             for block in mixdown:
-                self._require_bounded(span[0] + mixdown.duration_s)
-                fits = declared_fits and mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
-                if refuses and not fits:
-                    length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-                    says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
-                    hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-                    raise refusal(AudioContentError, self.path, says, hint)
+                self._require_bounded(self.span[0] + mixdown.duration_s)
+                self.statistics.add(block)
+                self._find(block)
+                if not fits:
+                    continue
+                kept.append(block)
+                fits = mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
                 if fits and not alone and mixdown.duration_s > _LONG_S:
                     alone = bool(stack.enter_context(_ONE_LONG))
-                self.statistics.add(block)
-                if fits:
-                    kept.append(block)
-                else:
-                    self._cut_at_pauses(kept)
+                elif not fits:
+                    if self.pauses == "never" and not cut_elsewhere:
+                        length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                        says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
+                        hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
+                        raise refusal(AudioContentError, self.path, says, hint)
+                    if self.pauses == "long" and not cut_elsewhere:
+                        self._cutter = self._new_cutter()
+                        for block in kept:
+                            self._find(block)
                     kept.clear()
-                self._find(block)
             kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
             self.samples = np.concatenate(kept)[: mixdown.length] if fits else None
 
@@ -285,13 +286,6 @@ class _Decoded:
             says = f"is too long: it lasts {length} or more, and {most} is the most"
             hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
             raise refusal(AudioContentError, self.path, says, hint)
-
-    def _cut_at_pauses(self, before: Sequence[Floats]) -> None:
-        """Where it turns out to be long, begins to look for pauses, in what has been kept first."""
-        if self._cutter is None and self.pauses == "long" and self.given is None and self.segment_s is None:
-            self._cutter = self._new_cutter()
-            for block in before:
-                self._find(block)
 
     def _find(self, block: Floats) -> None:
         if self._cutter is not None and math.isfinite(self.statistics.peak):  # else it is refused

@@ -20,7 +20,7 @@ from specdec_cli.decoding.scores import likeliest
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import Verifier
 from specdec_cli.errors import CloudError
-from specdec_cli.models.shared import SHORT_TURNS
+from specdec_cli.models.shared import take_short_turns
 from specdec_cli.types import (
     Alternatives,
     Decider,
@@ -281,7 +281,7 @@ class Loop:
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
-            SHORT_TURNS.count(+1)
+            take_short_turns()
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
@@ -291,11 +291,8 @@ class Loop:
         if self.verifier is not None:
             self.verifier.close()
         if self._executor is not None:
-            try:
-                with self.away():  # a verification under way may wait until no clip is at work
-                    self._executor.shutdown(wait=True, cancel_futures=True)
-            finally:
-                SHORT_TURNS.count(-1)
+            with self.away():  # a verification under way may wait until no clip is at work
+                self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class _Clock:

@@ -50,24 +50,9 @@ class _Job:
     counted: bool  # whether the waiting thread decodes a clip that others wait for
 
 
-class ShortTurns:
-    """Lets Python's threads take short turns as long as several of them make forwards; users may overlap."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before_s = 0.0
-
-    def count(self, change: int) -> None:
-        """Adds a user (+1) or takes one away (-1); after the last one, turns are as long as before the first."""
-        with self._lock:
-            if self._users == 0:
-                self._before_s = sys.getswitchinterval()
-            self._users += change
-            sys.setswitchinterval(min(self._before_s, _TURN_S) if self._users else self._before_s)
-
-
-SHORT_TURNS: Final = ShortTurns()
+def take_short_turns() -> None:
+    """Lets this process's threads take short turns from here on, as several that make forwards need."""
+    sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
 
 
 class Shared:
@@ -91,7 +76,7 @@ class Shared:
         self._at_work = 0
         self._closed = False
         self._here = threading.local()
-        SHORT_TURNS.count(+1)
+        take_short_turns()
 
     def __enter__(self) -> Shared:
         return self
@@ -123,8 +108,6 @@ class Shared:
     def close(self) -> None:
         """Ends the threads after the forwards under way; what is still waited for fails."""
         with self._changed:
-            if self._closed:
-                return
             self._closed = True
             self._changed.notify_all()
         for thread in self._threads:
@@ -132,7 +115,6 @@ class Shared:
         while self._waiting:
             for job in self._waiting.popitem()[1]:
                 self._answer([job], [DecodingError("the models are shutting down")])
-        SHORT_TURNS.count(-1)
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""

@@ -301,11 +301,7 @@ class Reference:
                 "in_block": t,
                 "before": max(entropy[:t], default=0.0),
                 f"id={token}": 1.0,
-                f"doubt={token}": 1.0 - own,
             }
-            if second > 0:
-                values[f"second={best[1]}"] = 1.0
-            values |= {f"p={id_}": probabilities[id_] for id_ in best if id_ != token}
             named = zip(weights.features, weights.weights, strict=True)
             logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
             chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))

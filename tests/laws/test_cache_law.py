@@ -171,7 +171,8 @@ def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytes
     """The interrupt comes while layers take new keys: some have them, others not."""
     update = DynamicLayer.update
     for number in range(73_000, 73_020):
-        case = make_case(number, mode="hybrid", k=6, max_new_tokens=16, loop_period=0, gate="entropy")
+        lengths = {"max_new_tokens": 16, "min_new_tokens": 8, "loop_period": 0}
+        case = make_case(number, mode="hybrid", k=6, gate="entropy", **lengths)
         expected = case.run()[1].token_ids
         loop, calls = case.loop(), 0
 
