@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -63,7 +62,7 @@ class QwenOmni(Family):
 
 
 class Qwen3Omni(QwenOmni):
-    """Qwen3-Omni-MoE: the thinker of Instruct and Captioner. Thinking variants are refused."""
+    """Qwen3-Omni-MoE: the thinker of Instruct and Captioner."""
 
     name = "qwen3-omni"
     model_types = frozenset({"qwen3_omni_moe", "qwen3_omni_moe_thinker"})
@@ -71,15 +70,6 @@ class Qwen3Omni(QwenOmni):
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
     takes_masks = False
     longest_s = 2400.0  # by the technical report; its processor cuts nothing
-
-    def refuse(self, label: str, config: Mapping[str, Any]) -> None:
-        """Refuses Thinking variants by their names: their template may be that of the others."""
-        names = (PurePath(label).name, PurePath(str(config.get("_name_or_path"))).name)
-        if any("thinking" in name.lower() for name in names):
-            raise CheckpointError(
-                f"{label} is a Thinking variant, which reasons before it answers",
-                hint="Use Qwen3-Omni-30B-A3B-Instruct or -Captioner: reasoning would be taken for the caption.",
-            )
 
     def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
         """Log-mel features [1, bins, frames]; this family's own processor pads nothing."""

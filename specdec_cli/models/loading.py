@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,6 +116,9 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
             f"{sorted(family.model_types)}",
             hint="Leave `family` at auto, or point `model` at another checkpoint.",
         )
+    if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
+        says = f"{config.label} needs the package {absent[0]}, which is not installed"
+        raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
     family.refuse(config.label, raw)
     whole = AutoConfig.from_pretrained(source, **_HERE)
     model_config = getattr(whole, "thinker_config", whole)

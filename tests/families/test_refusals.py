@@ -56,17 +56,13 @@ def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
     assert "keeps a recurrent state" in refusal(folder)
 
 
-@pytest.mark.parametrize("place", ["name", "origin", "template", "first token"])
+@pytest.mark.parametrize("place", ["template", "first token"])
 def test_a_model_that_reasons_is_refused(tmp_path: Path, place: str) -> None:
-    kind, name = KINDS["qwen3-omni"], "omni"
-    if place == "name":
-        name = "Qwen3-Omni-30B-A3B-Thinking"
-    elif place == "template":
+    kind = KINDS["qwen3-omni"]
+    if place == "template":
         kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
-    folder = write(tmp_path / name, kind, 7)  # weights that no other test has loaded, and so remembers
-    if place == "origin":
-        edit_json(folder / "config.json", lambda raw: raw.update(_name_or_path="Qwen/Qwen3-Omni-30B-A3B-Thinking"))
-    elif place == "first token":
+    folder = write(tmp_path / "omni", kind, 7)  # weights that no other test has loaded, and so remembers
+    if place == "first token":
         _call_first_token_think(folder)
     assert "reasons before it answers" in refusal(folder)
 
