@@ -55,7 +55,6 @@ class Sound:
     """An open recording."""
 
     sampling_rate: int  # Hz
-    channels: int
     declared_s: float | None  # length that the header declares
     blocks: Iterator[Floats]  # [frames, channels], full scale 1.0; iterate inside `open_sound` only
 
@@ -111,7 +110,6 @@ def _require_bytes(declared: int, present: int) -> None:
 
 def _sound(
     rate: int,
-    channels: int,
     declared_s: float | None,
     tolerance_s: float,
     blocks: Iterator[Floats],
@@ -143,7 +141,7 @@ def _sound(
             promised, ends = f"its header promises {declared_s:.1f} s", f"it ends after {frames / rate:.1f} s"
             raise _Refused(f"is cut short: {promised}, but {ends}")
 
-    return Sound(rate, channels, declared_s, complete())
+    return Sound(rate, declared_s, complete())
 
 
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
@@ -169,7 +167,7 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
     rate, skipped = sound.samplerate, 0
     if from_s > 0 and sound.seekable():
         skipped = sound.seek(min(round(from_s * rate), sound.frames))
-    return _sound(rate, sound.channels, sound.frames / rate, 0.0, _sndfile_blocks(sound), skipped, from_s)
+    return _sound(rate, sound.frames / rate, 0.0, _sndfile_blocks(sound), skipped, from_s)
 
 
 def _sndfile_blocks(sound: SoundFile) -> Iterator[Floats]:
@@ -204,7 +202,7 @@ def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
     channels, declared_s = first.layout.nb_channels, _declared_s(container, stream, size)
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     # containers round, and may count the padding of the encoder
-    return _sound(first.sample_rate, channels, declared_s, 0.1, blocks, from_s=from_s)
+    return _sound(first.sample_rate, declared_s, 0.1, blocks, from_s=from_s)
 
 
 def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
