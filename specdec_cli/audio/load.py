@@ -222,32 +222,39 @@ class _Decoded:
         self._cutter = self._new_cutter() if self.pauses == "always" else None
         self._utterances: list[Cut] = []
         self._require_bounded(declared_s or 0.0)
-        cut_elsewhere = self.segment_s is not None or self.given is not None
-        kept, fits, alone = list[Floats](), True, False
+        kept, alone = list[Floats](), False
+        fits = min((declared_s or 0.0) - self.span[0], self.span[1] - self.span[0]) <= self.window_s
+        if not fits:
+            self._begin_to_cut(kept)
         with ExitStack() as stack:
             for block in mixdown:
                 self._require_bounded(self.span[0] + mixdown.duration_s)
                 self.statistics.add(block)
                 self._find(block)
-                if not fits:
-                    continue
-                kept.append(block)
-                fits = mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
-                if fits and not alone and mixdown.duration_s > _LONG_S:
-                    alone = bool(stack.enter_context(_ONE_LONG))
-                elif not fits:
-                    if self.pauses == "never" and not cut_elsewhere:
-                        length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-                        says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
-                        hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-                        raise refusal(AudioContentError, self.path, says, hint)
-                    if self.pauses == "long" and not cut_elsewhere:
-                        self._cutter = self._new_cutter()
-                        for block in kept:
-                            self._find(block)
-                    kept.clear()
+                if fits:
+                    kept.append(block)
+                    fits = mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
+                    if not fits:
+                        self._begin_to_cut(kept)
+                    elif not alone and mixdown.duration_s > _LONG_S:
+                        alone = bool(stack.enter_context(_ONE_LONG))
             kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
             self.samples = np.concatenate(kept)[: mixdown.length] if fits else None
+
+    def _begin_to_cut(self, kept: list[Floats]) -> None:
+        """It turns out to be longer than the window: what has been kept of it is searched for pauses, or dropped."""
+        if self.segment_s is None and self.given is None:
+            declared_s = self.mixdown.sound.declared_s
+            if self.pauses == "never":
+                length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
+                hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
+                raise refusal(AudioContentError, self.path, says, hint)
+            if self.pauses == "long":
+                self._cutter = self._new_cutter()
+                for block in kept:
+                    self._find(block)
+        kept.clear()
 
     @property
     def at_pauses(self) -> bool:
