@@ -26,8 +26,9 @@ def resolve_device(name: str) -> torch.device:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # as each backend likes
+        says = first_line(error).partition(". ")[0]  # a page follows
         hint = "Use device: auto, which takes what the machine has."
-        raise ConfigError(f"device {name!r} cannot be used: {first_line(error)}", hint=hint) from error
+        raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
     return device
 
 
