@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
@@ -22,8 +21,7 @@ CANDIDATES: Final = 3
 """Likeliest tokens that are kept for each position."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvidence:
+class TokenEvidence(NamedTuple):
     """One drafted token, after the logits processors."""
 
     id: int
@@ -40,8 +38,9 @@ class TokenEvidence:
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
-    return nats
+    # `torch.special.entr` takes twice as long
+    logarithms = probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log_()
+    return logarithms.mul_(probabilities).sum(dim=-1).neg_()
 
 
 def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]:
@@ -53,8 +52,7 @@ def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]
     for row, (id_, nats, ps, tokens) in enumerate(rows):
         # nearly always one of the candidates, whose probabilities have been fetched already
         own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        possible = zip(tokens, ps, strict=True)
-        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
+        candidates = tuple(pair for pair in zip(tokens, ps, strict=True) if pair[1] > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
         found.append(TokenEvidence(id_, nats, margin, math.log(own) if own > 0 else -math.inf, candidates))
     return found

@@ -94,13 +94,17 @@ class Classifier:
         self.threshold, self.wake = threshold, wake
         self.waking = self if waking is None else Classifier(waking, threshold)
         self._dense: list[tuple[Dense, float]] = []
-        self._sparse: dict[tuple[str, int], float] = {}
+        self._of_ids: dict[int, float] = {}
+        self._of_rivals: dict[tuple[str, int], float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):
             kind, separator, id_ = name.partition("=")
             if name in DENSE:
                 self._dense.append((DENSE[name], weight))
             elif separator and kind in SPARSE_KINDS and id_.isdecimal():
-                self._sparse[kind, int(id_)] = weight
+                if kind == "id":
+                    self._of_ids[int(id_)] = weight
+                else:
+                    self._of_rivals[kind, int(id_)] = weight
             else:
                 raise ConfigError(f"The gate file has a feature {name!r}, which this version of specdec does not know.")
         self._bias, self._slope, self._offset = weights.bias, weights.slope, weights.offset
@@ -111,11 +115,11 @@ class Classifier:
 
         Of the text, `start` tokens stand before the block.
         """
-        logit = self._bias
+        logit = self._bias + self._of_ids.get(block[t].id, 0.0)
         for feature, weight in self._dense:
             logit += weight * feature(block, t, start)
-        for kind, id_, value in sparse_features(block[t]):
-            logit += self._sparse.get((kind, id_), 0.0) * value
+        for kind, id_, value in sparse_features(block[t]) if self._of_rivals else ():
+            logit += self._of_rivals.get((kind, id_), 0.0) * value
         return 0.5 + 0.5 * math.tanh(0.5 * (self._slope * logit + self._offset))  # the logistic function
 
     def score(self, block: Sequence[TokenEvidence], t: int, start: int, before: float) -> float:

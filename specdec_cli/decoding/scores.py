@@ -93,13 +93,10 @@ class Scores:
                 scores = self._penalty(_histories(history, len(logits), int(self._prompt[0])), scores)
             if self._no_repeat is not None:
                 scores = self._no_repeat(_histories(history, len(logits), _NO_TOKEN), scores)
-        early = self._min_new_tokens - (len(text) - len(scores) + 1)  # rows after too few tokens for an end of text
-        if early > 0:
+        if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
             scores = scores.clone()
-            scores[:early, self._stop_ids] = -torch.inf
-        if len(self._warpers):
-            scores = self._warpers(self._prompt[None], scores)
-        return scores
+            scores[:early, self._stop_ids] = -torch.inf  # rows after too few tokens for an end of text
+        return self._warpers(self._prompt[None], scores) if self._warpers else scores
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:

@@ -82,9 +82,11 @@ class Session:
         """
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
-    @torch.inference_mode()
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """What `logits` returns, by a forward of this clip alone, prompt and audio included if they are not cached."""
+        if not torch.is_inference_mode_enabled():  # the loop enters it for a block: a token's work is too short for it
+            with torch.inference_mode():
+                return self.forward(text, positions)
         lacking = self.align(text, positions)
         reading, start = self.cache is None, self.length
         if not lacking and not reading:
@@ -157,8 +159,16 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
-        self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
+        done, prefill_ms, step_ms = self.work, *((ms, 0.0) if passes else (0.0, ms))
+        self.work = ModelWork(
+            done.encoder_passes + passes,
+            done.forwards + 1,
+            done.encoder_ms + encoder_ms,
+            done.prefill_ms + prefill_ms,
+            done.step_ms + step_ms,
+            done.prompt_tokens,
+            done.fed_tokens + tokens,
+        )
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
         """The scores after the prompt, which an earlier forward gave, and `scores` after them."""
