@@ -52,7 +52,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, dict[str, torch.Tensor]()
-        sampling = self.config.decoding.scoring().sampling
+        sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = pack_rows(draft.probabilities())
         more = min(run_on, self._info.limits.more_tokens)

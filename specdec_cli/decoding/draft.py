@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,7 +62,6 @@ class Drafter:
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
         self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
         self.scores = Scores(settings, session, stop_ids)
-        self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
         self._drafted: tuple[int, ...] = ()  # the text of the last block, and the block
 
@@ -69,6 +69,10 @@ class Drafter:
     def work(self) -> ModelWork:
         """What the session's model has done for this clip."""
         return self.session.work
+
+    @cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.scores.settings.seed)
 
     @torch.inference_mode()
     def propose(

@@ -38,9 +38,8 @@ class TokenEvidence(NamedTuple):
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    # `torch.special.entr` takes twice as long
-    logarithms = probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log_()
-    return logarithms.mul_(probabilities).sum(dim=-1).neg_()
+    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
+    return nats
 
 
 def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]:
@@ -52,7 +51,8 @@ def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]
     for row, (id_, nats, ps, tokens) in enumerate(rows):
         # nearly always one of the candidates, whose probabilities have been fetched already
         own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        candidates = tuple(pair for pair in zip(tokens, ps, strict=True) if pair[1] > 0)
+        possible = zip(tokens, ps, strict=True)
+        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
         found.append(TokenEvidence(id_, nats, margin, math.log(own) if own > 0 else -math.inf, candidates))
     return found
@@ -155,7 +155,8 @@ class Judge:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
         for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
-            self.add(token)
+            self.evidence.append(token)
+            self.scores.append(self._score(token))
 
     @property
     def escalates(self) -> bool:
