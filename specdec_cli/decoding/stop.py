@@ -74,7 +74,7 @@ class LoopRule:
 
     def _loops(self, ids: Sequence[int], end: int) -> bool:
         """Whether the first `end` of `ids` end in a loop."""
-        if ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
+        if end < 1 or ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
             return False  # as nearly always
         for unit in range(1, self.period + 1):
             times = max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats
