@@ -59,11 +59,13 @@ def caption(captioner: Captioner, clip: Clip) -> Timing:
     """Captions `clip` in the captioner's mode, with fresh sessions."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
-    return drive(captioner.loop((edge, cloud)))
+    started = time.perf_counter()
+    loop = captioner.loop((edge, cloud))
+    return drive(loop, (time.perf_counter() - started) * 1e3)
 
 
-def drive(loop: Loop) -> Timing:
-    """Runs a loop to its end."""
+def drive(loop: Loop, built_ms: float = 0.0) -> Timing:
+    """Runs a loop, which took `built_ms` to put together, to its end."""
     judged = accepted = 0
     for event in loop.run():
         if isinstance(event, Round) and event.escalated:
@@ -74,7 +76,7 @@ def drive(loop: Loop) -> Timing:
             works = [work for work in (event.edge, event.cloud) if work is not None]
             prefill = sum(work.encoder_ms + work.prefill_ms for work in works)
             steps = sum(work.step_ms for work in works)
-            return Timing(event.token_ids, event.total_ms, prefill, steps, judged, accepted)
+            return Timing(event.token_ids, built_ms + event.total_ms, prefill, steps, judged, accepted)
     raise RuntimeError("a loop ended without a Finished")
 
 

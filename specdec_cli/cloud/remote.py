@@ -52,7 +52,7 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, dict[str, torch.Tensor]()
-        sampling = self.config.decoding.scoring().sampling
+        sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = pack_rows(draft.probabilities())
         answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)

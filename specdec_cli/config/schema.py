@@ -292,10 +292,9 @@ class ScoringConfig(Section):
         """Whether tokens are drawn rather than the likeliest taken."""
         return self.temperature > 0
 
-    def scoring(self, **suggested: float | int) -> ScoringConfig:
-        """These settings alone; those that were left open as `suggested`."""
-        own = {name: getattr(self, name) for name in ScoringConfig.model_fields}
-        return ScoringConfig(**own | {name: value for name, value in suggested.items() if own[name] is None})
+    def scoring(self) -> ScoringConfig:
+        """These settings alone."""
+        return ScoringConfig(**{name: getattr(self, name) for name in ScoringConfig.model_fields})
 
 
 class BlockConfig(Section):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,7 +62,6 @@ class Drafter:
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
         self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
         self.scores = Scores(settings, session, stop_ids)
-        self._generator = torch.Generator().manual_seed(settings.seed)
         self._blocked_s = 0.0  # in calls of the session
         self._drafted: tuple[int, ...] = ()  # the text of the last block, and the block
 
@@ -70,6 +70,11 @@ class Drafter:
         """What the session's model has done for this clip."""
         return self.session.work
 
+    @cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.scores.settings.seed)
+
+    @torch.inference_mode()
     def propose(
         self, text: Sequence[int], k: int, judge: Judge, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
@@ -83,32 +88,30 @@ class Drafter:
             top_k: draw every token from so many likeliest: a way out of a loop.
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
-        stops, ids, rows, hidden_ms = judge.stops, list[int](), list[torch.Tensor](), 0.0
-        if top_k is None and not self.scores.settings.sampling:
+        stops, written, rows, hidden_ms = judge.stops, [*text], list[torch.Tensor](), 0.0
+        draws = top_k is not None or self.scores.settings.sampling
+        if not draws:
             self._keep_tail(text, k)
-        while len(ids) < k and not (ids and ids[-1] in self.stop_ids):
-            row, row_hidden_ms = self.row([*text, *ids])
+        while len(rows) < k and not (rows and written[-1] in self.stop_ids):
+            row, row_hidden_ms = self.row(written)
             hidden_ms += row_hidden_ms
             if top_k is not None:
                 floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
             rows.append(row)
-            if top_k is not None or self.scores.settings.sampling:
-                ids.append(draw(row[0].softmax(dim=-1), self._generator))
-            else:
-                ids.append(int(row.argmax()))
+            written.append(draw(row[0].softmax(dim=-1), self._generator) if draws else int(row.argmax()))
             if stops or enough is not None:
-                unsure = judge.add(*evidence_of(row, ids[-1:]))
+                unsure = judge.add(*evidence_of(row, written[-1:]))
                 if (stops and unsure) or (enough is not None and enough(judge)):
                     break
-        self._drafted = (*text, *ids)
+        self._drafted, ids = tuple(written), tuple(written[len(text) :])
         scores = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
         if scores is not None:
             judge.add_all(scores, ids)
         own_s = time.perf_counter() - started - (self._blocked_s - blocked_s)
         ms = own_s * 1e3 + self.work.step_ms - steps_ms
         figures = tuple(judge.scores)
-        return Draft(tuple(ids), scores, tuple(judge.evidence), figures, judge.reason, ms, hidden_ms, judge.waking)
+        return Draft(ids, scores, tuple(judge.evidence), figures, judge.reason, ms, hidden_ms, judge.waking)
 
     def _keep_tail(self, text: Sequence[int], k: int) -> None:
         """Scores in one forward what was drafted after a token that has been corrected, and remembers what stands."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
@@ -22,8 +21,7 @@ CANDIDATES: Final = 3
 """Likeliest tokens that are kept for each position."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvidence:
+class TokenEvidence(NamedTuple):
     """One drafted token, after the logits processors."""
 
     id: int
@@ -157,7 +155,8 @@ class Judge:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
         for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
-            self.add(token)
+            self.evidence.append(token)
+            self.scores.append(self._score(token))
 
     @property
     def escalates(self) -> bool:

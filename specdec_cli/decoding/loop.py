@@ -173,15 +173,16 @@ class Loop:
         self.text = text[:end]
         ahead = self.drafter.ahead if self.drafter is not None else None
         drafts_ahead = ahead is not None and self._executor is not None and self.settings.draft_ahead != "off"
-        block, judged = draft.evidence, verdict or Verdict(len(draft.ids), token=-1)
+        judged = verdict or Verdict(len(draft.ids), token=-1)
+        _, entropy, margin, logprob, candidates = zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 5
         round_ = Round(
             index=index,
             draft_ids=draft.ids,
-            entropy=tuple(token.entropy for token in block),
+            entropy=entropy,
             score=draft.figures,
-            margin=tuple(token.margin for token in block),
-            logprob=tuple(token.logprob for token in block),
-            candidates=tuple(token.candidates for token in block),
+            margin=margin,
+            logprob=logprob,
+            candidates=candidates,
             escalated=verdict is not None and draft.reason is not None,
             reason=draft.reason if verdict is not None else None,
             accepted=judged.accepted,

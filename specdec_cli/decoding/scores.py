@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -45,7 +46,8 @@ def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, floa
 def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
     """The settings for one model: what was left open is as its checkpoint suggests, or off."""
     found = suggestions(settings, processor)
-    return settings.scoring(**{name: found.get(name, off) for name, off in NOTHING_DONE.items()})
+    opened = {name: found.get(name, off) for name, off in NOTHING_DONE.items() if getattr(settings, name) is None}
+    return settings.model_copy(update=opened)
 
 
 class Scores:
@@ -62,9 +64,7 @@ class Scores:
 
     def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
         self.settings = settings = effective(settings, session.model.processor)
-        device = session.model.device
-        self._prompt = torch.tensor(session.prompt.ids, device=device)
-        self._stop_ids = torch.tensor(sorted(stop_ids), device=device, dtype=torch.long)
+        self._session, self._stop_ids = session, sorted(stop_ids)
         self._penalty = self._no_repeat = None
         if settings.repetition_penalty not in (None, 1.0):
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
@@ -80,6 +80,11 @@ class Scores:
             if settings.top_p is not None and settings.top_p < 1.0:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
+    @cached_property
+    def _prompt(self) -> torch.Tensor:
+        """Ids [n] of the prompt."""
+        return torch.tensor(self._session.prompt.ids, device=self._session.model.device)
+
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
         """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
 
@@ -93,13 +98,10 @@ class Scores:
                 scores = self._penalty(_histories(history, len(logits), int(self._prompt[0])), scores)
             if self._no_repeat is not None:
                 scores = self._no_repeat(_histories(history, len(logits), _NO_TOKEN), scores)
-        early = self._min_new_tokens - (len(text) - len(scores) + 1)  # rows after too few tokens for an end of text
-        if early > 0:
+        if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
             scores = scores.clone()
-            scores[:early, self._stop_ids] = -torch.inf
-        if len(self._warpers):
-            scores = self._warpers(self._prompt[None], scores)
-        return scores
+            scores[:early, self._stop_ids] = -torch.inf  # rows after too few tokens for an end of text
+        return self._warpers(self._prompt[None], scores) if self._warpers else scores
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:

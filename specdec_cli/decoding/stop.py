@@ -35,30 +35,28 @@ class StopRules:
     ) -> None:
         self.loop = LoopRule(settings.loop_period, settings.loop_repeats)
         self._settings = settings
+        # whether the text may end elsewhere than at a stop id or the length limit
+        self.reads_text = bool(settings.stop_strings) or settings.sentences is not None
         self._stop_ids = frozenset(stop_ids)
         self._decode = decode
 
-    @property
-    def reads_text(self) -> bool:
-        """Whether the text may end elsewhere than at a stop id or the length limit."""
-        return bool(self._settings.stop_strings) or self._settings.sentences is not None
-
     def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
         """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
-        ends = ((length, self._reason(text[:length])) for length in range(start + 1, len(text) + 1))
-        return next(((length, reason) for length, reason in ends if reason is not None), None)
+        most = self._settings.max_new_tokens
+        for length in range(start + 1, len(text) + 1):
+            if text[length - 1] in self._stop_ids:
+                return length, "eos"
+            if self.reads_text and (reason := self._reason(self._decode(text[:length]))):
+                return length, reason
+            if length >= most:
+                return length, "max_tokens"
+        return None
 
-    def _reason(self, text: Sequence[int]) -> FinishReason | None:
-        if text[-1] in self._stop_ids:
-            return "eos"
+    def _reason(self, written: str) -> FinishReason | None:
         strings, sentences = self._settings.stop_strings, self._settings.sentences
-        if strings or sentences is not None:
-            written = self._decode(text)
-            if any(stop in written for stop in strings):
-                return "stop_string"
-            if sentences is not None and count_sentences(written) >= sentences:
-                return "sentences"
-        return "max_tokens" if len(text) >= self._settings.max_new_tokens else None
+        if any(stop in written for stop in strings):
+            return "stop_string"
+        return "sentences" if sentences is not None and count_sentences(written) >= sentences else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +74,13 @@ class LoopRule:
 
     def _loops(self, ids: Sequence[int], end: int) -> bool:
         """Whether the first `end` of `ids` end in a loop."""
+        if end < 1 or ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
+            return False  # as nearly always
         for unit in range(1, self.period + 1):
             times = max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats
             start = end - unit * times
             if start < 0:
                 continue
-            # the last token decides nearly always, and slices nothing
-            if ids[end - 1] == ids[end - 1 - unit] and ids[start + unit : end] == ids[start : end - unit]:
+            if ids[start + unit : end] == ids[start : end - unit]:
                 return True
         return False

@@ -78,6 +78,7 @@ class LocalVerifier(Verifier):
         """What the session's model has done for this clip."""
         return self.session.work
 
+    @torch.inference_mode()
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         """Scores all m + 1 positions of a block in one forward, and applies the rule; run-on tokens take one each."""
         before, settings = self.session.work, self.scores.settings

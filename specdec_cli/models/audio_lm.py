@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -55,6 +56,12 @@ class AudioLM:
         self.kernels = Kernels(module, encoder_dtype, compiled=compiled is not None)
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
+        self._empty = DynamicCache(config=module.config)
+        self._empty.layers = [
+            _Sliding(layer.sliding_window) if type(layer) is DynamicSlidingWindowLayer else layer
+            for layer in self._empty.layers
+        ]
+        self._empty.activate_past_recording()
         # audio encoder included
         self.parameters = sum(weight.numel() for weight in module.parameters())
         self.dtype: torch.dtype = module.dtype
@@ -74,12 +81,8 @@ class AudioLM:
 
     def new_cache(self) -> Cache:
         """An empty cache that can be cropped, sliding layers included."""
-        cache = DynamicCache(config=self.module.config)
-        cache.layers = [
-            _Sliding(layer.sliding_window) if type(layer) is DynamicSlidingWindowLayer else layer
-            for layer in cache.layers
-        ]
-        cache.activate_past_recording()
+        cache = copy(self._empty)
+        cache.layers = [copy(layer) for layer in cache.layers]  # nothing is in them that copies could share
         return cache
 
     def forward(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -57,8 +58,6 @@ class Session:
         self.work = ModelWork(prompt_tokens=len(prompt.ids))
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
-        banned = [id_ for id_ in model.processor.banned_ids if id_ < self.vocab_size]
-        self._bans, self._banned = bool(banned), torch.tensor(banned, dtype=torch.long, device=model.device)
         self._after_prompt: torch.Tensor | None = None
         self._through = through
 
@@ -66,6 +65,12 @@ class Session:
     def length(self) -> int:
         """Positions in the cache, prompt included."""
         return 0 if self.cache is None else len(self.prompt.ids) + len(self.fed)
+
+    @cached_property
+    def _banned(self) -> torch.Tensor:
+        """Ids [n] that are never written."""
+        banned = [id_ for id_ in self.model.processor.banned_ids if id_ < self.vocab_size]
+        return torch.tensor(banned, dtype=torch.long, device=self.model.device)
 
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         """Scores what follows the last `positions` prefixes of prompt + text.
@@ -82,9 +87,11 @@ class Session:
         """
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
-    @torch.inference_mode()
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """What `logits` returns, by a forward of this clip alone, prompt and audio included if they are not cached."""
+        if not torch.is_inference_mode_enabled():  # the loop enters it for a block: a token's work is too short for it
+            with torch.inference_mode():
+                return self.forward(text, positions)
         lacking = self.align(text, positions)
         reading, start = self.cache is None, self.length
         if not lacking and not reading:
@@ -145,10 +152,10 @@ class Session:
             DecodingError: they are not finite.
         """
         scores = logits[:, : self.vocab_size]
-        if self._bans:
+        if self._banned.numel():
             scores.index_fill_(1, self._banned, -math.inf)
         # NaN would choose tokens in silence (argmax takes the first one).
-        if not all(map(math.isfinite, scores.amax(dim=-1).tolist())):
+        if not math.isfinite(sum(scores.amax(dim=-1).tolist())):
             raise DecodingError(
                 f"the scores of {self.model.name} are not finite",
                 hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
@@ -157,8 +164,16 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
-        self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
+        done, prefill_ms, step_ms = self.work, *((ms, 0.0) if passes else (0.0, ms))
+        self.work = ModelWork(
+            done.encoder_passes + passes,
+            done.forwards + 1,
+            done.encoder_ms + encoder_ms,
+            done.prefill_ms + prefill_ms,
+            done.step_ms + step_ms,
+            done.prompt_tokens,
+            done.fed_tokens + tokens,
+        )
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
         """The scores after the prompt, which an earlier forward gave, and `scores` after them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
@@ -33,6 +35,17 @@ def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: Clip) 
     assert ours.prefill_ms + ours.steps_ms < ours.wall_ms, "more time in the forwards than there was"
     assert 0 < alone.prefill_ms < alone.wall_ms
     assert not models.cloud.module._forward_hooks
+
+
+def test_putting_the_loop_together_takes_time_of_the_clip(
+    lossless: Captioner, clip: Clip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lossless.loop((clip.edge, clip.cloud))
+    monkeypatch.setattr(lossless, "loop", lambda _: time.sleep(1.0) or made)
+    found = caption(lossless, clip)
+    assert found.wall_ms > 1000
+    assert found.overhead is not None
+    assert found.overhead > 1000 / (found.wall_ms - 1000) / 2
 
 
 def test_scores_are_never_those_of_a_whole_prompt(lossless: Captioner, clip: Clip) -> None:
