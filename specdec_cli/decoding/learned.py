@@ -50,25 +50,7 @@ OF_BLOCK: Final[dict[str, Dense]] = {
 """Features of its place in the block and of the tokens before it there."""
 
 DENSE: Final = OF_TOKEN | OF_BLOCK
-
-
-def sparse_features(token: TokenEvidence) -> list[tuple[str, int, float]]:
-    """The features of a token's identity and its rivals': (kind, token id, value); all others are 0.
-
-    In a gate file `id=N` is 1 and `doubt=N` is 1 - p(N) if token N was drafted, `second=N` is 1 if N is the second
-    likeliest, and `p=N` is p(N) if N is among the candidates and was not drafted. Fits give `id=N` the weight of the
-    attribute that N decides; the other kinds stand in files of earlier releases.
-    """
-    found = [("id", token.id, 1.0), ("doubt", token.id, 1.0 - math.exp(token.logprob))]
-    for rank, (rival, p) in enumerate(token.candidates):
-        if rank == 1:
-            found.append(("second", rival, 1.0))
-        if rival != token.id:
-            found.append(("p", rival, p))
-    return found
-
-
-SPARSE_KINDS: Final = ("id", "second", "doubt", "p")
+"""Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides."""
 
 
 class Classifier:
@@ -94,15 +76,18 @@ class Classifier:
         self.threshold, self.wake = threshold, wake
         self.waking = self if waking is None else Classifier(waking, threshold)
         self._dense: list[tuple[Dense, float]] = []
-        self._sparse: dict[tuple[str, int], float] = {}
+        self._of_id: dict[int, float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):
-            kind, separator, id_ = name.partition("=")
+            id_ = name.removeprefix("id=")
             if name in DENSE:
                 self._dense.append((DENSE[name], weight))
-            elif separator and kind in SPARSE_KINDS and id_.isdecimal():
-                self._sparse[kind, int(id_)] = weight
+            elif id_ != name and id_.isdecimal():
+                self._of_id[int(id_)] = weight
             else:
-                raise ConfigError(f"The gate file has a feature {name!r}, which this version of specdec does not know.")
+                raise ConfigError(
+                    f"The gate file has a feature {name!r}, which this version of specdec does not know.",
+                    hint="Fit the gate again: specdec tune DIR --save-gate FILE.",
+                )
         self._bias, self._slope, self._offset = weights.bias, weights.slope, weights.offset
         self._any = weights.combination == "any"
 
@@ -111,11 +96,9 @@ class Classifier:
 
         Of the text, `start` tokens stand before the block.
         """
-        logit = self._bias
+        logit = self._bias + self._of_id.get(block[t].id, 0.0)
         for feature, weight in self._dense:
             logit += weight * feature(block, t, start)
-        for kind, id_, value in sparse_features(block[t]):
-            logit += self._sparse.get((kind, id_), 0.0) * value
         return 0.5 + 0.5 * math.tanh(0.5 * (self._slope * logit + self._offset))  # the logistic function
 
     def score(self, block: Sequence[TokenEvidence], t: int, start: int, before: float) -> float:
