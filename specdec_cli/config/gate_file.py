@@ -41,6 +41,9 @@ class LearnedWeights(FilePart):
     bias: Weight
     slope: Weight = Field(default=1.0, description="calibration: the logit is multiplied by this")
     offset: Weight = Field(default=0.0, description="calibration: and this is added")
+    most_entropy: float | None = Field(
+        default=None, description="largest entropy of the fit, nats; a token above it escalates for certain; null: none"
+    )
     combination: Combination = Field(
         description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
     )
@@ -48,7 +51,7 @@ class LearnedWeights(FilePart):
     @property
     def fingerprint(self) -> str:
         """By which transcripts tell two gates apart."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        return hashlib.sha256(self.model_dump_json(exclude_none=True).encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _as_many_weights_as_features(self) -> LearnedWeights:

@@ -89,13 +89,17 @@ class Classifier:
                     hint="Fit the gate again: specdec tune DIR --save-gate FILE.",
                 )
         self._bias, self._slope, self._offset = weights.bias, weights.slope, weights.offset
+        self._most_entropy = math.inf if weights.most_entropy is None else weights.most_entropy
         self._any = weights.combination == "any"
 
     def token_probability(self, block: Sequence[TokenEvidence], t: int, start: int) -> float:
         """How likely the cloud is to replace token `t` of `block`, if it has let those before it pass.
 
-        Of the text, `start` tokens stand before the block.
+        Of the text, `start` tokens stand before the block. A token that is less certain than any in the fit counts as
+        replaced: what was fitted says nothing about it.
         """
+        if block[t].entropy > self._most_entropy:
+            return 1.0
         logit = self._bias + self._of_id.get(block[t].id, 0.0)
         for feature, weight in self._dense:
             logit += weight * feature(block, t, start)

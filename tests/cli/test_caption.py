@@ -336,3 +336,14 @@ def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
     monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
     assert not specdec("caption", "-c", own, recordings[0]).out.isascii()
     assert specdec("caption", recordings[0]).out.isascii()
+
+
+def test_a_recording_of_another_kind_than_the_fit_wakes_the_cloud(specdec: Specdec, tmp_path: Path) -> None:
+    """Overdriven, of which the edge makes a caption in two languages."""
+    samples, rate = soundfile.read(Path(__file__).parents[2] / "samples" / "en_male_pauses.flac", dtype="float32")
+    soundfile.write(tmp_path / "loud.wav", np.clip(100 * samples, -1, 1), rate)
+    outcome = specdec("caption", tmp_path / "loud.wav", "-l", "en", "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert found["rounds"][0]["escalated"]
+    assert found["caption"].isascii()
