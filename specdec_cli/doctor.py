@@ -76,7 +76,7 @@ def _gate(resolved: ResolvedConfig) -> Check:
         except SpecdecError as error:
             return Check("gate", "fail", _sentence(error))
         threshold, of_file = file.threshold if threshold is None else threshold, file.wake
-    facts = [gate.name] if threshold is None else [gate.name, f"threshold {threshold:g}"]
+    facts: list[str] = [gate.name] if threshold is None else [gate.name, f"threshold {threshold:g}"]
     if resolved.config.decoding.defers:
         wake = gate.effective_wake(threshold, of_file)
         facts += [*([] if wake in (None, threshold) else [f"wake {wake:g}"]), "whole captions drafted"]

@@ -90,6 +90,12 @@ class GateFile(FilePart):
             raise ValueError("weights to wake the cloud by go with the gate `learned` and a threshold `wake`")
         return self
 
+    def not_fitted_to(self, weights: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Roles of models whose `weights` are others than those in `fitted_on`, as far as it names them."""
+        fitted = self.fitted_on.get("weights")
+        known = fitted if isinstance(fitted, dict) else {}
+        return tuple(role for role, found in weights.items() if known.get(role, found) != found)
+
     def to_json(self) -> str:
         """The file's text."""
         return self.model_dump_json(indent=1, exclude_none=True) + "\n"
