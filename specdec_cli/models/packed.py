@@ -28,8 +28,10 @@ _BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
 _MANY_ROWS: Final = 16
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
-_AT_ONCE: Final = 1 << 23  # weights packed or turned back at a time
+_AT_ONCE: Final = 1 << 23  # weights turned back at a time
+_PACKED_AT_ONCE: Final = 1 << 19  # with what they are compared with, they stay in the processor's cache
 MULTIPLES: Final = 16  # of a scale; times -8, the least code, it is the least number of eight bits
+_FITS: Final = 3  # of codes to a zero point, and of that to them
 _LEAST_STEP: Final = 1e-7  # which float16 can hold
 _NIBBLES: Final = 0x0F0F0F0F
 
@@ -107,7 +109,7 @@ class PackedLinear(nn.Module):
             made[:, piece].addmm_(sums, zeros)
 
         threads = torch.get_num_threads()
-        rounds = -(-self.out_features // (_at_once(self.in_features) * threads))
+        rounds = -(-self.out_features // (_outputs(self.in_features, _AT_ONCE) * threads))
         step = -(-self.out_features // (rounds * threads * _BLOCK)) * _BLOCK
         list(each(multiply, range(0, self.out_features, step)))
         return made.mul_(self.scales) if self.bits == 8 else made
@@ -158,17 +160,18 @@ def _int8(codes: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, torc
 def pack(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A weight [outputs, inputs] as `PackedLinear` keeps it: (weight, scales), the scales in the weight's format.
 
-    Every code is the nearest one. The zero point lies in the middle of its weights, and the scale is one of the two
-    multiples around what spans them: the one that leaves less.
+    Every code is the nearest one. The zero point is fitted to what its codes leave, and the scale is one of the two
+    multiples around what spans the weights: the one that leaves less.
     """
-    pieces = [_packed(piece.float(), weight.dtype, bits) for piece in torch.split(weight, _at_once(weight.shape[1]))]
+    parts = torch.split(weight, _outputs(weight.shape[1], _PACKED_AT_ONCE))
+    pieces = [_packed(part.float(), weight.dtype, bits) for part in parts]
     packed, scales = zip(*pieces, strict=True)
     return torch.cat(packed), torch.cat(scales, dim=1 if bits == 4 else 0)
 
 
-def _at_once(inputs: int) -> int:
-    """Outputs, in whole blocks, whose weights fit the processor's cache."""
-    return max(_BLOCK, _AT_ONCE // inputs // _BLOCK * _BLOCK)
+def _outputs(inputs: int, weights: int) -> int:
+    """How many outputs, in whole blocks, have so many weights."""
+    return max(_BLOCK, weights // inputs // _BLOCK * _BLOCK)
 
 
 def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -183,15 +186,18 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
     fewer = (spans / steps).floor().masked_fill_(spans == largest, MULTIPLES)
     tried = []
     for multiples in (fewer, fewer + 1):
-        scale = (multiples.clamp(1, MULTIPLES) * steps).to(dtype)
-        zero = ((least + most + scale.float()) / 2).to(dtype)
-        codes = ((groups - zero.float()) / scale.float() + 8).round_().clamp_(0, 15)
-        left = ((codes - 8) * scale.float() + zero.float() - groups).square_().sum(dim=-1, keepdim=True)
-        tried.append((left, scale, zero, codes))
-    (left, *coarse), (other, *fine) = tried
-    scale, zero, codes = (torch.where(left <= other, *both) for both in zip(coarse, fine, strict=True))
-    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32).view_as(weight), 1)
-    return packed, torch.cat([scale, zero], dim=-1).transpose(0, 1).contiguous()
+        scale = (multiples.clamp(1, MULTIPLES) * steps).to(dtype).float()
+        mean = (least + most + scale) / 2
+        for _ in range(_FITS):
+            zero = mean.to(dtype).float()
+            codes = ((groups - zero) / scale).round_().clamp_(-8, 7)
+            left = groups - codes * scale
+            mean = left.mean(dim=-1, keepdim=True)
+        tried.append((left.sub_(zero).square_().sum(dim=-1, keepdim=True), scale, zero, codes))
+    (error, *coarse), (other, *fine) = tried
+    scale, zero, codes = (torch.where(error <= other, *both) for both in zip(coarse, fine, strict=True))
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.add_(8).to(torch.int32).view_as(weight), 1)
+    return packed, torch.cat([scale, zero], dim=-1).to(dtype).transpose(0, 1).contiguous()
 
 
 @cache
