@@ -52,7 +52,7 @@ TOKENS: Final = 60
 _TIMES: Final = {"prefill": 3, "step": 8, "verification": 4, "caption": 2}
 _LONG_S = 60.0  # when a kind of pass has taken so long, it is not repeated any more
 _SOUND_S = 5
-_INSTRUCTION = "Describe how this person speaks. " * 6  # about 300 tokens with the sound
+_INSTRUCTION = "Describe how this person speaks. " * 11  # about 300 tokens with the sound
 _COPIED = 1 << 27  # bytes
 _COPIES = 5
 
