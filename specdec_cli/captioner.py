@@ -22,7 +22,7 @@ from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
-from specdec_cli.config.gate_file import read_learned, tokenizer_fingerprint
+from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
@@ -69,7 +69,8 @@ class Captioner:
         self.config, self.pair = config, pair
         self._labelling: tuple[Lexicon, CalibrationFile | None] | None = None
         self._synonyms = _synonyms(config, pair)
-        self.classifier = _classifier(config, pair)
+        learned = _learned(config, pair)
+        self.classifier = learned and learned[0]
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
         self._alike = len(processors) == 2 and same_prompts(*processors)
         rates = {processor.sampling_rate for processor in processors}
@@ -92,7 +93,7 @@ class Captioner:
                 self._has_speech = silero.has_speech
             if config.audio.segment == "silero":
                 self._cutter = silero.SpeechCutter
-        self.setup = _setup(config, pair, load_s)
+        self.setup = _setup(config, pair, load_s, learned[1] if learned else None)
 
     @classmethod
     def load(
@@ -352,8 +353,8 @@ class Captioner:
         )
 
 
-def _classifier(config: Config, pair: Pair) -> Classifier | None:
-    """The learned gate's, where the mode has a gate and it is that one.
+def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
+    """The learned gate's classifier and file, where the mode has a gate and it is that one.
 
     Raises:
         ConfigError: its weights cannot be read, or it was fitted with the ids of another tokenizer.
@@ -368,7 +369,7 @@ def _classifier(config: Config, pair: Pair) -> Classifier | None:
             f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
             hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
         )
-    return Classifier(weights, file.threshold, file.wake, file.waking)
+    return Classifier(weights, file.threshold, file.wake, file.waking), file
 
 
 def _synonyms(config: Config, pair: Pair) -> Synonyms:
@@ -382,7 +383,7 @@ def _synonyms(config: Config, pair: Pair) -> Synonyms:
     return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
 
 
-def _setup(config: Config, pair: Pair, load_s: float | None) -> Setup:
+def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
     suggested = {
@@ -400,6 +401,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None) -> Setup:
             for role, model in taking_part.items()
             if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
         ),
+        unfitted=gate.not_fitted_to(described.weights) if gate else (),
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
         load_s=load_s,

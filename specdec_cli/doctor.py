@@ -19,6 +19,7 @@ from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, first_line, typed
 from specdec_cli.imports import import_libraries
+from specdec_cli.report.figures import count
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -68,15 +69,20 @@ def _gate(resolved: ResolvedConfig) -> Check:
     gate = resolved.config.gate
     if resolved.config.decoding.mode != "hybrid":
         return Check("gate", "ok", f"none in mode {resolved.config.decoding.mode}")
-    threshold = gate.effective_threshold
+    threshold, of_file = gate.effective_threshold, None
     if gate.name == "learned" and gate.weights_path is not None:
         try:
             file = read_gate_file(gate.weights_path, gate.file)
         except SpecdecError as error:
             return Check("gate", "fail", _sentence(error))
-        threshold = file.threshold if threshold is None else threshold
-    at = "" if threshold is None else f", threshold {threshold:g}"
-    return Check("gate", "ok", f"{gate.name}{at}, k {resolved.config.decoding.k}")
+        threshold, of_file = file.threshold if threshold is None else threshold, file.wake
+    facts: list[str] = [gate.name] if threshold is None else [gate.name, f"threshold {threshold:g}"]
+    if resolved.config.decoding.defers:
+        wake = gate.effective_wake(threshold, of_file)
+        facts += [*([] if wake in (None, threshold) else [f"wake {wake:g}"]), "whole captions drafted"]
+    else:
+        facts.append(f"k {resolved.config.decoding.k}")
+    return Check("gate", "ok", ", ".join(facts))
 
 
 def _package(name: str) -> Check:
@@ -147,7 +153,7 @@ def _machine() -> Iterator[Check]:
     except (ImportError, OSError) as error:
         yield Check("cpu", "fail", f"PyTorch cannot be loaded: {error}")
         return
-    yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {torch.get_num_threads()} threads for PyTorch")
+    yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {count(torch.get_num_threads(), 'thread')} for PyTorch")
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         names.append("Apple GPU (mps)")

@@ -60,17 +60,25 @@ class Setup:
     measures: bool = False  # whether transcripts have measured figures
     payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
     shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
+    unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of these settings, in sentences."""
         asked = {role: self.settings.get(f"{role}_instruction", self.prompt) for role in self.shipped_only}
         known = PROMPTS.values() if self.settings.get("system") is None else ()
-        others = [role for role, prompt in asked.items() if prompt not in known]
-        if not others:
-            return ()
-        models = " and ".join(others)
-        return (f"{models} follow{'s' if len(others) == 1 else ''} the shipped prompts only: this one changes little",)
+        others, found = [role for role, prompt in asked.items() if prompt not in known], []
+        if others:
+            models = " and ".join(others)
+            found.append(
+                f"{models} follow{'s' if len(others) == 1 else ''} the shipped prompts only: this one changes little"
+            )
+        if self.unfitted:
+            models = " and ".join(self.unfitted)
+            found.append(
+                f"the learned gate was fitted to other weights of {models}: fit one to these with specdec tune"
+            )
+        return tuple(found)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a transcript that have the same names."""

@@ -95,7 +95,7 @@ def try_encoders(parts: Mapping[str, tuple[AudioLM, Prompt]]) -> Iterator[Trial]
 def suggestions(expected: Expected | None, trials: Sequence[Trial], k: int | str) -> Iterator[Suggestion]:
     """The settings that are faster here; of each setting, the first of `trials` is its present value.
 
-    What the theory promises at other k counts where `k` is not "auto", as where drafts are as long as they get.
+    What the theory promises at other k counts where `k` is a number.
     """
     if expected is not None and isinstance(k, int):
         yield from _of_k(expected)

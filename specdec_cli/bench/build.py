@@ -53,6 +53,7 @@ def build_result(
 ) -> Bench:
     """The object that `--json` prints, of a captioner in mode hybrid and what was measured on `clips`."""
     decoding = captioner.config.decoding
+    k = "deferred" if decoding.defers else decoding.k
     steps = [time for name in get_args(StepName) if (time := _step(name, found.steps))]
     tokens = round(sum(len(run.ids) for run in found.timings["cloud"]) / len(found.timings["cloud"]))
     expected = _expected(found, steps, block_of(decoding, tokens))
@@ -62,7 +63,7 @@ def build_result(
         config=str(config.path),
         machine=describe_machine(),
         models=captioner.setup.models,
-        k=decoding.k,
+        k=k,
         gate=captioner.config.gate_in_force,
         clips=[clip.file for clip in clips],
         audio_s=sum(clip.duration_s for clip in clips),
@@ -72,7 +73,7 @@ def build_result(
         contenders=[_contender(name, found.timings, len(clips)) for name in found.timings],
         expected=expected,
         trials=list(trials),
-        suggestions=list(suggestions(expected, trials, "auto" if decoding.defers else decoding.k)),
+        suggestions=list(suggestions(expected, trials, k)),
         memory=memory,
         notes=found.notes,
     )

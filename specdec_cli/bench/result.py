@@ -116,7 +116,9 @@ class Bench(Figures):
     config: str
     machine: Machine
     models: Models
-    k: int | str = Field(description="drafted tokens of a block, or auto; single forwards are then measured at 5")
+    k: int | str = Field(
+        description="drafted tokens of a block; auto: single forwards are measured at 5; deferred: at whole captions"
+    )
     gate: str
     clips: list[str]
     audio_s: float

@@ -11,6 +11,10 @@ import io
 import os
 import signal
 import sys
+import threading
+from _thread import interrupt_main
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import FrameType
@@ -141,7 +145,8 @@ def main() -> None:
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+        with _signals_kept():
+            raise SystemExit(app(prog_name="specdec", standalone_mode=False))
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
@@ -161,6 +166,25 @@ def _open_standard_streams() -> None:
     os.close(descriptor)
     sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(_STDOUT, "w", closefd=False), "utf-8")
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(_STDERR, "w", closefd=False), "utf-8")
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Sends a signal again that arrived while an object was destroyed, where Python drops what a handler raises."""
+    before = sys.unraisablehook
+
+    def dropped(unraisable: Any) -> None:
+        number = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(unraisable.exc_type)
+        if number is None:
+            before(unraisable)
+        else:  # in a moment, when the destructor has ended
+            threading.Timer(0.01, interrupt_main, [number]).start()
+
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

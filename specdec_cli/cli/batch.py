@@ -108,7 +108,7 @@ def batch(
         view.failures(counts, str(output))
         view.hint(f"To caption just those again: {command_line(paths or [], '--retry-failed')}")
     if interrupted:
-        view.hint(f"To go on: {command_line([])}")
+        view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line([])}")
     some = bool(counts.captioned or counts.skipped or counts.tokens)
     return exit_code(interrupted=interrupted, failed=bool(counts.failed or unwritten), done=some)
 

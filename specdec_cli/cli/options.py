@@ -115,7 +115,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
     "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
     "lexicon": Option(
-        ("--lexicon",), CAPTION, "Words for classes, in place of the shipped ones; turns --labels on.", "FILE"
+        ("--lexicon",),
+        CAPTION,
+        "Words for classes, in place of the shipped ones; turns --labels on where there is one.",
+        "FILE",
     ),
     "calibration": Option(
         ("--calibration",),

@@ -39,6 +39,7 @@ _LONGEST_PAUSE_S: Final = 1.0
 _IDLE_CONNECTIONS: Final = 32
 _KEPT_S: Final = 60.0
 _CLOSED: Final = "the clip is closed"
+_PIECE: Final = 1 << 14  # bytes of a body that are sent, and counted, at a time
 _SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
 
@@ -93,7 +94,7 @@ class Reply(NamedTuple):
 class Traffic:
     """What requests have cost."""
 
-    bytes_up: int = 0  # of bodies
+    bytes_up: int = 0  # of bodies, as far as they were sent
     bytes_down: int = 0
     silent_s: float = 0.0  # between the end of a request and the head of its answer
 
@@ -149,13 +150,19 @@ class Http:
 
         def trace(event: str, _: object) -> None:
             nonlocal sent_at
-            if event == "http11.send_request_body.started":  # not where no connection comes about
-                traffic.bytes_up += len(request.body)
-            elif event == "http11.send_request_body.complete":
+            if event == "http11.send_request_body.complete":
                 sent_at = time.perf_counter()
 
+        def pieces() -> Iterator[bytes]:  # taken once there is a connection, which may end between two
+            for at in range(0, len(request.body), _PIECE):
+                piece = request.body[at : at + _PIECE]
+                traffic.bytes_up += len(piece)
+                yield piece
+
         how: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": trace}}
-        with self._client.stream(request.method, self.url + request.path, content=request.body, **how) as response:
+        if request.body:
+            how |= {"content": pieces(), "headers": {"Content-Length": str(len(request.body))}}
+        with self._client.stream(request.method, self.url + request.path, **how) as response:
             traffic.silent_s += time.perf_counter() - sent_at
             for chunk in response.iter_raw():
                 body += chunk

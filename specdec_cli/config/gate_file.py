@@ -41,6 +41,9 @@ class LearnedWeights(FilePart):
     bias: Weight
     slope: Weight = Field(default=1.0, description="calibration: the logit is multiplied by this")
     offset: Weight = Field(default=0.0, description="calibration: and this is added")
+    most_entropy: float | None = Field(
+        default=None, description="largest entropy of the fit, nats; a token above it escalates for certain; null: none"
+    )
     combination: Combination = Field(
         description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
     )
@@ -48,7 +51,7 @@ class LearnedWeights(FilePart):
     @property
     def fingerprint(self) -> str:
         """By which transcripts tell two gates apart."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        return hashlib.sha256(self.model_dump_json(exclude_none=True).encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _as_many_weights_as_features(self) -> LearnedWeights:
@@ -86,6 +89,12 @@ class GateFile(FilePart):
         if self.waking is not None and (self.learned is None or self.wake is None):
             raise ValueError("weights to wake the cloud by go with the gate `learned` and a threshold `wake`")
         return self
+
+    def not_fitted_to(self, weights: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Roles of models whose `weights` are others than those in `fitted_on`, as far as it names them."""
+        fitted = self.fitted_on.get("weights")
+        known = fitted if isinstance(fitted, dict) else {}
+        return tuple(role for role, found in weights.items() if known.get(role, found) != found)
 
     def to_json(self) -> str:
         """The file's text."""

@@ -100,7 +100,8 @@ def _heading(bench: Bench, facts: Callable[..., list[Text]]) -> Iterator[Text]:
         f"transformers {machine.transformers}",
     )
     loaded = (f"{model.name} {model.placed}" for model in models)
-    settings = (f"k {bench.k}", f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
+    blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
+    settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
     yield from facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
 
 

@@ -50,8 +50,7 @@ OF_BLOCK: Final[dict[str, Dense]] = {
 """Features of its place in the block and of the tokens before it there."""
 
 DENSE: Final = OF_TOKEN | OF_BLOCK
-"""Features that are numbers. The others are `id=N`, 1 where token N was drafted: its weight is that of the attribute
-that N decides."""
+"""Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides."""
 
 
 class Classifier:
@@ -77,24 +76,31 @@ class Classifier:
         self.threshold, self.wake = threshold, wake
         self.waking = self if waking is None else Classifier(waking, threshold)
         self._dense: list[tuple[Dense, float]] = []
-        self._of_ids: dict[int, float] = {}
+        self._of_id: dict[int, float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):
-            kind, _, id_ = name.partition("=")
+            id_ = name.removeprefix("id=")
             if name in DENSE:
                 self._dense.append((DENSE[name], weight))
-            elif kind == "id" and id_.isdecimal():
-                self._of_ids[int(id_)] = weight
+            elif id_ != name and id_.isdecimal():
+                self._of_id[int(id_)] = weight
             else:
-                raise ConfigError(f"The gate file has a feature {name!r}, which this version of specdec does not know.")
+                raise ConfigError(
+                    f"The gate file has a feature {name!r}, which this version of specdec does not know.",
+                    hint="Fit the gate again: specdec tune DIR --save-gate FILE.",
+                )
         self._bias, self._slope, self._offset = weights.bias, weights.slope, weights.offset
+        self._most_entropy = math.inf if weights.most_entropy is None else weights.most_entropy
         self._any = weights.combination == "any"
 
     def token_probability(self, block: Sequence[TokenEvidence], t: int, start: int) -> float:
         """How likely the cloud is to replace token `t` of `block`, if it has let those before it pass.
 
-        Of the text, `start` tokens stand before the block.
+        Of the text, `start` tokens stand before the block. A token that is less certain than any in the fit counts as
+        replaced: what was fitted says nothing about it.
         """
-        logit = self._bias + self._of_ids.get(block[t].id, 0.0)
+        if block[t].entropy > self._most_entropy:
+            return 1.0
+        logit = self._bias + self._of_id.get(block[t].id, 0.0)
         for feature, weight in self._dense:
             logit += weight * feature(block, t, start)
         return 0.5 + 0.5 * math.tanh(0.5 * (self._slope * logit + self._offset))  # the logistic function

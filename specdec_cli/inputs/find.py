@@ -149,7 +149,7 @@ def with_list(paths: Sequence[str]) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
     Raises:
-        ConfigError: one of them is an address, or a recording on stdin cannot be kept.
+        ConfigError: one of them is an address, there is none, or a recording on stdin cannot be kept.
     """
     given = list(paths)
     if NAME in given:
@@ -159,6 +159,10 @@ def with_list(paths: Sequence[str]) -> list[str]:
         else:
             at = given.index(NAME)
             given[at : at + 1] = read_list(head + sys.stdin.buffer.read())
+        if not given:
+            raise ConfigError(
+                "Stdin is empty: it names no recording, and is none.", hint="Pipe a list or a recording in."
+            )
     if address := next(filter(is_url, given), None):
         hint = "Download it first, with curl -O for example, and name the file."
         raise ConfigError(f"{show(address)} is an address, not a file.", hint=hint)

@@ -6,6 +6,7 @@ says the same. Where captions name hardly any class that the lexicon reads, any 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,6 +181,7 @@ def fit(found: Sequence[Example], decided: Mapping[int, str] | None = None, *, s
             bias=round(float(regression.intercept_[0] - scaler.mean_ @ weights), 6),
             slope=round(slope, 4),
             offset=round(offset, 4),
+            most_entropy=math.ceil(100 * max(example.block[-1].entropy for example in found)) / 100,
             combination=combination,
         ),
         {

@@ -61,7 +61,7 @@ def tune(
 
     Raises:
         ConfigError: what `require_tunable` refuses; too few clips can be recorded, or the cloud changes too little to
-            fit the learned gate.
+            fit the learned gate where there is no other.
         TranscriptError: the journal's file cannot be written.
     """
     require_tunable(captioner.config, plan.gates, len(clips), plan.risk)
@@ -126,7 +126,7 @@ def tune(
         recommended=best.point(edge, cloud, best_possible(k), confirming) if best else None,
         reason=None if best else _reason(ends, plan),
         oracles=oracle_curves(found) if (found := best_possible(k)) else [],
-        notes=left_out(plan.gates),
+        notes=[*left_out(plan.gates), *tuner.notes],
         learned=tuner.fitted.figures if tuner.fitted else None,
     )
     return tuning, _gate_file(tuner, best, plan, _origin(captioner, tuning)) if best else None

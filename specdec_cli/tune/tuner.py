@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from specdec_cli.config import Config
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.errors import TranscriptError, typed
+from specdec_cli.errors import ConfigError, TranscriptError, typed
 from specdec_cli.inputs.references import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
@@ -78,6 +78,7 @@ class Tuner:
         self._watch = watch
         self.fitted: Fitted | None = None
         self.waking: Fitted | None = None
+        self.notes: list[str] = []  # what was left out, in sentences
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
         """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
@@ -90,12 +91,24 @@ class Tuner:
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted` and `waking`."""
+        """The learned gate's classifier, if it is among the gates; its figures are in `fitted` and `waking`.
+
+        Raises:
+            ConfigError: the cloud changes too little to fit it, and no other gate is to be tried.
+        """
         if "learned" not in self._plan.gates:
             return None
-        self.fitted = self._fit(halves, yardstick, self._plan.k)
-        if self._plan.defers:
-            self.waking = self._fit(halves, yardstick, MOST_DEFERRED)
+        try:
+            self.fitted = self._fit(halves, yardstick, self._plan.k)
+            if self._plan.defers:
+                self.waking = self._fit(halves, yardstick, MOST_DEFERRED)
+        except ConfigError as error:
+            others = tuple(gate for gate in self._plan.gates if gate != "learned")
+            if set(others) <= {"random"}:
+                raise
+            self._plan, self.fitted = replace(self._plan, gates=others), None
+            self.notes.append(f"The learned gate was not tried: {error.message}.")
+            return None
         waking = self.waking.weights if self.waking else None
         return Classifier(self.fitted.weights, 0.5, waking=waking)
 

@@ -138,7 +138,8 @@ def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
     assert 3 <= len(done) < 60
     assert set(map(str, done)) <= set(map(str, uninterrupted))
     hint = outcome.err.splitlines()[-1]
-    assert hint == f"hint: To go on: specdec {' '.join(arguments(sixty, output))}"
+    assert hint.startswith("hint: Captions so far are kept")
+    assert hint.endswith(f". To go on: specdec {' '.join(arguments(sixty, output))}")
     again = Fork(arguments(sixty, output)).wait()
     assert again.code == 3
     assert f" {len({line[0] for line in done if line[8] is None})} done before" in again.err

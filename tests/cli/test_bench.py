@@ -55,6 +55,13 @@ def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
     assert "1 of 1, 100%" in outcome.err
 
 
+def test_the_page_says_that_captions_are_drafted_whole(specdec: Specdec) -> None:
+    outcome = specdec("bench", "--clips", SAMPLE, "--rounds", "1", "--max-new-tokens", "4", "--defer")
+    assert outcome.code == 0, outcome.err
+    assert "whole captions drafted" in outcome.out
+    assert "k 2" not in outcome.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

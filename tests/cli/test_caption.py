@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError, SpecdecError, typed
 from specdec_cli.run import Run
@@ -336,3 +337,26 @@ def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
     monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
     assert not specdec("caption", "-c", own, recordings[0]).out.isascii()
     assert specdec("caption", recordings[0]).out.isascii()
+
+
+def test_a_recording_of_another_kind_than_the_fit_wakes_the_cloud(specdec: Specdec, tmp_path: Path) -> None:
+    """Overdriven, of which the edge makes a caption in two languages."""
+    samples, rate = soundfile.read(Path(__file__).parents[2] / "samples" / "en_male_pauses.flac", dtype="float32")
+    soundfile.write(tmp_path / "loud.wav", np.clip(100 * samples, -1, 1), rate)
+    outcome = specdec("caption", tmp_path / "loud.wav", "-l", "en", "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert found["rounds"][0]["escalated"]
+    assert found["caption"].isascii()
+
+
+def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(
+    specdec: Specdec, recordings: list[str], tmp_path: Path
+) -> None:
+    gate = json.loads((Path(specdec_cli.__file__).parent / "mini/weights/gate.json").read_text(encoding="utf-8"))
+    gate["fitted_on"]["weights"]["cloud"] = "sha256:0"
+    (tmp_path / "gate.json").write_text(json.dumps(gate), encoding="utf-8")
+    outcome = specdec("caption", recordings[0], "--json", "--gate", tmp_path / "gate.json")
+    assert outcome.code == 0, outcome.err
+    assert any("fitted to other weights of cloud" in warning for warning in json.loads(outcome.out)["warnings"])
+    assert "warnings" not in json.loads(specdec("caption", recordings[0], "--json").out)

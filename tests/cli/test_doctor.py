@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -68,6 +69,22 @@ def test_quick_loads_no_model(specdec: Specdec, monkeypatch: pytest.MonkeyPatch)
     outcome = specdec("doctor", "--quick")
     assert failing(outcome) == {}
     assert not {"edge", "cloud", "caption", "models"} & set(rows(outcome))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "learned, threshold 0.2, wake [.0-9]+, whole captions drafted"),
+        (
+            ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
+            "entropy, threshold 0.4, whole captions drafted",
+        ),
+        (("--set", "decoding.k=3"), "learned, threshold 0.2, k 3"),
+    ],
+)
+def test_the_gate_is_described_as_it_works(specdec: Specdec, arguments: tuple[str, ...], said: str) -> None:
+    outcome = specdec("doctor", "--quick", *arguments)
+    assert re.search(rf"gate +{said}$", outcome.out, re.MULTILINE), outcome.out
 
 
 def test_one_model_is_checked_where_the_mode_needs_one(really_loading: Specdec) -> None:

@@ -140,6 +140,31 @@ def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     assert 0 <= len(transcripts) - int(counted[1]) <= 1
 
 
+class _Interrupted:
+    """Is destroyed while a signal arrives."""
+
+    number = signal.SIGINT
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_not_lost_in_a_destructor(
+    recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    def destroy(*_: object) -> None:
+        _Interrupted()
+
+    monkeypatch.setattr(_Interrupted, "number", number)
+    monkeypatch.setattr("specdec_cli.console.view.PlainView.started", destroy)
+    files = copies(recordings, tmp_path)
+    outcome = Fork(["caption", "--json", *files]).wait()
+    assert outcome.code == code
+    assert len(outcome.lines) < len(files)
+    assert "Exception ignored" not in outcome.err
+
+
 def screen_rows(shown: str) -> list[str]:
     """What was printed and stays, without the redrawn region: rows as the terminal's scroll-back has them."""
     return [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]

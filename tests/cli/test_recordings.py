@@ -249,6 +249,15 @@ def test_a_recording_on_stdin(run: Run, stdin: Callable[[bytes], None], command:
     assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
 
 
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_nothing_on_stdin_is_refused(run: Run, stdin: Callable[[bytes], None], command: str) -> None:
+    stdin(b"\n")
+    outcome = run(command, "-", *(("-o", "o.jsonl") if command == "batch" else ()))
+    assert outcome.code == 2
+    assert "Stdin is empty" in outcome.err
+    assert "loading" not in outcome.err
+
+
 def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Callable[[bytes], None]) -> None:
     write_voice(Path("a b.wav"), 1, 0.5)
     for listed in (b"a b.wav\n", b"a b.wav\0"):

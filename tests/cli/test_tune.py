@@ -13,6 +13,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.tune import parse_gates
 from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.errors import ConfigError
 from specdec_cli.tune.frontier import Tuning
 from specdec_cli.tune.record import Recorder
 from tests.cli.conftest import Specdec
@@ -205,6 +206,26 @@ def test_without_scikit_learn_the_learned_gate_is_missed_aloud(
     assert refused.code == 2
     assert "specdec-cli[tune]" in refused.err
     assert "loading" not in refused.err
+
+
+def test_a_learned_gate_that_cannot_be_fitted_costs_no_other(
+    specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn", reason="needs the extra [tune]")
+
+    def fit(*_: object, **__: object) -> None:
+        raise ConfigError("the cloud changes too little")
+
+    monkeypatch.setattr("specdec_cli.tune.fit.fit", fit)
+    more = ("--recordings", recorded, "--ks", "2", "-l", "zh", *HALVES, *SHORT, "--budget", "0.9")
+    outcome = specdec("tune", voices, *more, "--gates", "entropy,learned")
+    assert outcome.code == 0, outcome.err
+    said = " ".join(outcome.out.split())
+    assert "The learned gate was not tried: the cloud changes too little." in said
+    assert "entropy" in said
+    refused = specdec("tune", voices, *more, "--gates", "learned")
+    assert refused.code == 2
+    assert "the cloud changes too little" in refused.err
 
 
 def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:

@@ -127,6 +127,18 @@ def test_a_call_ends_when_its_time_is_up() -> None:
     assert_no_threads()
 
 
+def test_of_an_upload_that_is_cut_off_only_what_was_sent_counts() -> None:
+    body = b"x" * 64_000_000  # more than sockets keep
+    with behaving(never_reads) as url:
+        http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda *given: given[-1].body)
+        caller = Caller(http)
+        with pytest.raises(CloudError, match="did not answer within"), caller.call():
+            caller.fetch(Request("POST", "/", body), lambda found: found)
+        assert 0 < caller.traffic.bytes_up < len(body) / 2
+        http.close()
+        assert_no_threads()
+
+
 def test_repeats_are_within_the_time() -> None:
     with behaving(busy) as url:
         http = Http(CloudConfig(url=url, timeout_s=TIMEOUT_S), "text/plain", 1 << 16, lambda *_: impatient())

@@ -83,15 +83,26 @@ def test_a_block_is_as_doubtful_as_any_of_its_tokens_together() -> None:
     assert (together.escalates, together.reason) == (together.scores[-1] >= 0.4, "learned")
 
 
+def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
+    fitted = LearnedWeights(features=("entropy",), weights=(0.0,), bias=-9.0, combination="any", most_entropy=0.75)
+    judge = _judged(Gate("learned", classifier=Classifier(fitted, 0.4)))
+    assert judge.scores[0] == 1.0  # 0.80 nats; the second has 0.69
+    assert judge.escalates
+    known = fitted.model_copy(update={"most_entropy": None})
+    assert not _judged(Gate("learned", classifier=Classifier(known, 0.4))).escalates
+
+
 def test_its_own_threshold_holds_unless_another_is_given() -> None:
     classifier = _classifier(entropy=1.0)
     assert Gate("learned", classifier=classifier).threshold == 0.4
     assert Gate("learned", 0.9, classifier=classifier).threshold == 0.9
 
 
-def test_a_feature_of_a_later_version_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'colour=3'"):
-        _classifier(colour__3=1.0)
+@pytest.mark.parametrize("name", ["colour", "doubt", "grid"])
+def test_a_feature_of_another_version_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}=3'") as refused:
+        _classifier(**{f"{name}__3": 1.0})
+    assert "specdec tune" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("gate", ["learned", "random"])
