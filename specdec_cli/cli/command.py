@@ -51,6 +51,7 @@ class Given:
             ConfigError: anything in any layer is wrong.
         """
         flags, names = {**self.flags, **(fixed or {})}, dict(spelled)
+        names |= {name: f"--no-{names[name][2:]}" for name in names.keys() & flags if flags[name] is False}
         for setting in self.settings:
             name, value = parse_setting(setting)
             flags[name] = value

@@ -157,6 +157,7 @@ def test_a_wrong_variable_is_named(specdec: Specdec, monkeypatch: pytest.MonkeyP
         (["--segment", "0.01"], ["--segment"]),
         (["--min-new-tokens", "9", "--max-new-tokens", "8"], ["--min-new-tokens", "--max-new-tokens"]),
         (["--style", "concise", "--prompt", "mine"], ["--style", "--prompt"]),
+        (["--no-defer", "--wake", "0.4"], ["flag --no-defer", "flag --wake"]),
         (["--set", "decoding.kk=3"], ["decoding.kk", "decoding.k"]),
         (["--set", "k"], ["name=value"]),
         (["--config", "mini2"], ["mini2", "mini"]),
