@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from specdec_cli.cli.options import FLAG_NAMES, OPTIONS, Option
+from specdec_cli.cli.options import FLAG_NAMES, OFF_NAMES, OPTIONS, Option
 from specdec_cli.config import SETTINGS, Config, ResolvedConfig, Setting, load_config, parse_setting
 from specdec_cli.config.sources import parse_value
 
@@ -51,7 +51,7 @@ class Given:
             ConfigError: anything in any layer is wrong.
         """
         flags, names = {**self.flags, **(fixed or {})}, dict(spelled)
-        names |= {name: f"--no-{names[name][2:]}" for name in names.keys() & flags if flags[name] is False}
+        names |= {name: off for name, off in OFF_NAMES.items() if flags.get(name) is False}
         for setting in self.settings:
             name, value = parse_setting(setting)
             flags[name] = value

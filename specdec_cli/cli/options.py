@@ -343,6 +343,11 @@ FLAG_NAMES: Final[Mapping[str, str]] = {
 }
 """Setting -> the flag that gives it."""
 
+OFF_NAMES: Final[Mapping[str, str]] = {
+    option.setting: off for option in OPTIONS.values() if option.setting and (off := option.flags[0].partition("/")[2])
+}
+"""Setting -> the flag that switches it off."""
+
 FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags too
 
 SETTING_OPTIONS: Final = tuple(name for name, option in OPTIONS.items() if option.setting is not None)
