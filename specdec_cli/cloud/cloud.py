@@ -25,11 +25,7 @@ C = TypeVar("C", bound="RemoteCloud")
 class RemoteCloud(ABC):
     """A server at an address. It stands where a loaded model would stand in a `Pair`.
 
-    Args:
-        processor: makes the prompts.
-        http: connections.
-        payload: what it is sent of a recording.
-        own: whether the processor was loaded for this cloud; otherwise it is the edge's.
+    Its processor makes the prompts; it was loaded for this cloud (`own`), or is the edge's.
     """
 
     verifier: type[RemoteVerifier[Any]]  # of the blocks of one clip
@@ -82,16 +78,8 @@ class RemoteCloud(ABC):
 class RemoteVerifier(ABC, Generic[C]):
     """Judges the blocks of one clip at a server. See `Verifier`; one thread at a time calls it.
 
-    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
-
-    Args:
-        cloud: the server.
-        prompt: the clip's, made by the cloud's processor.
-        config: the run's settings.
-        vocab_size: ids from here on are never scored.
-        stop_ids: nothing is generated after any of these.
-        kept: likeliest tokens that verdicts name at each position; 0: none.
-        synonyms: of the acceptance rule `class`.
+    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again. Ids
+    from `vocab_size` on are never scored; verdicts name the `kept` likeliest tokens of each position.
 
     Raises:
         DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
@@ -165,21 +153,17 @@ class RemoteVerifier(ABC, Generic[C]):
 
     def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
         """Raises CloudError for a verdict that cannot be one of that question."""
-        tokens, wrong = (found.token, *found.more), None
-        if found.accepted > len(draft.ids) or len(found.more) > run_on:
-            wrong = (
-                f"{found.accepted} of {len(draft.ids)} drafted tokens accepted, and "
-                f"{len(found.more)} more where at most {run_on} were requested"
+        tokens, judged = (found.token, *found.more), found.accepted + 1
+        if not (
+            found.accepted <= len(draft.ids)
+            and len(found.more) <= run_on
+            and max(tokens) < self.vocab_size
+            and self._never.isdisjoint(tokens)
+            and set(self.stop_ids).isdisjoint(tokens[:-1])
+            and (found.near_ties or 0) <= judged
+            and (found.likeliest is None or len(found.likeliest) == judged + len(found.more))
+        ):
+            raise CloudError(
+                f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
+                f"accepted, then the tokens {tokens}, where {1 + run_on} may follow; {found.near_ties} near ties"
             )
-        elif max(tokens) >= self.vocab_size:
-            wrong = f"token {max(tokens)} of {self.vocab_size}"
-        elif placeholders := self._never.intersection(tokens):
-            wrong = f"token {min(placeholders)}, which stands for audio"
-        elif set(self.stop_ids).intersection(tokens[:-1]):
-            wrong = "tokens after the end of the text"
-        elif (found.near_ties or 0) > found.accepted + 1:
-            wrong = f"{found.near_ties} near ties in {found.accepted + 1} positions"
-        elif found.likeliest is not None and len(found.likeliest) != found.accepted + len(tokens):
-            wrong = f"likeliest tokens of {len(found.likeliest)} positions, not of {found.accepted + len(tokens)}"
-        if wrong:
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {wrong}")

@@ -4,7 +4,7 @@ Every request may be repeated, so whatever looks like the link's fault is tried 
 that is refused or reset, a server that is busy or fails, an answer that was cut short or altered. After a failure the
 server is left alone for a while, so that clips do not wait for it one after the other.
 
-A daemon thread makes each exchange, and the caller waits for it no longer than its deadline. So nothing delays a call:
+A daemon thread makes each request, and the caller waits for it no longer than its deadline. So nothing delays a call:
 no name server that never answers, and no server that sends a byte a second. Nor does the end of the process wait.
 """
 
@@ -46,12 +46,8 @@ _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HT
 T = TypeVar("T")
 
 
-class UnsoundError(Exception):
-    """An answer that another try may better; with `patience`, as often as the deadline allows."""
-
-    def __init__(self, message: str, *, patience: bool = False) -> None:
-        super().__init__(message)
-        self.patience = patience
+class BusyError(Exception):
+    """The server is to be tried again, as often as the deadline allows."""
 
 
 class RefusedError(CloudError):
@@ -68,10 +64,6 @@ class MisfitError(CloudError):
     def __init__(self, message: str, *, hint: str | None = None, kind: type[SpecdecError] = ConfigError) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
-
-
-class _LateError(Exception):
-    """The deadline has come."""
 
 
 class Request(NamedTuple):
@@ -100,20 +92,17 @@ class Traffic:
 
 
 Check = Callable[[str, Request, Reply], bytes]
-"""The body of a good answer from an address; raises UnsoundError or RefusedError for any other."""
+"""The body of a good answer from an address.
+
+Raises MalformedError for one that another try may better, BusyError, or RefusedError.
+"""
 
 
 class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else. An answer may have `most_bytes`; `check` separates good ones from others.
-
-    Attributes:
-        failure: why the last call failed; None: it did not.
-
-    Raises:
-        ConfigError: the token or the certificates cannot be read.
+    nowhere else. An answer may have `most_bytes`. Raises ConfigError where token or certificates cannot be read.
     """
 
     def __init__(self, config: CloudConfig, content_type: str, most_bytes: int, check: Check) -> None:
@@ -121,7 +110,7 @@ class Http:
             raise ConfigError("a cloud elsewhere needs cloud.url")
         self.config, self.url = config, config.url
         self.check, self._most_bytes = check, most_bytes
-        self.failure: str | None = None
+        self.failure: str | None = None  # why the last call failed
         self._failed_at = 0.0
         self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         # not compressed on the way: digests are of the bytes that were sent
@@ -145,34 +134,30 @@ class Http:
 
     def exchange(self, request: Request, traffic: Traffic, timeout_s: float) -> Reply:
         """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
-        body, began = bytearray(), time.perf_counter()
-        sent_at = began
-
-        def trace(event: str, _: object) -> None:
-            nonlocal sent_at
-            if event == "http11.send_request_body.complete":
-                sent_at = time.perf_counter()
+        body, sent_at, until = bytearray(), 0.0, time.perf_counter() + timeout_s
 
         def pieces() -> Iterator[bytes]:  # taken once there is a connection, which may end between two
+            nonlocal sent_at
             for at in range(0, len(request.body), _PIECE):
                 piece = request.body[at : at + _PIECE]
                 traffic.bytes_up += len(piece)
                 yield piece
+            sent_at = time.perf_counter()
 
-        how: dict[str, Any] = {"timeout": timeout_s, "extensions": {"trace": trace}}
-        if request.body:
-            how |= {"content": pieces(), "headers": {"Content-Length": str(len(request.body))}}
-        with self._client.stream(request.method, self.url + request.path, **how) as response:
-            traffic.silent_s += time.perf_counter() - sent_at
+        url, length = self.url + request.path, {"Content-Length": str(len(request.body))}
+        with self._client.stream(request.method, url, content=pieces(), headers=length, timeout=timeout_s) as response:
+            silent_s = time.perf_counter() - sent_at
             for chunk in response.iter_raw():
                 body += chunk
                 traffic.bytes_down += len(chunk)
                 if len(body) > self._most_bytes:
-                    raise UnsoundError("the answer is longer than any answer should be")
-                if time.perf_counter() - began > timeout_s:
+                    raise MalformedError("it is longer than any answer should be")
+                if time.perf_counter() > until:
                     raise httpx.ReadTimeout("the answer took too long")
         if not self.close.alive:  # by now: nobody else would close this connection
             response.extensions["network_stream"].close()
+        traffic.silent_s += silent_s
+        self.shortest_s = min(self.shortest_s, silent_s)
         return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
 
     def send(self, request: Request) -> None:
@@ -180,16 +165,38 @@ class Http:
         if self.close.alive and self.failure is None:
             _in_background(lambda: self.exchange(request, Traffic(), self.config.timeout_s))
 
+    def require_fit(self, error: BaseException, timeout_s: float) -> None:
+        """Raises MisfitError where the configuration is why a connection failed: certificates, or http for https."""
+        url, ca_file, what, hint = self.url, self.config.ca_file, "", ""
+        causes = [error]
+        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+            causes.append(cause)
+        tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
+        if isinstance(tls, ssl.SSLCertVerificationError):
+            trusted = f"{ca_file} does not vouch for it" if ca_file else "no public authority vouches for it"
+            what = f"shows a certificate that is not trusted ({tls.verify_message}): {trusted}"
+            hint = (
+                "Copy the server's certificate (the file of its --tls-cert) to this machine and name it in "
+                "cloud.ca_file. Where it has none for this host, make one there: "
+                f"{certificate_recipe(urlsplit(url).hostname or '')}"
+            )
+        elif tls is not None and tls.reason in _NOT_TLS:
+            what = "does not use TLS"
+            hint = "Write http:// in cloud.url, or start the server with --tls-cert and --tls-key."
+        elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(url, timeout_s):
+            what = "uses TLS, and http is not"
+            hint = "Write https:// in cloud.url; name a certificate of its own in cloud.ca_file."
+        if what:
+            raise MisfitError(f"the server at {url} {what}", hint=hint) from error
+
 
 class Caller:
     """The calls of one clip: one at a time, each within its deadline, and ended by `close` from any thread."""
 
     def __init__(self, http: Http) -> None:
-        self.traffic = Traffic()
-        self._http = http
-        self._closed = threading.Event()
-        self._under_way: Future[Any] = Future()
-        self._deadline = 0.0
+        self.traffic, self._http = Traffic(), http
+        self._closed, self._under_way = threading.Event(), Future[Any]()
+        self._limit_s = self._deadline = 0.0
 
     @contextmanager
     def call(self, timeout_s: float | None = None) -> Iterator[None]:
@@ -198,22 +205,15 @@ class Caller:
         Raises:
             CloudError: whatever goes wrong, or the cloud failed a moment ago.
         """
-        http, limit_s = self._http, timeout_s or self._http.config.timeout_s
+        http, self._limit_s = self._http, timeout_s or self._http.config.timeout_s
         http.require_rest()
-        self._deadline = time.monotonic() + limit_s
+        self._deadline = time.monotonic() + self._limit_s
         try:
             yield
         except CloudError as error:
             if not error.about_clip and not self._closed.is_set():
                 http.ended(error.message)
             raise
-        except _LateError:
-            late = CloudError(
-                f"{http.url} did not answer within {limit_s:g} s",
-                hint="Check the link and the server, or raise cloud.timeout_s.",
-            )
-            http.ended(late.message)
-            raise late from None
         http.ended()
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
@@ -222,25 +222,13 @@ class Caller:
         Raises:
             CloudError: there is no good answer.
         """
-        pause_s, tries = _FIRST_PAUSE_S, 0
-        while True:
-            try:
-                return read(self._http.check(self._http.url, request, self._exchange(request)))
-            except MalformedError as error:
-                trouble = f"the answer makes no sense: {error}"
-            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
-                self._require_fit(error)
-                trouble = " ".join(str(error).split()) or type(error).__name__
-            except UnsoundError as error:
-                trouble = str(error)
-                tries -= error.patience
-            _log.debug("%s %s: %s", request.method, request.path, trouble)
-            tries += 1
-            if tries == _TRIES:
-                raise CloudError(f"{self._http.url}: {trouble}")
-            if self._closed.wait(min(self._left_s, pause_s * random.uniform(0.5, 1.0))):
-                raise CloudError(_CLOSED)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._under_way = future = _in_background(lambda: self._tried(request, read))
+        if self._closed.is_set():
+            raise CloudError(_CLOSED)
+        try:
+            return future.result(max(self._left_s, 0.0))
+        except TimeoutError:
+            raise self._late() from None
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
@@ -252,53 +240,29 @@ class Caller:
     def _left_s(self) -> float:
         return self._deadline - time.monotonic()
 
-    def _exchange(self, request: Request) -> Reply:
-        """One try."""
-        http, traffic, limit_s = self._http, self.traffic, self._left_s + _SLACK_S
-        if limit_s <= _SLACK_S:
-            raise _LateError
-        before_s = traffic.silent_s
-        reply = self._run(lambda: http.exchange(request, traffic, limit_s))
-        http.shortest_s = min(http.shortest_s, traffic.silent_s - before_s)
-        return reply
+    def _late(self) -> CloudError:
+        hint = "Check the link and the server, or raise cloud.timeout_s."
+        return CloudError(f"{self._http.url} did not answer within {self._limit_s:g} s", hint=hint)
 
-    def _run(self, work: Callable[[], T]) -> T:
-        """Lets a thread do something, and waits for it no longer than the deadline."""
-        self._under_way = future = _in_background(work)
-        if self._closed.is_set():
-            raise CloudError(_CLOSED)
-        try:
-            return future.result(self._left_s)
-        except TimeoutError:
-            if future.done():  # a socket's, not that of the deadline
-                raise
-            raise _LateError from None
-
-    def _require_fit(self, error: BaseException) -> None:
-        """Raises MisfitError where the configuration is why a connection failed: certificates, or http for https."""
-        url, ca_file = self._http.url, self._http.config.ca_file
-        cause: BaseException | None = error
-        if url.startswith("http:") and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-            limit_s = max(self._left_s, 0.01)
-            if self._run(lambda: _speaks_tls(url, limit_s)):
-                raise MisfitError(
-                    f"the server at {url} uses TLS, and http is not",
-                    hint="Write https:// in cloud.url; name a certificate of its own in cloud.ca_file.",
-                ) from error
-        while cause is not None and (cause := cause.__cause__ or cause.__context__) is not None:
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                trusted = f"{ca_file} does not vouch for it" if ca_file else "no public authority vouches for it"
-                raise MisfitError(
-                    f"the certificate of {url} is not trusted ({cause.verify_message}): {trusted}",
-                    hint="Copy the server's certificate (the file of its --tls-cert) to this machine and name it in "
-                    "cloud.ca_file. Where it has none for this host, make one there: "
-                    f"{certificate_recipe(urlsplit(url).hostname or '')}",
-                ) from error
-            if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
-                raise MisfitError(
-                    f"the server at {url} does not use TLS",
-                    hint="Write http:// in cloud.url, or start the server with --tls-cert and --tls-key.",
-                ) from error
+    def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
+        """What `fetch` returns, after as many tries as it takes, in a thread that nobody may wait for any more."""
+        http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
+        while tries < _TRIES and (left_s := self._left_s) > 0:
+            try:
+                reply = http.exchange(request, self.traffic, left_s + _SLACK_S)
+                return read(http.check(http.url, request, reply))
+            except BusyError as error:
+                trouble = str(error)
+            except MalformedError as error:
+                trouble, tries = f"the answer cannot be used: {error}", tries + 1
+            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+                http.require_fit(error, max(self._left_s, 0.01))
+                trouble, tries = " ".join(str(error).split()) or type(error).__name__, tries + 1
+            _log.debug("%s %s: %s", request.method, request.path, trouble)
+            if tries < _TRIES and self._closed.wait(max(min(self._left_s, pause_s * random.uniform(0.5, 1.0)), 0.0)):
+                raise CloudError(_CLOSED)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        raise CloudError(f"{http.url}: {trouble}") if self._left_s > 0 else self._late()
 
 
 def certificate_recipe(host: str) -> str:
@@ -313,13 +277,8 @@ def certificate_recipe(host: str) -> str:
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
     """The token in an environment variable, so that none stands in a file or in a list of processes.
 
-    Args:
-        variable: its name; None: no token.
-        asked_by: the setting or flag that names it, for messages.
-        least: characters that it must have.
-
-    Raises:
-        ConfigError: it is not set, not what a header can hold, or too short.
+    `asked_by` is the setting or flag that names the variable. Raises ConfigError if the token is not set, not what a
+    header can hold, or has fewer than `least` characters.
     """
     if variable is None:
         return None
@@ -360,13 +319,14 @@ def _trusted(url: str, ca_file: str | None) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the public ones takes 30 ms
     try:
         return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
         raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
 
 
-def _speaks_tls(url: str, timeout_s: float) -> bool:
+def _needs_tls(url: str, timeout_s: float) -> bool:
     """Whether a TLS handshake succeeds at a plain address, with whatever certificate; nothing else is sent."""
     parts = urlsplit(url)
     with suppress(OSError, ValueError):
-        return bool(ssl.get_server_certificate((parts.hostname or "", parts.port or 80), timeout=timeout_s))
+        place = (parts.hostname or "", parts.port or 80)
+        return parts.scheme == "http" and bool(ssl.get_server_certificate(place, timeout=timeout_s))
     return False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Final
 
 import torch
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
+from specdec_cli.cloud.http import BusyError, Caller, Http, MisfitError, RefusedError, Reply, Request, plain
 from specdec_cli.cloud.protocol import (
     MAX_ANSWER_BYTES,
     MOST_KEPT,
@@ -149,60 +149,43 @@ class HttpCloud(RemoteCloud):
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
-    @cached_property
-    def _ours(self) -> dict[str, str]:
-        return self.processor.fingerprints()
-
     def fit(self, caller: Caller) -> None:
-        info = caller.fetch(_INFO, partial(parse, Info))
-        mine, theirs = self.processor, f"cloud {info.model} at {self.name}"
-        both = f"{self.role} {mine.name} and {theirs}"
-        hint = "Name the checkpoint that the server runs in cloud.processor, and use one release of transformers."
-        if info.protocol != PROTOCOL:
-            raise MisfitError(
-                f"the server at {self.name} (specdec {info.server}) uses protocol {info.protocol}, and this client "
-                f"{PROTOCOL}",
-                hint="Install the same version of specdec on both sides.",
-            )
-        if self.role == "edge" and info.tokenizer != self._ours["tokenizer"]:
-            raise MisfitError(
-                f"{both} have different tokenizers ({self._ours['tokenizer']} and {info.tokenizer})",
-                hint=f"Drafted ids would mean other words to the cloud. {hint}",
-                kind=TokenizerMismatchError,
-            )
-        if info.prompts != self._ours["prompts"]:
-            made = f"{self._ours['prompts']} and {info.prompts}"
-            raise MisfitError(f"{both} make different features or prompts ({made})", hint=hint)
-        if info.vocab_size < mine.vocab_size or 2 * len(set(info.eos_ids)) > info.vocab_size:
-            raise CloudError(
-                f"the cloud at {self.name} answers nonsense: {info.vocab_size} token ids, {len(info.eos_ids)} of which "
-                f"end a text, where {mine.name} has {mine.vocab_size}"
-            )
-        if set(info.eos_ids) != set(mine.eos_ids):
-            ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
-            raise MisfitError(f"{both} end a text with different ids ({ends})", hint=hint)
+        info, mine, prints = caller.fetch(_INFO, partial(parse, Info)), self.processor, self.processor.fingerprints()
+        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
+        tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
+        for what, here, there in (
+            ("protocols", PROTOCOL, info.protocol),
+            ("tokenizers", prints["tokenizer"], tokenizer),
+            ("features or prompts", prints["prompts"], info.prompts),
+            ("numbers of token ids", mine.vocab_size, min(info.vocab_size, mine.vocab_size)),
+            ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
+        ):
+            if here != there:
+                raise MisfitError(
+                    f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
+                    f"different {what}: {here!s:.80} and {there!s:.80}",
+                    hint="Install the same versions of specdec and transformers on both sides, and name the checkpoint "
+                    "that the server runs in cloud.processor.",
+                    kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
+                )
         self.info = info
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
     """The body, if it is that of a good answer; see `http.Check`."""
     if reply.digest != content_digest(reply.body):
-        raise UnsoundError(
-            f"what answers with status {reply.status} is no verify server, or its answer was altered on the way"
-        )
+        raise MalformedError(f"it is no verify server's, or was altered on the way (status {reply.status})")
     if 200 <= reply.status < 300:
         return reply.body
-    try:
-        problem = parse(Problem, reply.body)
-    except MalformedError:
-        raise UnsoundError(f"status {reply.status} came without a reason") from None
-    if problem.code in ("busy", "too_many_requests"):
-        raise UnsoundError(plain(problem.message), patience=True)
-    if problem.code == "malformed" and problem.request != digest(request.body):
-        raise UnsoundError("the request was altered on the way")
-    if problem.code == "model_failed":
-        raise UnsoundError(plain(problem.message))
-    message, hint = f"the cloud at {url} refuses: {plain(problem.message)}", _HINTS.get(problem.code)
-    if problem.code == "unauthorized":
+    problem = parse(Problem, reply.body)
+    said, code = plain(problem.message), problem.code
+    if code in ("busy", "too_many_requests"):
+        raise BusyError(said)
+    if code == "malformed" and problem.request != digest(request.body):
+        raise MalformedError("the request was altered on the way")
+    if code == "model_failed":
+        raise MalformedError(f"its model failed: {said}")
+    message, hint = f"the cloud at {url} refuses: {said}", _HINTS.get(code)
+    if code == "unauthorized":
         raise MisfitError(message, hint=hint)
-    raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))
+    raise RefusedError(message, hint=hint, code=code, about_clip=code in ("malformed", "too_large"))

@@ -27,7 +27,7 @@ import torch
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
+from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 from specdec_cli.config import AcceptanceConfig, CloudConfig
 from specdec_cli.config.checks import beyond_likeliest
@@ -75,21 +75,15 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         before_ms = self.done.step_ms
         room = self.config.decoding.max_new_tokens - len(text)
         found = self._judged(text, draft.ids, max(1, min(1 + run_on, room - len(draft.ids))))
-        tokens, most = self._until_stop((found.token, *found.more)), min(1 + run_on, room - found.accepted)
+        tokens, most = [found.token, *found.more], min(1 + run_on, room - found.accepted)
         while len(tokens) < most and tokens[-1] not in self.stop_ids:
-            written = (*text, *draft.ids[: found.accepted], *tokens)
-            further = self._judged(written, (), most - len(tokens))
-            tokens = self._until_stop((*tokens, further.token, *further.more))
-        return replace(found, token=tokens[0], more=tokens[1:], ms=self.done.step_ms - before_ms)
+            further = self._judged((*text, *draft.ids[: found.accepted], *tokens), (), most - len(tokens))
+            tokens += (further.token, *further.more)
+        return replace(found, more=tuple(tokens[1:]), ms=self.done.step_ms - before_ms)
 
     def send(self) -> None:
         if not self.done.encoder_passes:
             self._scored((), 0, 1, 1)
-
-    def _until_stop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """The tokens up to the first one that ends a text."""
-        ends = [at for at, token in enumerate(tokens) if token in self.stop_ids]
-        return tokens[: ends[0] + 1] if ends else tokens
 
     def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
         """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
@@ -169,14 +163,6 @@ class VllmCloud(RemoteCloud):
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
                 hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
-        self._compare_tokens(caller)
-        # about no recording; it shows whether the last id exists there, too
-        ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
-        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
-        body = question.body(self.model, self.processor.eos_ids)
-        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
-
-    def _compare_tokens(self, caller: Caller) -> None:
         tokenizer = self.processor.tokenizer
         specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
         text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
@@ -190,6 +176,11 @@ class VllmCloud(RemoteCloud):
                 hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
                 kind=TokenizerMismatchError,
             )
+        # about no recording; it shows whether the last id exists there, too
+        ids = (*tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
+        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
+        body = question.body(self.model, self.processor.eos_ids)
+        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
 
 
 class Question(NamedTuple):
@@ -311,31 +302,20 @@ class _Generated(_Token):
     top_logprobs: list[_Token] = Field(min_length=1)
 
 
-_Id = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
-
-
 class _Answer(_Message):
     prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
-    prompt_logprobs: list[dict[_Id, _Scored] | None] | None = None
-    tokens: list[Annotated[int, Field(ge=0)]] = Field(
-        min_length=1, validation_alias=AliasPath("choices", 0, "token_ids")
-    )
-    content: list[_Generated] = Field(validation_alias=AliasPath("choices", 0, "logprobs", "content"))
+    prompt_logprobs: list[dict[Annotated[str, Field(pattern=r"^[0-9]{1,10}$")], _Scored] | None] | None = None
+    generated: list[_Generated] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "logprobs", "content"))
 
 
 def read_answer(body: bytes, question: Question) -> Scored:
     """The answer to a question. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
     answer = parse(_Answer, body)
-    rows, tokens, content = answer.prompt_logprobs or [], answer.tokens, answer.content
-    if answer.prompt_tokens != question.length:
-        raise MalformedError(f"it read {answer.prompt_tokens} tokens, and {question.length} were sent")
-    if question.drafted and len(rows) != question.length:
-        raise MalformedError(f"{len(rows)} positions were scored, of {question.length}")
-    if len(tokens) > question.tokens or len(content) != len(tokens):
-        raise MalformedError(
-            f"{len(tokens)} generated tokens with {len(content)} scores, and at most {question.tokens} were requested"
-        )
-    found: list[dict[int, float]] = []
+    rows, generated, found = answer.prompt_logprobs or [], answer.generated, list[dict[int, float]]()
+    if answer.prompt_tokens != question.length or (question.drafted and len(rows) != question.length):
+        raise MalformedError(f"{answer.prompt_tokens} tokens were read and {len(rows)} scored, of {question.length}")
+    if len(generated) > question.tokens:
+        raise MalformedError(f"{len(generated)} tokens were generated, and at most {question.tokens} requested")
     for back in range(-question.drafted, 0):
         token, row = question.ids[back], rows[back] or {}
         if (own := row.get(str(token))) is None:
@@ -344,13 +324,10 @@ def read_answer(body: bytes, question: Question) -> Scored:
         if own.rank is None or own.rank > question.candidates:
             del listed[token]  # it stands there because it was requested, after a gap
         found.append(listed)
-    for token, scored in zip(tokens, content, strict=True):
-        if token != scored.token_id:
-            raise MalformedError(f"token {token} comes with the score of token {scored.token_id}")
-        found.append({each.token_id: each.logprob for each in scored.top_logprobs})
+    found += ({each.token_id: each.logprob for each in scored.top_logprobs} for scored in generated)
     if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
         raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    return Scored(tuple(found), tuple(tokens))
+    return Scored(tuple(found), tuple(scored.token_id for scored in generated))
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
@@ -364,7 +341,7 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
         reason = "no reason given"
     answer = f"status {reply.status}: {reason}"
     if reply.status in _TRANSIENT:
-        raise UnsoundError(answer)
+        raise MalformedError(answer)
     hint = "Set the variable that cloud.token_env names to the server's --api-key."
     raise RefusedError(
         f"{url}{request.path} answers {answer}",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.http import Caller, Http, Request, UnsoundError
+from specdec_cli.cloud.http import BusyError, Caller, Http, Request
 from specdec_cli.cloud.remote import HttpCloud, SessionVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
@@ -151,7 +151,7 @@ def test_repeats_are_within_the_time() -> None:
 
 
 def impatient() -> bytes:
-    raise UnsoundError("busy", patience=True)
+    raise BusyError("busy")
 
 
 def test_a_tls_handshake_is_within_the_time() -> None:

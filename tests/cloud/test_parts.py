@@ -91,7 +91,7 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
     with pytest.raises(MalformedError):
         unpack_rows(good, [2], [1], 2)
     for counts in ([1], [3], [2, 0]):
-        with pytest.raises(MalformedError, match="not as long"):
+        with pytest.raises(MalformedError):
             unpack_rows(good, counts, [1] * len(counts), 10)
 
 
