@@ -9,10 +9,10 @@
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
-Every request may be repeated: the client names the session, and a question carries the whole text, so the server needs
-no memory of earlier questions to answer it. An answer names the digest of the body that it answers, and the header
-Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too. Everything that
-is not an answer is a `Problem` with its code.
+Every request may be repeated: the client names the session by a random UUID, and a question carries the whole text, so
+the server needs no memory of earlier questions to answer it. An answer names the digest of the body that it answers,
+and the header Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too.
+Everything that is not an answer is a `Problem` with its code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 PROTOCOL: Final = 4  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
-SESSION_ID: Final = r"[0-9a-f]{32}"  # the client chooses it at random
 _LENGTH: Final = 4
 _ROUNDING: Final = 0.01
 _SENT: Final = frozenset({torch.float16, torch.float32, torch.bool, torch.uint8, torch.int32, torch.int64})

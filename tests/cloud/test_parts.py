@@ -149,7 +149,7 @@ def test_questions_that_wait_share_a_forward_and_are_answered_as_alone(monkeypat
     until = time.monotonic() + 20
     while sum(map(len, service._shared._waiting.values())) < 6 and time.monotonic() < until:
         time.sleep(0.01)
-    assert service.waiting == len(names)
+    assert b"specdec_waiting 6.0" in service.metrics.text()
     watched.gate.set()
     done, late = wait([first, *found], timeout=60)
     assert not late
