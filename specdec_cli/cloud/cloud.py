@@ -6,14 +6,13 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from specdec_cli.cloud.http import Caller, Http, MisfitError
 from specdec_cli.config import Config
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
+from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
@@ -75,42 +74,35 @@ class RemoteCloud(ABC):
         self.http.close()
 
 
+@dataclass(eq=False)
 class RemoteVerifier(ABC, Generic[C]):
-    """Judges the blocks of one clip at a server. See `Verifier`; one thread at a time calls it.
+    """Judges the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
 
-    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again. Ids
-    from `vocab_size` on are never scored; verdicts name the `kept` likeliest tokens of each position.
-
-    Raises:
-        DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
+    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
+    Raises DecodingError if the prompt holds no recording, or the server cannot judge by these settings.
     """
 
+    cloud: C
+    prompt: Prompt
+    config: Config
+    vocab_size: int
+    stop_ids: Collection[int]
+    kept: int = 0
+    synonyms: Synonyms = field(default_factory=dict)
     elsewhere = True
 
-    def __init__(
-        self,
-        cloud: C,
-        prompt: Prompt,
-        config: Config,
-        vocab_size: int,
-        stop_ids: Collection[int],
-        kept: int = 0,
-        synonyms: Synonyms = NO_SYNONYMS,
-    ) -> None:
-        if prompt.waveform is None:
-            raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
-        self.cloud, self.prompt, self.waveform, self.config = cloud, prompt, prompt.waveform, config
-        self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
-        self.stop_ids, self.kept, self.synonyms = tuple(sorted(stop_ids)), kept, synonyms
+    def __post_init__(self) -> None:
+        if self.prompt.waveform is None:
+            raise DecodingError(f"the cloud at {self.cloud.name} needs the recording, and the prompt does not hold it")
+        self.waveform, processor = self.prompt.waveform, self.cloud.processor
         self.done = ModelWork()
-        self.caller = Caller(cloud.http)
+        self.caller = Caller(self.cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._never = frozenset(cloud.processor.family.placeholders(cloud.processor.config))
+        self._never = frozenset(processor.family.placeholders(processor.config))
         self.prepare()
 
     @property
     def work(self) -> ModelWork:
-        """What the server's model has done for this clip, and the bytes that were sent."""
         return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
 
     def prepare(self) -> None:
@@ -125,7 +117,6 @@ class RemoteVerifier(ABC, Generic[C]):
         """Sends the clip within a call, unless the server has it."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The server's verdict. Raises CloudError where there is none."""
         started, before, down = time.perf_counter(), self.work, self.caller.traffic.bytes_down
         with self.caller.call():
             self.cloud.connect(self.caller)
@@ -142,13 +133,11 @@ class RemoteVerifier(ABC, Generic[C]):
         )
 
     def prefill(self) -> None:
-        """Sends the clip ahead of need; raises as `verify` does."""
         with self.caller.call():
             self.cloud.connect(self.caller)
             self.send()
 
     def close(self) -> None:
-        """Ends a call under way, without waiting for it."""
         self.caller.close()
 
     def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:

@@ -67,16 +67,12 @@ class MisfitError(CloudError):
 
 
 class Request(NamedTuple):
-    """What to send, possibly several times."""
-
     method: str
     path: str
     body: bytes = b""
 
 
 class Reply(NamedTuple):
-    """An answer as it came."""
-
     status: int
     digest: str | None  # the header Content-Digest
     body: bytes
@@ -84,18 +80,13 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """What requests have cost."""
-
     bytes_up: int = 0  # of bodies, as far as they were sent
     bytes_down: int = 0
     silent_s: float = 0.0  # between the end of a request and the head of its answer
 
 
 Check = Callable[[str, Request, Reply], bytes]
-"""The body of a good answer from an address.
-
-Raises MalformedError for one that another try may better, BusyError, or RefusedError.
-"""
+"""The body of a good answer from an address; MalformedError and BusyError ask for another try, CloudErrors do not."""
 
 
 class Http:
@@ -167,27 +158,23 @@ class Http:
 
     def require_fit(self, error: BaseException, timeout_s: float) -> None:
         """Raises MisfitError where the configuration is why a connection failed: certificates, or http for https."""
-        url, ca_file, what, hint = self.url, self.config.ca_file, "", ""
-        causes = [error]
-        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
-            causes.append(cause)
-        tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
+        what, tls = "", error
+        while not isinstance(tls, ssl.SSLError) and (cause := tls.__cause__ or tls.__context__) is not None:
+            tls = cause
         if isinstance(tls, ssl.SSLCertVerificationError):
-            trusted = f"{ca_file} does not vouch for it" if ca_file else "no public authority vouches for it"
-            what = f"shows a certificate that is not trusted ({tls.verify_message}): {trusted}"
-            hint = (
-                "Copy the server's certificate (the file of its --tls-cert) to this machine and name it in "
-                "cloud.ca_file. Where it has none for this host, make one there: "
-                f"{certificate_recipe(urlsplit(url).hostname or '')}"
-            )
-        elif tls is not None and tls.reason in _NOT_TLS:
-            what = "does not use TLS"
-            hint = "Write http:// in cloud.url, or start the server with --tls-cert and --tls-key."
-        elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(url, timeout_s):
-            what = "uses TLS, and http is not"
-            hint = "Write https:// in cloud.url; name a certificate of its own in cloud.ca_file."
+            trusting = self.config.ca_file or "the public authorities"
+            what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
+        elif isinstance(tls, ssl.SSLError) and tls.reason in _NOT_TLS:
+            what = "it does not use TLS"
+        elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(self.url, timeout_s):
+            what = "it uses TLS, and http is not"
         if what:
-            raise MisfitError(f"the server at {url} {what}", hint=hint) from error
+            raise MisfitError(
+                f"{self.url} cannot be connected to: {what}",
+                hint="Write http:// in cloud.url for a server without TLS, and https:// for one with it. Copy its own "
+                "certificate (the file of its --tls-cert) to this machine and name it in cloud.ca_file; where it has "
+                f"none for this host, make one there: {certificate_recipe(urlsplit(self.url).hostname or '')}",
+            ) from error
 
 
 class Caller:
@@ -200,11 +187,7 @@ class Caller:
 
     @contextmanager
     def call(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Within the block, `fetch`: all of it together has `timeout_s`, or `cloud.timeout_s`.
-
-        Raises:
-            CloudError: whatever goes wrong, or the cloud failed a moment ago.
-        """
+        """Within the block, `fetch`: all of it together has `timeout_s`, or `cloud.timeout_s`. Raises CloudError."""
         http, self._limit_s = self._http, timeout_s or self._http.config.timeout_s
         http.require_rest()
         self._deadline = time.monotonic() + self._limit_s
@@ -217,11 +200,7 @@ class Caller:
         http.ended()
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
-        """What `read` makes of a good answer. It raises MalformedError for one that makes no sense.
-
-        Raises:
-            CloudError: there is no good answer.
-        """
+        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
         self._under_way = future = _in_background(lambda: self._tried(request, read))
         if self._closed.is_set():
             raise CloudError(_CLOSED)

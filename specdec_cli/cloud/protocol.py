@@ -136,8 +136,6 @@ class Work(Message):
 
 
 class Answer(Message):
-    """The answer to a clip or a question."""
-
     request: Digest
     judgement: Judgement | None = None  # null: there was no question
     work: Work
@@ -145,8 +143,6 @@ class Answer(Message):
 
 
 class Problem(Message):
-    """Why there is no answer."""
-
     code: Code
     message: str = Field(max_length=2000)
     request: Digest = ""  # empty: the body was not read
@@ -166,11 +162,7 @@ def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) ->
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, dict[str, torch.Tensor]]:
-    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64.
-
-    Raises:
-        MalformedError: either cannot be read, or a number is not finite.
-    """
+    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64, all finite."""
     length = int.from_bytes(body[:_LENGTH], "little")
     if length > MAX_JSON_BYTES:
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")

@@ -32,6 +32,7 @@ from specdec_cli.cloud.protocol import (
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
@@ -92,10 +93,10 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             identity=self.cloud.info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
-            capacity=self.capacity,
+            capacity=capacity(self.config.decoding),
             longest=self.config.decoding.max_new_tokens,
             vocab_size=self.vocab_size,
-            stop_ids=list(self.stop_ids),
+            stop_ids=sorted(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
             kept=min(self.kept, MOST_KEPT) or None,
@@ -121,12 +122,8 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 class HttpCloud(RemoteCloud):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
 
-    A clip that exceeds the server's limits is degraded. The tokenizer of an edge's processor must be the server's, too.
-
-    Raises:
-        ConfigError: the token or the certificates are not there or not accepted, the server makes other prompts, or
-            it would be sent recordings without leave.
-        TokenizerMismatchError: its token ids have other meanings.
+    Raises ConfigError or TokenizerMismatchError where token, certificates or models do not fit, or the server would be
+    sent recordings without leave.
     """
 
     verifier = SessionVerifier

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -128,11 +128,8 @@ class VllmCloud(RemoteCloud):
     """A vLLM server, for any number of clips at once. See `RemoteCloud`.
 
     The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them.
-
-    Raises:
-        ConfigError: the token or the certificates are not there, or the server lacks what is needed.
-        TokenizerMismatchError: its token ids have other meanings.
+    tokenizer and vocabulary are compared by trying them. Raises ConfigError or TokenizerMismatchError where the server
+    lacks what is needed.
     """
 
     verifier = VllmVerifier
@@ -192,13 +189,13 @@ class Question(NamedTuple):
     tokens: int  # most tokens to generate after them
     candidates: int  # likeliest tokens to list of each position
 
-    def body(self, model: str, stop_ids: Sequence[int], **more: Any) -> bytes:
+    def body(self, model: str, stop_ids: Collection[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
         sampling: dict[str, Any] = {
             "temperature": 0,
             "max_tokens": self.tokens,
             "logprobs": self.candidates,
-            "stop_token_ids": list(stop_ids),
+            "stop_token_ids": sorted(stop_ids),
             "ignore_eos": True,  # the same ids are among those above: only they count
             "detokenize": False,
         }

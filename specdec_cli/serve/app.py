@@ -128,7 +128,6 @@ def _good(message: Message, status: int = 200) -> Response:
 
 
 async def _sweep(service: Service) -> None:
-    """Forgets idle clips while the server runs."""
     while True:
         await asyncio.sleep(_SWEEP_S)
         service.clips.sweep()

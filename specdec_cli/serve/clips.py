@@ -72,7 +72,6 @@ class Clips:
 
     @property
     def bytes(self) -> int:
-        """Memory of all clips."""
         with self._lock:
             return sum(held.bytes for held in self._held.values())
 
@@ -86,11 +85,7 @@ class Clips:
             return held
 
     def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed.
-
-        Raises:
-            Refusal: it is larger than all the memory, or all others are in use.
-        """
+        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises Refusal."""
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
             raise Refusal(413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {room >> 20}")
@@ -112,14 +107,12 @@ class Clips:
                 event("forgotten", logging.DEBUG, why=why)
 
     def sweep(self) -> None:
-        """Drops the clips that have been idle for too long."""
         with self._lock:
             for held in list(self._held.values()):
                 if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
                     self.forget(held.id, "idle")
 
     def clear(self) -> None:
-        """Drops all clips."""
         with self._lock:
             for id_ in list(self._held):
                 self.forget(id_, "shutdown")
@@ -144,11 +137,7 @@ class Service:
         self.info = self._describe()
 
     def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
-        """Runs `work` in a thread of the pool; cancelling the future before it begins spares it.
-
-        Raises:
-            Refusal: too many wait already.
-        """
+        """Runs `work` in a thread; cancelling the future before it begins spares it. Raises Refusal."""
         if not self._room.acquire(blocking=False):
             raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
         self.metrics.waiting.inc()
@@ -159,15 +148,8 @@ class Service:
     def open(self, id_: str, body: bytes, started: float) -> Answer:
         """Holds a clip, in place of one that came before, and answers its question.
 
-        Args:
-            id_: of its session.
-            body: a `Clip` and its tensors.
-            started: when the body was there, by `perf_counter`.
-
-        Raises:
-            MalformedError: it contradicts itself.
-            Refusal: it is made for another model, or exceeds a limit.
-            SpecdecError: the model fails.
+        `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
+        itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
         clip, tensors = unpack(Clip, body)
         if clip.identity != self.info.identity:
@@ -176,7 +158,7 @@ class Service:
         return self._answer(self._hold(id_, clip, tensors), clip.question, rows, digest(body), started)
 
     def verify(self, id_: str, body: bytes, started: float) -> Answer:
-        """Answers a question about a clip that is held; arguments and errors as for `open`."""
+        """Answers a question about a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
@@ -194,7 +176,6 @@ class Service:
         self.metrics.waiting.dec()
 
     def _hold(self, id_: str, clip: Clip, tensors: Tensors) -> Held:
-        """Checks a clip and holds it."""
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
         self._require_sound(clip, prompt)
         try:

@@ -22,7 +22,6 @@ _GONE: Final = 499  # the client left before an answer began
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:
-    """Logs that something happened."""
     LOGGER.log(level, name, extra={"fields": fields})
 
 
@@ -74,13 +73,11 @@ class Metrics:
         self.waiting = gauge("specdec_waiting", "Requests that wait for the model.")
 
     def fed(self, clips: int, seconds: float) -> None:
-        """A forward for so many clips took so long."""
         self.forwards.inc()
         self.clips.inc(clips)
         self.forward_s.observe(seconds)
 
     def text(self) -> bytes:
-        """The exposition format."""
         return generate_latest(self._registry)
 
 

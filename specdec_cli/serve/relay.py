@@ -27,7 +27,6 @@ class Relay:
         self._free_at = [0.0, 0.0]  # when the line up, and the line down, can take more
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Begins to take connections; port 0: any that is free."""
         return await asyncio.start_server(self._serve, host, port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -48,7 +47,6 @@ class Relay:
                     await end.wait_closed()
 
     async def _way(self, line: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction of a connection, to its end."""
         loop, data = asyncio.get_running_loop(), b"begin"
         while data:
             data = await reader.read(_CHUNK)

@@ -92,7 +92,6 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def answering(self) -> bool:
-        """Whether a request is under way."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -127,8 +126,6 @@ def server(service: Service, place: Place, token: str | None, bound: Listener) -
     """The server, not started yet; it is to run with `bound`."""
     config = uvicorn.Config(
         create_app(service, token),
-        host=place.host,
-        port=place.port,
         loop="asyncio",
         http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, service.limits)),
         ws="none",
@@ -143,7 +140,6 @@ def server(service: Service, place: Place, token: str | None, bound: Listener) -
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
     )
-    config.load()
     running = uvicorn.Server(config)
     open_ = cast("set[GuardedProtocol]", running.server_state.connections)
     bound.busy = lambda: {each.client for each in open_ if each.answering}
@@ -151,14 +147,7 @@ def server(service: Service, place: Place, token: str | None, bound: Listener) -
 
 
 def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:
-    """Loads the configured cloud model and serves it until the process gets SIGTERM or SIGINT.
-
-    What is being answered then is finished first.
-
-    Raises:
-        CheckpointError: it cannot be loaded.
-        ConfigError: the address or the certificate cannot be used.
-    """
+    """Serves the configured cloud model until the process gets SIGTERM or SIGINT, and what is under way is answered."""
     log_json(debug=debug)
     place.require(token)
     if config.runtime.threads is not None:
