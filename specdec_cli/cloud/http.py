@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import random
+import re
 import ssl
 import threading
 import time
@@ -256,18 +257,15 @@ def certificate_recipe(host: str) -> str:
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
     """The token in an environment variable, so that none stands in a file or in a list of processes.
 
-    `asked_by` is the setting or flag that names the variable. Raises ConfigError if the token is not set, not what a
-    header can hold, or has fewer than `least` characters.
+    Raises ConfigError, which names the setting or flag `asked_by`, if it has fewer than `least` visible characters.
     """
     if variable is None:
         return None
     token = os.environ.get(variable, "").strip()
-    hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        what = "holds no token" if token else "is not set"
-        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
-    if len(token) < least:
-        raise ConfigError(f"The token in {variable} ({asked_by}) has fewer than {least} characters.", hint=hint)
+    if re.fullmatch(rf"[!-~]{{{least},}}", token) is None:
+        what = f"holds no token of at least {least} ASCII characters without blanks" if token else "is not set"
+        made = "$(openssl rand -hex 32)" if least > 1 else "..."
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=f"export {variable}={made}")
     return token
 
 

@@ -325,7 +325,7 @@ def test_what_cannot_be_served_is_refused(
         for arguments, match in (
             (("--host", "0.0.0.0"), "no token is asked for"),
             (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
-            (("--token-env", "SHORT_TOKEN"), "fewer than 16 characters"),
+            (("--token-env", "SHORT_TOKEN"), "holds no token of at least 16 ASCII characters"),
             (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
             (("--tls-cert", "x.pem"), "go together"),
             (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
