@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from specdec_cli.cloud.http import Caller, Http, MisfitError
+from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
@@ -50,7 +50,7 @@ class RemoteCloud(ABC):
         try:
             with caller.call(timeout_s):
                 self.connect(caller)
-        except MisfitError as error:
+        except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:

@@ -30,15 +30,13 @@ import httpx
 
 from specdec_cli.cloud.protocol import MalformedError
 from specdec_cli.config import CloudConfig
-from specdec_cli.errors import CloudError, ConfigError, SpecdecError
+from specdec_cli.errors import CloudError, ConfigError, SpecdecError, TokenizerMismatchError
 
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 4  # of one request over a link that fails; a server that is busy is tried until the time is up
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-_IDLE_CONNECTIONS: Final = 32
-_KEPT_S: Final = 60.0
 _CLOSED: Final = "the clip is closed"
 _PIECE: Final = 1 << 14  # bytes of a body that are sent, and counted, at a time
 _SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
@@ -52,19 +50,19 @@ class BusyError(Exception):
 
 
 class RefusedError(CloudError):
-    """The server refuses a request, and would again."""
+    """The server refuses a request, and would again, or does not fit: where that is found at the start, a `kind`."""
+
+    kind: type[SpecdecError] = ConfigError
 
     def __init__(self, message: str, *, hint: str | None = None, code: str = "", about_clip: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.code, self.about_clip = code, about_clip
 
 
-class MisfitError(CloudError):
-    """The server cannot be used with this configuration: an error of that `kind` where it is found at the start."""
+class MisreadError(RefusedError):
+    """Token ids mean something else to the server."""
 
-    def __init__(self, message: str, *, hint: str | None = None, kind: type[SpecdecError] = ConfigError) -> None:
-        super().__init__(message, hint=hint)
-        self.kind = kind
+    kind = TokenizerMismatchError
 
 
 class Request(NamedTuple):
@@ -103,26 +101,16 @@ class Http:
         self.config, self.url = config, config.url
         self.check, self._most_bytes = check, most_bytes
         self.failure: str | None = None  # why the last call failed
-        self._failed_at = 0.0
+        self.failed_at = 0.0
         self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         # not compressed on the way: digests are of the bytes that were sent
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, "cloud.token_env"):
             headers["Authorization"] = f"Bearer {token}"
-        limits = httpx.Limits(max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEPT_S)
+        limits = httpx.Limits(max_keepalive_connections=32, keepalive_expiry=60.0)
         tls = _trusted(config.url, config.ca_file)
         self._client = httpx.Client(headers=headers, verify=tls, trust_env=False, limits=limits)
         self.close = weakref.finalize(self, self._client.close)
-
-    def ended(self, failure: str | None = None) -> None:
-        """A call has failed, so that none goes out for `cloud.retry_s`; or succeeded."""
-        self.failure, self._failed_at = failure, time.monotonic()
-
-    def require_rest(self) -> None:
-        """Raises CloudError where a call failed a moment ago."""
-        since_s = time.monotonic() - self._failed_at
-        if self.failure is not None and since_s < self.config.retry_s:
-            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not asked again: {self.failure}")
 
     def exchange(self, request: Request, traffic: Traffic, timeout_s: float) -> Reply:
         """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
@@ -158,7 +146,7 @@ class Http:
             _in_background(lambda: self.exchange(request, Traffic(), self.config.timeout_s))
 
     def require_fit(self, error: BaseException, timeout_s: float) -> None:
-        """Raises MisfitError where the configuration is why a connection failed: certificates, or http for https."""
+        """Raises RefusedError where the configuration is why a connection failed: certificates, or http for https."""
         what, tls = "", error
         while not isinstance(tls, ssl.SSLError) and (cause := tls.__cause__ or tls.__context__) is not None:
             tls = cause
@@ -170,7 +158,7 @@ class Http:
         elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(self.url, timeout_s):
             what = "it uses TLS, and http is not"
         if what:
-            raise MisfitError(
+            raise RefusedError(
                 f"{self.url} cannot be connected to: {what}",
                 hint="Write http:// in cloud.url for a server without TLS, and https:// for one with it. Copy its own "
                 "certificate (the file of its --tls-cert) to this machine and name it in cloud.ca_file; where it has "
@@ -189,16 +177,18 @@ class Caller:
     @contextmanager
     def call(self, timeout_s: float | None = None) -> Iterator[None]:
         """Within the block, `fetch`: all of it together has `timeout_s`, or `cloud.timeout_s`. Raises CloudError."""
-        http, self._limit_s = self._http, timeout_s or self._http.config.timeout_s
-        http.require_rest()
+        http, since_s = self._http, time.monotonic() - self._http.failed_at
+        if http.failure is not None and since_s < http.config.retry_s:
+            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not asked again: {http.failure}")
+        self._limit_s = timeout_s or http.config.timeout_s
         self._deadline = time.monotonic() + self._limit_s
         try:
             yield
         except CloudError as error:
             if not error.about_clip and not self._closed.is_set():
-                http.ended(error.message)
+                http.failure, http.failed_at = error.message, time.monotonic()
             raise
-        http.ended()
+        http.failure = None
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""

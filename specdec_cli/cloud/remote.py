@@ -9,36 +9,19 @@ from typing import Final
 
 import torch
 
+from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import BusyError, Caller, Http, MisfitError, RefusedError, Reply, Request, plain
-from specdec_cli.cloud.protocol import (
-    MAX_ANSWER_BYTES,
-    MOST_KEPT,
-    PROTOCOL,
-    Answer,
-    Clip,
-    Code,
-    Info,
-    MalformedError,
-    Problem,
-    Question,
-    as_sent,
-    content_digest,
-    digest,
-    pack,
-    pack_rows,
-    parse,
-)
+from specdec_cli.cloud.http import BusyError, Caller, Http, MisreadError, RefusedError, Reply, Request, plain
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
 _INFO: Final = Request("GET", "/v1/info")
-_HINTS: Final[dict[Code, str]] = {
+_HINTS: Final[dict[wire.Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
     "too_large": "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
@@ -55,8 +38,8 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
         counts, rows = None, dict[str, torch.Tensor]()
         sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
-            counts, rows = pack_rows(draft.probabilities())
-        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
+            counts, rows = wire.pack_rows(draft.probabilities())
+        answer = self._answer(wire.Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
         found = answer.judgement
         if found is None:
             raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
@@ -76,20 +59,20 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
 
-    def _answer(self, question: Question, rows: dict[str, torch.Tensor]) -> Answer:
+    def _answer(self, question: wire.Question, rows: dict[str, torch.Tensor]) -> wire.Answer:
         if self._open:
             try:
-                return self._exchange(Request("POST", f"{self._path}/verify", pack(question, rows)))
+                return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(question, rows)))
             except RefusedError as error:
                 if error.code != "unknown_session":
                     raise
                 self._open, self._before = False, replace(self.done, prompt_tokens=0)
         return self._put(question, rows)
 
-    def _put(self, question: Question | None, rows: dict[str, torch.Tensor]) -> Answer:
+    def _put(self, question: wire.Question | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
         assert self.cloud.info is not None  # within a call the cloud is connected
-        clip = Clip(
+        clip = wire.Clip(
             identity=self.cloud.info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
@@ -99,19 +82,19 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
             stop_ids=sorted(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
-            kept=min(self.kept, MOST_KEPT) or None,
+            kept=min(self.kept, wire.MOST_KEPT) or None,
             synonyms=dict(self.synonyms) or None,
             question=question,
         )
-        answer = self._exchange(Request("PUT", self._path, pack(clip, as_sent(self.prompt.audio) | rows)))
+        answer = self._exchange(Request("PUT", self._path, wire.pack(clip, wire.as_sent(self.prompt.audio) | rows)))
         self._open = True
         return answer
 
-    def _exchange(self, request: Request) -> Answer:
-        def read(body: bytes) -> Answer:
-            answer = parse(Answer, body)
-            if answer.request != digest(request.body):
-                raise MalformedError("the answer is to another question")
+    def _exchange(self, request: Request) -> wire.Answer:
+        def read(body: bytes) -> wire.Answer:
+            answer = wire.parse(wire.Answer, body)
+            if answer.request != wire.digest(request.body):
+                raise wire.MalformedError("the answer is to another question")
             return answer
 
         answer = self.caller.fetch(request, read)
@@ -127,7 +110,7 @@ class HttpCloud(RemoteCloud):
     """
 
     verifier = SessionVerifier
-    info: Info | None = None
+    info: wire.Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         payload = processor.family.payload
@@ -136,7 +119,7 @@ class HttpCloud(RemoteCloud):
                 f"{processor.name} takes recordings, not features of them, and cloud.allow_audio_upload is false",
                 hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
             )
-        http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, _checked)
+        http = Http(config, "application/octet-stream", wire.MAX_ANSWER_BYTES, _checked)
         super().__init__(processor, http, "waveform" if payload == "waveform" else "features", own=own)
         self.start()
 
@@ -147,42 +130,40 @@ class HttpCloud(RemoteCloud):
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
     def fit(self, caller: Caller) -> None:
-        info, mine, prints = caller.fetch(_INFO, partial(parse, Info)), self.processor, self.processor.fingerprints()
+        info, mine = caller.fetch(_INFO, partial(wire.parse, wire.Info)), self.processor
+        prints = mine.fingerprints()
         # of an own processor the vocabulary is cut where the two part, see `Pair.of`
         tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
         for what, here, there in (
-            ("protocols", PROTOCOL, info.protocol),
+            ("protocols", wire.PROTOCOL, info.protocol),
             ("tokenizers", prints["tokenizer"], tokenizer),
             ("features or prompts", prints["prompts"], info.prompts),
             ("numbers of token ids", mine.vocab_size, min(info.vocab_size, mine.vocab_size)),
             ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
         ):
             if here != there:
-                raise MisfitError(
+                raise (MisreadError if what == "tokenizers" else RefusedError)(
                     f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
                     f"different {what}: {here!s:.80} and {there!s:.80}",
                     hint="Install the same versions of specdec and transformers on both sides, and name the checkpoint "
                     "that the server runs in cloud.processor.",
-                    kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
         self.info = info
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
     """The body, if it is that of a good answer; see `http.Check`."""
-    if reply.digest != content_digest(reply.body):
-        raise MalformedError(f"it is no verify server's, or was altered on the way (status {reply.status})")
+    if reply.digest != wire.content_digest(reply.body):
+        raise wire.MalformedError(f"it is no verify server's, or was altered on the way (status {reply.status})")
     if 200 <= reply.status < 300:
         return reply.body
-    problem = parse(Problem, reply.body)
+    problem = wire.parse(wire.Problem, reply.body)
     said, code = plain(problem.message), problem.code
     if code in ("busy", "too_many_requests"):
         raise BusyError(said)
-    if code == "malformed" and problem.request != digest(request.body):
-        raise MalformedError("the request was altered on the way")
+    if code == "malformed" and problem.request != wire.digest(request.body):
+        raise wire.MalformedError("the request was altered on the way")
     if code == "model_failed":
-        raise MalformedError(f"its model failed: {said}")
-    message, hint = f"the cloud at {url} refuses: {said}", _HINTS.get(code)
-    if code == "unauthorized":
-        raise MisfitError(message, hint=hint)
-    raise RefusedError(message, hint=hint, code=code, about_clip=code in ("malformed", "too_large"))
+        raise wire.MalformedError(f"its model failed: {said}")
+    about_clip = code in ("malformed", "too_large")
+    raise RefusedError(f"the cloud at {url} refuses: {said}", hint=_HINTS.get(code), code=code, about_clip=about_clip)

@@ -27,14 +27,14 @@ import torch
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, plain
+from specdec_cli.cloud.http import Caller, Http, MisreadError, RefusedError, Reply, Request, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 from specdec_cli.config import AcceptanceConfig, CloudConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import ModelWork
@@ -146,17 +146,10 @@ class VllmCloud(RemoteCloud):
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        try:
-            self._try(caller)
-        except RefusedError as error:
-            hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
-            raise MisfitError(error.message, hint=hint) from error
-
-    def _try(self, caller: Caller) -> None:
         models = caller.fetch(Request("GET", MODELS), partial(parse, _Models)).data
         if self.model not in {each.id for each in models}:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            raise MisfitError(
+            raise RefusedError(
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
                 hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
@@ -167,11 +160,10 @@ class VllmCloud(RemoteCloud):
         theirs = caller.fetch(Request("POST", TOKENIZE, body), partial(parse, _Tokens)).tokens
         ours = tokenizer(text, add_special_tokens=False).input_ids
         if theirs != ours:
-            raise MisfitError(
+            raise MisreadError(
                 f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
                 f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
                 hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
-                kind=TokenizerMismatchError,
             )
         # about no recording; it shows whether the last id exists there, too
         ids = (*tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
@@ -339,10 +331,10 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
     answer = f"status {reply.status}: {reason}"
     if reply.status in _TRANSIENT:
         raise MalformedError(answer)
-    hint = "Set the variable that cloud.token_env names to the server's --api-key."
+    key = "Set the variable that cloud.token_env names to the server's --api-key."
     raise RefusedError(
         f"{url}{request.path} answers {answer}",
-        hint=hint if reply.status in (401, 403) else None,
+        hint={401: key, 403: key, 404: "Start vLLM with --enable-scale-out."}.get(reply.status),
         code=str(reply.status),
         about_clip=reply.status in (400, 413, 422),
     )

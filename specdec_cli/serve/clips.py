@@ -17,20 +17,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from specdec_cli import __version__
-from specdec_cli.cloud.protocol import (
-    PROTOCOL,
-    ROWS,
-    Answer,
-    Clip,
-    Info,
-    Judgement,
-    MalformedError,
-    Question,
-    Work,
-    digest,
-    unpack,
-    unpack_rows,
-)
+from specdec_cli.cloud import protocol as wire
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.verify import LocalVerifier
@@ -52,7 +39,7 @@ class Held:
     """A clip that is held; with its lock held, a request is being answered."""
 
     id: str  # chosen by its client
-    clip: Clip  # what it was opened with
+    clip: wire.Clip  # what it was opened with
     verifier: LocalVerifier
     bytes: int  # of memory, once its prompt is cached
     used: float = 0.0  # time of the last request, seconds
@@ -145,25 +132,25 @@ class Service:
         future.add_done_callback(self._done)
         return future
 
-    def open(self, id_: str, body: bytes, started: float) -> Answer:
+    def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Holds a clip, in place of one that came before, and answers its question.
 
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
         itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
-        clip, tensors = unpack(Clip, body)
+        clip, tensors = wire.unpack(wire.Clip, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        rows: Tensors = {name: tensors.pop(name) for name in ROWS if name in tensors}
-        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, digest(body), started)
+        rows: Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, wire.digest(body), started)
 
-    def verify(self, id_: str, body: bytes, started: float) -> Answer:
+    def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Answers a question about a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        question, rows = unpack(Question, body)
-        return self._answer(held, question, rows, digest(body), started)
+        question, rows = wire.unpack(wire.Question, body)
+        return self._answer(held, question, rows, wire.digest(body), started)
 
     def close(self) -> None:
         """Ends after the forwards under way, and drops all clips."""
@@ -175,7 +162,7 @@ class Service:
         self._room.release()
         self.metrics.waiting.dec()
 
-    def _hold(self, id_: str, clip: Clip, tensors: Tensors) -> Held:
+    def _hold(self, id_: str, clip: wire.Clip, tensors: Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
         self._require_sound(clip, prompt)
         try:
@@ -189,27 +176,27 @@ class Service:
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, question: Question | None, rows: Tensors, name: str, started: float) -> Answer:
+    def _answer(self, held: Held, asked: wire.Question | None, rows: Tensors, name: str, started: float) -> wire.Answer:
         judgement, verifier = None, held.verifier
-        draft = None if question is None else self._draft(held.clip, question, rows)
+        draft = None if asked is None else self._draft(held.clip, asked, rows)
         with held.lock:
             before = verifier.work
-            if question is None or draft is None:
+            if asked is None or draft is None:
                 verifier.prefill()
             else:
-                found = verifier.verify(question.text, draft, question.more)
-                judgement = Judgement.model_validate(found, from_attributes=True)
+                found = verifier.verify(asked.text, draft, asked.more)
+                judgement = wire.Judgement.model_validate(found, from_attributes=True)
                 self.metrics.drafted.inc(len(draft.ids))
                 self.metrics.accepted.inc(found.accepted)
                 self.metrics.generated.inc(1 + len(found.more))
             work = verifier.work
         if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
             self.metrics.fed(1, done.reading_ms / 1e3)
-        shown = Work.model_validate(work, from_attributes=True)
+        shown = wire.Work.model_validate(work, from_attributes=True)
         cloud_ms = (time.perf_counter() - started) * 1e3
-        return Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
+        return wire.Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
 
-    def _require_sound(self, clip: Clip, prompt: Prompt) -> None:
+    def _require_sound(self, clip: wire.Clip, prompt: Prompt) -> None:
         """Refuses a clip that is too long, contradicts itself, or is not what the model's processor makes."""
         processor, limits, known = self._model.processor, self.limits, self.info.vocab_size
         seconds, longest_s = clip.samples / processor.sampling_rate, processor.window_s
@@ -231,7 +218,7 @@ class Service:
             and max(clip.stop_ids, default=0) < clip.vocab_size
             and clip.acceptance.rule != ("greedy" if clip.scoring.sampling else "sampling")
         ):
-            raise MalformedError(
+            raise wire.MalformedError(
                 f"ids, tensors or settings contradict each other or the model, which has {known} ids, or are not those "
                 f"of a clip of {clip.samples} samples"
             )
@@ -242,7 +229,7 @@ class Service:
         shapes = {name: (each.is_floating_point(), tuple(each.shape)) for name, each in prompt.audio.items()}
         return shapes, prompt.ids[at[0] : at[-1] + 1] if at else ()
 
-    def _draft(self, clip: Clip, question: Question, rows: Tensors) -> Draft:
+    def _draft(self, clip: wire.Clip, question: wire.Question, rows: Tensors) -> Draft:
         """The block of a question, which may not exceed what the clip was opened for, nor contradict itself."""
         drafted, most_drafted, most_more = tuple(question.draft), self.limits.draft_tokens, self.limits.more_tokens
         tokens = (*question.text, *drafted)
@@ -255,27 +242,27 @@ class Service:
             or not self._placeholders.isdisjoint(tokens)
             or len(question.rows or ()) != (len(drafted) if compares else 0)
         ):
-            raise MalformedError(
+            raise wire.MalformedError(
                 f"a question may have {most_drafted} drafted tokens, {most_more} more, and {clip.capacity} in all, "
                 f"ids below {clip.vocab_size} that stand for no audio, and distributions as its rule wants them"
             )
         if not question.rows:
             return Draft(drafted)
-        return Draft(drafted, unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
+        return Draft(drafted, wire.unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
 
-    def _describe(self) -> Info:
+    def _describe(self) -> wire.Info:
         model, processor = self._model, self._model.processor
         shown, prints = model.describe(), processor.fingerprints()
         facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
-        return Info(
-            protocol=PROTOCOL,
+        return wire.Info(
+            protocol=wire.PROTOCOL,
             server=__version__,
             model=shown["name"],
             dtype=shown["dtype"],
             device=shown["device"],
             weights=model.weights,
             **prints,
-            identity=f"sha256:{digest(repr(facts).encode())}",
+            identity=f"sha256:{wire.digest(repr(facts).encode())}",
             vocab_size=processor.vocab_size,
             eos_ids=list(processor.eos_ids),
         )

@@ -90,10 +90,6 @@ class GuardedProtocol(H11Protocol):
         self._receiving: object = None
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch(self.conn.their_state)
@@ -142,7 +138,7 @@ def server(service: Service, place: Place, token: str | None, bound: Listener) -
     )
     running = uvicorn.Server(config)
     open_ = cast("set[GuardedProtocol]", running.server_state.connections)
-    bound.busy = lambda: {each.client for each in open_ if each.answering}
+    bound.busy = lambda: {each.client for each in open_ if each.cycle and not each.cycle.response_complete}
     return running
 
 

@@ -36,13 +36,7 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
-    """Sums over the rounds of one clip.
-
-    Args:
-        rounds: all of them.
-        finished: the end of the run.
-        cloud_takes_part: whether the mode lets an edge escalate to a cloud.
-    """
+    """Sums over the rounds of one clip, in a mode that lets an edge escalate to a cloud or does not."""
     escalated = [event for event in rounds if event.escalated]
     sources = Counter(source for event in rounds for source in event.source)
     drafted = sum(len(event.draft_ids) for event in escalated)
@@ -94,13 +88,7 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
-    """The line of a clip that could not be captioned.
-
-    Args:
-        file: path as given.
-        error: why.
-        known: language, prompt, mode, models and settings, as `Transcript` has them, and what else is known of it.
-    """
+    """The line of a clip that could not be captioned; `known` are its other fields, as `Transcript` has them."""
     nothing = dict.fromkeys(("sha256", "duration_s", "caption", "finish_reason", "totals"))
     return Transcript.model_validate(
         {

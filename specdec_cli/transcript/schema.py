@@ -15,8 +15,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from specdec_cli.errors import TranscriptError
 from specdec_cli.types import Decider, FinishReason, Mode, Reason, Source
 
-SCHEMA_VERSION: Final = 1
-
 
 def readable(text: str) -> str:
     """`text` with lone surrogates written out: U+DC80 becomes the six characters \\udc80."""

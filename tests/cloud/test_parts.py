@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.http import Http
+from specdec_cli.cloud.http import Caller, Http
 from specdec_cli.cloud.protocol import (
     MAX_JSON_BYTES,
     ROWS,
@@ -38,15 +38,15 @@ def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
     http = Http(
         CloudConfig(url="http://127.0.0.1:1", retry_s=10.0), "text/plain", 1 << 16, lambda *given: given[-1].body
     )
-    http.require_rest()
-    http.ended("gone")
-    with pytest.raises(CloudError, match="was not asked again: gone"):
-        http.require_rest()
-    http._failed_at -= 10.0
-    http.require_rest()
-    http.ended()
+    caller = Caller(http)
+    with pytest.raises(CloudError, match="gone"), caller.call():
+        raise CloudError("gone")
+    with pytest.raises(CloudError, match="was not asked again: gone"), caller.call():
+        pass
+    http.failed_at -= 10.0
+    with caller.call():
+        pass
     assert http.failure is None
-    http.require_rest()
 
 
 def test_what_is_packed_comes_out() -> None:
