@@ -61,9 +61,7 @@ class ModelInfo(_Part):
     serves: Text | None = later("the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
-    weights: Text | None = later(
-        "fingerprint of their files, which tells them from others of the same name; null: unknown"
-    )
+    weights: Text | None = later("fingerprint of their files, which tells them from others; null: unknown")
     compiled: Text | None = later("how its decoder was compiled, or off and why; null: it was not to be")
 
     @property
@@ -97,16 +95,12 @@ class RoundRecord(_Part):
     score: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
     margin: list[Figure] | None = later("p(likeliest) - p(second) at each drafted token")
     logprob: list[Figure] | None = later("of each drafted token, nats")
-    candidates: list[list[tuple[int, Figure]]] | None = later(
-        "likeliest tokens at each drafted one, best first: [id, probability]"
-    )
+    candidates: list[list[tuple[int, Figure]]] | None = later("likeliest tokens at each drafted one: [id, probability]")
     escalated: bool = Field(description="whether the cloud verified it")
     reason: Reason | None = Field(description="why it did")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
     committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
-    committed_text: Text = Field(
-        description="what the round added to the text, special tokens left out; half a character comes with its rest"
-    )
+    committed_text: Text = Field(description="text added, without special tokens; half a character comes with its rest")
     source: list[Source] = Field(description="origin of each committed token")
     draft_pieces: list[Text] | None = later("text of each drafted token; bytes that are no character yet are U+FFFD")
     committed_pieces: list[Text] | None = later("text of each committed token, likewise")
@@ -116,13 +110,8 @@ class RoundRecord(_Part):
     bytes_up: int | None = later("sent for this round; null where there is no link")
     bytes_down: int | None = later("received for it; null where there is no link")
     hidden_ms: Figure | None = later("time drafting the block while an earlier one was verified elsewhere, ms")
-    near_ties: int | None = later(
-        "verified positions whose two best scores the cloud's number format cannot tell apart"
-    )
-    waking: bool = Field(
-        default=False,
-        description="whether the gate decided on the clip's first call of the cloud, by the wake threshold",
-    )
+    near_ties: int | None = later("positions whose two best scores the cloud's number format cannot tell apart")
+    waking: bool = Field(default=False, description="whether the gate decided by the wake threshold, on the first call")
 
 
 class EncoderPasses(_Part):
@@ -145,9 +134,7 @@ class Totals(_Part):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
-    run_on: int | None = later(
-        "tokens that the cloud generated behind its own; null where it wrote all or took no part"
-    )
+    run_on: int | None = later("tokens that the cloud generated after its own; null where it wrote all or nothing")
     network_ms: Figure | None = later("time on the link, ms; null where there is none")
     hidden_ms: Figure | None = later("drafting of kept blocks while earlier ones were verified elsewhere, ms")
     thrown_away: int | None = later("tokens drafted ahead in vain")
@@ -163,9 +150,7 @@ class Timing(_Part):
     load_s: Figure | None = Field(description="loading the models, s, once per process")
     audio_s: Figure | None = Field(description="decoding, resampling and log-mel features, s")
     prefill_edge_ms: Figure | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
-    prefill_cloud_ms: Figure | None = Field(
-        description="the same for the cloud; null if it was never asked, or does not say"
-    )
+    prefill_cloud_ms: Figure | None = Field(description="the same for the cloud; null if not asked, or not known")
     forwards_edge_ms: Figure | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
     forwards_cloud_ms: Figure | None = Field(description="sum of all of the cloud's forwards, ms")
     ttft_ms: Figure | None = Field(description="from the start of decoding to the first committed token, ms")
@@ -195,9 +180,7 @@ class MeasuredFigures(_Part):
     f0_median_hz: Figure | None = later("median F0 of the voiced frames, Hz; null: unvoiced")
     f0_range_st: Figure | None = later("10th to 90th percentile of F0, semitones; null: unvoiced")
     level_dbfs: Figure | None = later("mean power of the active frames, dB relative to an RMS of 1.0")
-    level_relative_db: Figure | None = later(
-        "the same relative to the active frames of the whole recording; null for a whole one"
-    )
+    level_relative_db: Figure | None = later("the same relative to the whole recording's; null for a whole one")
     rate_per_s: Figure | None = later("syllable nuclei per second of active frames; null: unvoiced")
     pause_share: Figure | None = later("gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1")
 
@@ -216,9 +199,7 @@ class ClassScores(_Part):
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
     other: Figure = Field(description="probability of words that name no class, or none that can be told")
     temperature: Figure | None = later("T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated")
-    edge: str | None = later(
-        "class that the edge drafted, where the cloud's is another; null: none, or it was not verified"
-    )
+    edge: str | None = later("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
 class Transcript(_Part):
@@ -226,7 +207,7 @@ class Transcript(_Part):
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: FileName = Field(
-        description="path as given; a byte that is no UTF-8 is \\udc80 to \\udcff, as Python's os.fsdecode writes it"
+        description="path as given; a byte that is no UTF-8 is \\udc80 to \\udcff, as by os.fsdecode"
     )
     id: Text | None = later("of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
@@ -237,27 +218,16 @@ class Transcript(_Part):
     pieces: int | None = later("how many segments the recording was cut into", ge=1)
     speaker: Text | None = later("who speaks, as the cuts or the manifest say")
     text: Text | None = later("what is said, as the cuts or the manifest say")
-    no_speech: bool | None = later(
-        "true: no speech was found, so that the caption may be invented; left out: not checked"
-    )
+    no_speech: bool | None = later("true: no speech found, so the caption may be invented; left out: not checked")
     language: Literal["zh", "en"]
     prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
     caption: Text | None = Field(description="null if there is an error")
-    labels: dict[str, str | None] | None = later(
-        "class that the caption says per attribute, null where it says none; left out if not asked"
-    )
-    scores: dict[str, ClassScores] | None = later(
-        "probabilities of the classes of each attribute that the caption names, where they are known"
-    )
-    needs_review: bool | None = later(
-        "whether the models disagree about a class, or one is unlikely; left out if not asked"
-    )
+    labels: dict[str, str | None] | None = later("attribute -> class that is named, null: none; left out if not asked")
+    scores: dict[str, ClassScores] | None = later("attribute -> probabilities of its classes, where they are known")
+    needs_review: bool | None = later("whether the models disagree, or a class is unlikely; left out if not asked")
     measured: MeasuredFigures | None = later("figures of the sound; left out if not asked")
-    agrees: dict[str, bool | None] | None = later(
-        "whether the class of an attribute fits what was measured, null where either is missing; "
-        "left out without labels or figures",
-    )
+    agrees: dict[str, bool | None] | None = later("attribute -> whether class and figure fit; null: one is missing")
     finish_reason: FinishReason | None
     degraded: Text | None = later("why the edge wrote on without the cloud; left out where it did not have to")
     error: ErrorInfo | None = None
