@@ -13,7 +13,7 @@ from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.errors import CloudError, DecodingError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
@@ -30,6 +30,11 @@ class RemoteCloud(ABC):
     verifier: type[RemoteVerifier[Any]]  # of the blocks of one clip
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
+        if payload == "waveform" and not http.config.allow_audio_upload:
+            raise ConfigError(
+                f"{http.url} is to be sent recordings, not features of them, and cloud.allow_audio_upload is false",
+                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
+            )
         self.name, self.http = http.url, http
         self.payload, self.processor = payload, processor
         self.vocab_size = processor.vocab_size

@@ -10,13 +10,13 @@ from typing import Final
 import torch
 
 from specdec_cli.cloud import protocol as wire
-from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.cloud import Payload, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import BusyError, Caller, Http, MisreadError, RefusedError, Reply, Request, plain
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.errors import CloudError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
@@ -113,14 +113,9 @@ class HttpCloud(RemoteCloud):
     info: wire.Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        payload = processor.family.payload
-        if payload == "waveform" and not config.allow_audio_upload:
-            raise ConfigError(
-                f"{processor.name} takes recordings, not features of them, and cloud.allow_audio_upload is false",
-                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
-            )
         http = Http(config, "application/octet-stream", wire.MAX_ANSWER_BYTES, _checked)
-        super().__init__(processor, http, "waveform" if payload == "waveform" else "features", own=own)
+        payload: Payload = "waveform" if processor.family.payload == "waveform" else "features"
+        super().__init__(processor, http, payload, own=own)
         self.start()
 
     def describe(self) -> dict[str, str]:

@@ -135,8 +135,8 @@ class VllmCloud(RemoteCloud):
     verifier = VllmVerifier
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        if config.url is None or config.model is None or not config.allow_audio_upload:
-            raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
+        if config.model is None:
+            raise ConfigError("a vLLM cloud needs cloud.model")
         super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
         self.model = config.model
         self.start(max(config.timeout_s, _START_S))
@@ -230,10 +230,8 @@ class VllmRules(NamedTuple):
         known = scores.isfinite().sum(dim=-1).tolist()
         if not at_most and (min(known[:m], default=self.needed) < self.needed or not known[m]):
             return None
-        nothing_drawn = torch.Generator()
-        block = Draft(draft)
         accepted, token = judge(
-            block, scores[: m + 1], self.acceptance, nothing_drawn, sampling=False, synonyms=self.synonyms
+            Draft(draft), scores[: m + 1], self.acceptance, torch.Generator(), sampling=False, synonyms=self.synonyms
         )
         if not known[accepted]:
             return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -52,7 +52,7 @@ class Clips:
     def __init__(self, limits: ServeLimits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
         self._lock = threading.RLock()
-        self._held: OrderedDict[str, Held] = OrderedDict()  # least recently used first
+        self._held: dict[str, Held] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -67,7 +67,6 @@ class Clips:
         with self._lock:
             held = self._held.get(id_)
             if held is not None:
-                self._held.move_to_end(id_)
                 held.used = time.monotonic()
             return held
 
@@ -78,7 +77,7 @@ class Clips:
             raise Refusal(413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id, "replaced")
-            free = [other for other in self._held.values() if not other.lock.locked()]
+            free = [each for each in sorted(self._held.values(), key=attrgetter("used")) if not each.lock.locked()]
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 if not free:
                     raise Refusal(503, "busy", "all sessions are in use")
@@ -94,15 +93,13 @@ class Clips:
                 event("forgotten", logging.DEBUG, why=why)
 
     def sweep(self) -> None:
-        with self._lock:
-            for held in list(self._held.values()):
-                if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
-                    self.forget(held.id, "idle")
+        for held in list(self._held.values()):
+            if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
+                self.forget(held.id, "idle")
 
     def clear(self) -> None:
-        with self._lock:
-            for id_ in list(self._held):
-                self.forget(id_, "shutdown")
+        for id_ in list(self._held):
+            self.forget(id_, "shutdown")
 
 
 class Service:

@@ -7,17 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.transcript.schema import (
-    EncoderPasses,
-    ErrorInfo,
-    Resources,
-    RoundRecord,
-    Timing,
-    Totals,
-    Transcript,
-    Uplink,
-    file_name,
-)
+from specdec_cli.transcript.schema import EncoderPasses, RoundRecord, Timing, Totals, Transcript, file_name
 from specdec_cli.types import EventText, Finished, Round
 
 
@@ -94,11 +84,11 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
         {
             **nothing,
             "file": file_name(file),
-            "error": ErrorInfo(type=type(error).__name__, message=error.message),
+            "error": {"type": type(error).__name__, "message": error.message},
             "rounds": [],
             "timing": dict.fromkeys(Timing.model_fields),
-            "resources": Resources(cpu_percent=None, peak_rss_mb=None),
-            "uplink": Uplink(payload="none", bytes=0),
+            "resources": {"cpu_percent": None, "peak_rss_mb": None},
+            "uplink": {"payload": "none", "bytes": 0},
             **known,
         }
     )
