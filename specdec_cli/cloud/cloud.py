@@ -7,7 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Literal
 
 from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
@@ -18,7 +18,6 @@ from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
-C = TypeVar("C", bound="RemoteCloud")
 
 
 class RemoteCloud(ABC):
@@ -27,7 +26,7 @@ class RemoteCloud(ABC):
     Its processor makes the prompts; it was loaded for this cloud (`own`), or is the edge's.
     """
 
-    verifier: type[RemoteVerifier[Any]]  # of the blocks of one clip
+    verifier: type[RemoteVerifier]  # of the blocks of one clip
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         if payload == "waveform" and not http.config.allow_audio_upload:
@@ -80,14 +79,14 @@ class RemoteCloud(ABC):
 
 
 @dataclass(eq=False)
-class RemoteVerifier(ABC, Generic[C]):
+class RemoteVerifier(ABC):
     """Judges the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
 
     The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
     Raises DecodingError if the prompt holds no recording, or the server cannot judge by these settings.
     """
 
-    cloud: C
+    cloud: RemoteCloud
     prompt: Prompt
     config: Config
     vocab_size: int
@@ -104,14 +103,10 @@ class RemoteVerifier(ABC, Generic[C]):
         self.caller = Caller(self.cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._never = frozenset(processor.family.placeholders(processor.config))
-        self.prepare()
 
     @property
     def work(self) -> ModelWork:
         return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
-
-    def prepare(self) -> None:
-        """What else a server of its kind needs. Raises DecodingError where it cannot judge by these settings."""
 
     @abstractmethod
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:

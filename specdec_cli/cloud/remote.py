@@ -28,9 +28,10 @@ _HINTS: Final[dict[wire.Code, str]] = {
 }
 
 
-class SessionVerifier(RemoteVerifier["HttpCloud"]):
+class SessionVerifier(RemoteVerifier):
     """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
+    cloud: HttpCloud
     _open = False
     _before = ModelWork()  # of sessions that the server has forgotten
 

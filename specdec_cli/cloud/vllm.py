@@ -56,10 +56,13 @@ _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
 
 
-class VllmVerifier(RemoteVerifier["VllmCloud"]):
+class VllmVerifier(RemoteVerifier):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
-    def prepare(self) -> None:
+    cloud: VllmCloud
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         config, processor = self.config, self.cloud.processor
         for name, hint in beyond_likeliest(effective(config.decoding, processor), config.acceptance):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"

@@ -240,9 +240,7 @@ class Transcript(_Part):
     resources: Resources
     uplink: Uplink
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
-    )
+    model_config = ConfigDict(title="specdec transcript, schema 1", validate_by_name=True, serialize_by_alias=True)
 
     @property
     def woken(self) -> bool:
@@ -293,9 +291,4 @@ def _finite(text: str) -> float:
 
 def json_schema() -> dict[str, Any]:
     """The layout as a JSON Schema (2020-12)."""
-    schema = Transcript.model_json_schema(mode="validation", by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "specdec transcript, schema 1",
-        **{key: value for key, value in schema.items() if key != "title"},
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Transcript.model_json_schema()}
