@@ -114,7 +114,8 @@ class Http:
 
     def exchange(self, request: Request, traffic: Traffic, timeout_s: float) -> Reply:
         """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
-        body, sent_at, until = bytearray(), 0.0, time.perf_counter() + timeout_s
+        body, sent_at = bytearray(), time.perf_counter()
+        until = sent_at + timeout_s
 
         def pieces() -> Iterator[bytes]:  # taken once there is a connection, which may end between two
             nonlocal sent_at
@@ -192,11 +193,12 @@ class Caller:
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        self._under_way = future = _in_background(lambda: self._tried(request, read))
+        deadline = self._deadline
+        self._under_way = future = _in_background(lambda: self._tried(request, read, deadline))
         if self._closed.is_set():
             raise CloudError(_CLOSED)
         try:
-            return future.result(max(self._left_s, 0.0))
+            return future.result(max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
             raise self._late() from None
 
@@ -206,18 +208,14 @@ class Caller:
         with suppress(InvalidStateError):
             self._under_way.set_exception(CloudError(_CLOSED))
 
-    @property
-    def _left_s(self) -> float:
-        return self._deadline - time.monotonic()
-
     def _late(self) -> CloudError:
         hint = "Check the link and the server, or raise cloud.timeout_s."
         return CloudError(f"{self._http.url} did not answer within {self._limit_s:g} s", hint=hint)
 
-    def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
+    def _tried(self, request: Request, read: Callable[[bytes], T], deadline: float) -> T:
         """What `fetch` returns, after as many tries as it takes, in a thread that nobody may wait for any more."""
         http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
-        while tries < _TRIES and (left_s := self._left_s) > 0:
+        while tries < _TRIES and (left_s := deadline - time.monotonic()) > 0:
             try:
                 reply = http.exchange(request, self.traffic, left_s + _SLACK_S)
                 return read(http.check(http.url, request, reply))
@@ -226,13 +224,13 @@ class Caller:
             except MalformedError as error:
                 trouble, tries = f"the answer cannot be used: {error}", tries + 1
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
-                http.require_fit(error, max(self._left_s, 0.01))
+                http.require_fit(error, left_s)
                 trouble, tries = " ".join(str(error).split()) or type(error).__name__, tries + 1
             _log.debug("%s %s: %s", request.method, request.path, trouble)
-            if tries < _TRIES and self._closed.wait(max(min(self._left_s, pause_s * random.uniform(0.5, 1.0)), 0.0)):
+            if tries < _TRIES and self._closed.wait(pause_s * random.uniform(0.5, 1.0)):
                 raise CloudError(_CLOSED)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        raise CloudError(f"{http.url}: {trouble}") if self._left_s > 0 else self._late()
+        raise CloudError(f"{http.url}: {trouble}") if time.monotonic() < deadline else self._late()
 
 
 def certificate_recipe(host: str) -> str:
