@@ -106,7 +106,7 @@ class RemoteVerifier(ABC):
 
     @property
     def work(self) -> ModelWork:
-        return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
+        return replace(self.done, bytes_up=self.caller.bytes_up)
 
     @abstractmethod
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
@@ -117,7 +117,7 @@ class RemoteVerifier(ABC):
         """Sends the clip within a call, unless the server has it."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        started, before, down = time.perf_counter(), self.work, self.caller.traffic.bytes_down
+        started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
         with self.caller.call():
             self.cloud.connect(self.caller)
             found = self.judged(text, draft, run_on)
@@ -129,7 +129,7 @@ class RemoteVerifier(ABC):
             prefilled=done.encoder_passes > 0,
             network_ms=max(elapsed_ms - found.ms, 0.0),
             bytes_up=done.bytes_up,
-            bytes_down=self.caller.traffic.bytes_down - down,
+            bytes_down=self.caller.bytes_down - down,
         )
 
     def prefill(self) -> None:

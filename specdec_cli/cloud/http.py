@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -77,13 +76,6 @@ class Reply(NamedTuple):
     body: bytes
 
 
-@dataclass(slots=True)
-class Traffic:
-    bytes_up: int = 0  # of bodies, as far as they were sent
-    bytes_down: int = 0
-    silent_s: float = 0.0  # between the end of a request and the head of its answer
-
-
 Check = Callable[[str, Request, Reply], bytes]
 """The body of a good answer from an address; MalformedError and BusyError ask for another try, CloudErrors do not."""
 
@@ -112,7 +104,7 @@ class Http:
         self._client = httpx.Client(headers=headers, verify=tls, trust_env=False, limits=limits)
         self.close = weakref.finalize(self, self._client.close)
 
-    def exchange(self, request: Request, traffic: Traffic, timeout_s: float) -> Reply:
+    def exchange(self, request: Request, caller: Caller, timeout_s: float) -> Reply:
         """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
         body, sent_at = bytearray(), time.perf_counter()
         until = sent_at + timeout_s
@@ -121,7 +113,7 @@ class Http:
             nonlocal sent_at
             for at in range(0, len(request.body), _PIECE):
                 piece = request.body[at : at + _PIECE]
-                traffic.bytes_up += len(piece)
+                caller.bytes_up += len(piece)
                 yield piece
             sent_at = time.perf_counter()
 
@@ -130,21 +122,21 @@ class Http:
             silent_s = time.perf_counter() - sent_at
             for chunk in response.iter_raw():
                 body += chunk
-                traffic.bytes_down += len(chunk)
+                caller.bytes_down += len(chunk)
                 if len(body) > self._most_bytes:
                     raise MalformedError("it is longer than any answer should be")
                 if time.perf_counter() > until:
                     raise httpx.ReadTimeout("the answer took too long")
         if not self.close.alive:  # by now: nobody else would close this connection
             response.extensions["network_stream"].close()
-        traffic.silent_s += silent_s
+        caller.silent_s += silent_s
         self.shortest_s = min(self.shortest_s, silent_s)
         return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
 
     def send(self, request: Request) -> None:
         """Sends a request and returns at once; the answer is dropped."""
         if self.close.alive and self.failure is None:
-            _in_background(lambda: self.exchange(request, Traffic(), self.config.timeout_s))
+            _in_background(lambda: self.exchange(request, Caller(self), self.config.timeout_s))
 
     def require_fit(self, error: BaseException, timeout_s: float) -> None:
         """Raises RefusedError where the configuration is why a connection failed: certificates, or http for https."""
@@ -171,7 +163,9 @@ class Caller:
     """The calls of one clip: one at a time, each within its deadline, and ended by `close` from any thread."""
 
     def __init__(self, http: Http) -> None:
-        self.traffic, self._http = Traffic(), http
+        self.bytes_up = self.bytes_down = 0  # of bodies, as far as they were sent
+        self.silent_s = 0.0  # between the end of a request and the head of its answer
+        self._http = http
         self._closed, self._under_way = threading.Event(), Future[Any]()
         self._limit_s = self._deadline = 0.0
 
@@ -217,7 +211,7 @@ class Caller:
         http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
         while tries < _TRIES and (left_s := deadline - time.monotonic()) > 0:
             try:
-                reply = http.exchange(request, self.traffic, left_s + _SLACK_S)
+                reply = http.exchange(request, self, left_s + _SLACK_S)
                 return read(http.check(http.url, request, reply))
             except BusyError as error:
                 trouble = str(error)

@@ -53,7 +53,7 @@ class SessionVerifier(RemoteVerifier):
     def close(self) -> None:
         """Ends a call under way, and lets the server forget the clip, without waiting for either."""
         super().close()
-        if self.caller.traffic.bytes_up:
+        if self.caller.bytes_up:
             self.cloud.http.send(Request("DELETE", self._path))
 
     @property

@@ -110,8 +110,7 @@ class VllmVerifier(RemoteVerifier):
         return self._exchanged(question, data_url(self.waveform, self.cloud.processor.sampling_rate))
 
     def _exchanged(self, question: Question, url: str | None) -> Scored:
-        traffic = self.caller.traffic
-        before_s = traffic.silent_s
+        before_s = self.caller.silent_s
         recording = {"type": "audio_url", "url": url, "uuid": self.id}
         body = question.body(self.cloud.model, self.stop_ids, content_parts=[recording])
         scored = self.caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
@@ -122,7 +121,7 @@ class VllmVerifier(RemoteVerifier):
             forwards=generated,
             fed_tokens=question.length - len(self.prompt.ids) + generated - 1,
             # the server gives no times: its silence, less the shortest silence so far, stands for them
-            step_ms=max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
+            step_ms=max(self.caller.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
         )
         return scored
 

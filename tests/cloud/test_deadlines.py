@@ -134,7 +134,7 @@ def test_of_an_upload_that_is_cut_off_only_what_was_sent_counts() -> None:
         caller = Caller(http)
         with pytest.raises(CloudError, match="did not answer within"), caller.call():
             caller.fetch(Request("POST", "/", body), lambda found: found)
-        assert 0 < caller.traffic.bytes_up < len(body) / 2
+        assert 0 < caller.bytes_up < len(body) / 2
         http.close()
         assert_no_threads()
 
