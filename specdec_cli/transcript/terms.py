@@ -53,18 +53,16 @@ class Terms:
 
     def changes(self, values: Mapping[str, Any], *, models: bool = True) -> Iterator[Change]:
         """Whatever a transcript with the fields `values` was made with that differs; names of models may not count."""
-        good = values.get("caption") is not None
-        names = {role: info and info["name"] for role, info in values["models"].items()}
-        rows: list[tuple[Change, bool]] = [
-            (("mode", values["mode"], self.mode), self.mode is not None),
-            (("edge.model", names.get("edge"), self.edge), models),
-            (("cloud.model", names.get("cloud"), self.cloud), models),
-            (("language", values["language"], self.language), self.language is not None),
-            (("prompt", values["prompt"], self.prompt), self.prompt is not None),
-            (("labels", values.get("labels") is not None, self.labels), self.labels is not None and good),
-            (("measured", values.get("measured") is not None, self.measured), self.measured is not None and good),
-        ]
-        yield from (row for row, counts in rows if counts and row[1] != row[2])
+        made = {name: values[name] for name in ("mode", "language", "prompt")}
+        if values.get("caption") is not None:
+            made |= {name: values.get(name) is not None for name in ("labels", "measured")}
+        for name, then in made.items():
+            if (now := getattr(self, name)) not in (None, then):
+                yield name, then, now
+        for role in Models.model_fields if models else ():
+            info, now = values["models"].get(role), getattr(self, role)
+            if (then := info and info["name"]) != now:
+                yield f"{role}.model", then, now
         # deferred drafts change no lossless text, and earlier versions had none
         idle = frozenset({"defer"} if values["mode"] == "lossless" else ())
         yield from differing(values["settings"], self.settings, but=_NOT_COMPARED | idle)
