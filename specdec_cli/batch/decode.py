@@ -101,6 +101,8 @@ class BatchCaptioner:
                     memory.clip_done()
                     yield result
         finally:  # the clips under way have been ended with `shared`
+            if at_work and (remote := self._captioner.pair.remote) is not None:
+                remote.http.hang_up()
             for thread in at_work.values():
                 thread.join()
 

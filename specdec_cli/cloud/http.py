@@ -94,6 +94,7 @@ class Http:
         self.check, self._most_bytes = check, most_bytes
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0
+        self.callers = weakref.WeakValueDictionary[int, Caller]()  # by identity
         self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         # not compressed on the way: digests are of the bytes that were sent
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
@@ -138,6 +139,12 @@ class Http:
         if self.close.alive and self.failure is None:
             _in_background(lambda: self.exchange(request, Caller(self), self.config.timeout_s))
 
+    def hang_up(self) -> None:
+        """Ends the calls of all clips, as `Caller.close` does."""
+        for found in self.callers.valuerefs():
+            if (caller := found()) is not None:
+                caller.close()
+
     def require_fit(self, error: BaseException, timeout_s: float) -> None:
         """Raises RefusedError where the configuration is why a connection failed: certificates, or http for https."""
         what, tls = "", error
@@ -166,6 +173,7 @@ class Caller:
         self.bytes_up = self.bytes_down = 0  # of bodies, as far as they were sent
         self.silent_s = 0.0  # between the end of a request and the head of its answer
         self._http = http
+        http.callers[id(self)] = self
         self._closed, self._under_way = threading.Event(), Future[Any]()
         self._limit_s = self._deadline = 0.0
 
@@ -245,8 +253,8 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
         return None
     token = os.environ.get(variable, "").strip()
     if re.fullmatch(rf"[!-~]{{{least},}}", token) is None:
-        what = f"holds no token of at least {least} ASCII characters without blanks" if token else "is not set"
-        made = "$(openssl rand -hex 32)" if least > 1 else "..."
+        length, made = (f"{least} ", "$(openssl rand -hex 32)") if least > 1 else ("", "...")
+        what = f"holds no token of {length}ASCII characters without blanks" if token else "is not set"
         raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=f"export {variable}={made}")
     return token
 

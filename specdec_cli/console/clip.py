@@ -120,7 +120,7 @@ def verified(rounds: Sequence[Round], mode: Mode) -> str:
     if mode in ("edge", "cloud"):
         return f"the {mode} generated every token"
     escalated = sum(round_.escalated for round_ in rounds)
-    if mode == "lossless":
+    if mode == "lossless" and escalated == len(rounds):
         return "the cloud verified every round"
     return f"the cloud verified {escalated or 'none'} of {count(len(rounds), 'round')}"
 

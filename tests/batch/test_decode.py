@@ -18,11 +18,14 @@ from specdec_cli.batch.decode import BatchCaptioner, Prepared
 from specdec_cli.batch.local import LocalBackend, Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.http import Caller, Http, Reply, Request
+from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 from specdec_cli.transcript.schema import Transcript
+from tests.cloud.serving import linked, serving
 from tests.mini_pair import captioner, write_voice
 
 QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k": 2}
@@ -172,6 +175,42 @@ def test_closing_a_batch_half_way_ends_its_threads(tmp_path: Path) -> None:
     assert threading.active_count() > before
     ends.close()
     assert threading.active_count() == before
+
+
+def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C stops at once, and not when the server's time is up."""
+    local = captioner(decoding__mode="lossless")
+    assert local.pair.edge is not None
+    assert local.pair.loaded_cloud is not None
+    called, exchange = threading.Event(), Http.exchange
+
+    def silent(http: Http, request: Request, caller: Caller, timeout_s: float) -> Reply:
+        if request.method != "PUT":
+            return exchange(http, request, caller, timeout_s)
+        called.set()
+        threading.Event().wait(timeout_s)
+        raise OSError("no answer")
+
+    class Interrupted(Given):
+        """Somebody presses Ctrl-C when the first clip is being verified."""
+
+        def take(self, *, wait: bool) -> Prepared | None:
+            if self.left:
+                return super().take(wait=wait)
+            assert called.wait(30)
+            raise KeyboardInterrupt
+
+    with (
+        serving(local.pair.loaded_cloud) as served,
+        linked(served.url, local.pair.edge, timeout_s=60.0) as cloud,
+    ):
+        far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
+        source = Interrupted(prepared(far, tmp_path, 1))
+        monkeypatch.setattr(Http, "exchange", silent)
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            list(BatchCaptioner(far, 4).run(source))
+        assert time.monotonic() - started < 30
 
 
 def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

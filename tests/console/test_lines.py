@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from specdec_cli.console.cells import clean
+from specdec_cli.console.clip import verified
 from specdec_cli.console.live import LiveView
 from specdec_cli.console.rounds import layout_for
 from specdec_cli.console.view import PlainView, View
@@ -90,6 +91,13 @@ def test_an_end_that_is_not_eos_is_told() -> None:
     assert "(sentences)" in shown(CUT, 100).output
     assert "(eos)" not in shown(EN, 100).output
     assert "the cloud verified every round" in shown(LOSSLESS, 100).output
+
+
+def test_of_a_lossless_run_without_its_cloud_it_is_told_how_many_rounds_were_verified() -> None:
+    rounds = [event for event, _ in LOSSLESS.events if isinstance(event, Round)]
+    assert verified(rounds, "lossless") == "the cloud verified every round"
+    rounds[-1] = dataclasses.replace(rounds[-1], escalated=False)
+    assert verified(rounds, "lossless") == f"the cloud verified {len(rounds) - 1} of {len(rounds)} rounds"
 
 
 def test_a_link_gets_its_column_once_it_is_known() -> None:
