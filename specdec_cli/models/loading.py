@@ -30,6 +30,7 @@ from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
+_MOST_COMPILED: Final = 64  # forms of one function
 _HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
@@ -86,6 +87,10 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         free_heap()
         return load_model(config, offline=offline, tested=tested)
     if config.compile is not None:
+        from torch._dynamo import config as compiler
+
+        # By default eight forms of one function are compiled; edge and cloud share theirs, and each takes about seven.
+        compiler.recompile_limit = max(compiler.recompile_limit, _MOST_COMPILED)
         module.get_decoder().compile(dynamic=True)
     how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, **how)
