@@ -71,8 +71,7 @@ class PauseCutter:
         gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of the difference between neighbours
         window_power = float(self._window @ self._window)
         self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
-        self._waiting: list[Floats] = []  # less than a step
-        self._count = 0  # samples in it
+        self._rest = np.zeros(0, np.float32)  # less than a step
         self._samples = np.zeros(0, np.float32)
         self._first = 0  # place of the first of them in the stream
         self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are still to be smoothed
@@ -87,28 +86,26 @@ class PauseCutter:
 
     def feed(self, samples: Floats) -> list[Segment]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
-        found: list[Segment] = []
-        step = _STEP * self._hop
-        for block in np.split(samples, range(step - self._count, len(samples), step)):
-            self._waiting.append(block)
-            self._count += len(block)
-            if self._count == step:
-                self._take()
-                found += self._utterances(last=False)
+        found, step = list[Segment](), _STEP * self._hop
+        arrived = np.concatenate([self._rest, samples])
+        whole = len(arrived) // step * step
+        self._rest = arrived[whole:].copy()
+        for block in arrived[:whole].reshape(-1, step):
+            self._take(block)
+            found += self._utterances(last=False)
         return found
 
     def finish(self) -> list[Segment]:
         """The utterances that the end of the stream ends."""
-        self._take()
+        self._take(self._rest)
         end = len(self._samples)
         self._samples = np.append(self._samples, np.zeros(self._size + _SMOOTH * self._hop, np.float32))
         self._analyse()
         self._samples = self._samples[:end]
         return list(self._utterances(last=True))
 
-    def _take(self) -> None:
-        self._samples = np.concatenate([self._samples, *self._waiting])
-        self._waiting, self._count = [], 0
+    def _take(self, block: Floats) -> None:
+        self._samples = np.concatenate([self._samples, block])
         self._analyse()
 
     def _analyse(self) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import soundfile
 import torch
 
-from specdec_cli.errors import CheckpointError
 from specdec_cli.models.family import Family, Made, Samples, conversation, rendered
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ class QwenOmni(Family):
     name = "qwen2.5-omni"
     model_types = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
     class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
-    processor_name = ""  # the whole one needs torchvision
+    composed = True  # the whole one needs torchvision
     unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
     takes_masks = True
 
@@ -88,7 +86,6 @@ class Qwen2Audio(Family):
     name = "qwen2-audio"
     model_types = frozenset({"qwen2_audio"})
     class_name = "Qwen2AudioForConditionalGeneration"
-    processor_name = "Qwen2AudioProcessor"
 
 
 class AudioFlamingo3(Family):
@@ -97,7 +94,6 @@ class AudioFlamingo3(Family):
     name = "audio-flamingo-3"
     model_types = frozenset({"audioflamingo3"})
     class_name = "AudioFlamingo3ForConditionalGeneration"
-    processor_name = "AudioFlamingo3Processor"
 
 
 class Gemma4(Family):
@@ -106,7 +102,7 @@ class Gemma4(Family):
     name = "gemma4"
     model_types = frozenset({"gemma4"})
     class_name = "Gemma4ForConditionalGeneration"
-    processor_name = ""  # the whole one needs torchvision
+    composed = True  # the whole one needs torchvision
     unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
     eager: ClassVar[tuple[str, ...]] = ("audio_config",)
 
@@ -145,7 +141,6 @@ class Voxtral(Family):
     name = "voxtral"
     model_types = frozenset({"voxtral"})
     class_name = "VoxtralForConditionalGeneration"
-    processor_name = "VoxtralProcessor"
     needs = ("mistral-common",)
     takes_system = False  # mistral-common refuses one beside audio
     longest_s = 2400.0  # by the model card; windows of 30 s follow each other
@@ -165,16 +160,7 @@ class GraniteSpeech(Family):
     name = "granite-speech"
     model_types = frozenset({"granite_speech"})
     class_name = "GraniteSpeechForConditionalGeneration"
-    processor_name = "GraniteSpeechProcessor"
     needs = ("torchaudio",)
-
-    def refuse(self, label: str, config: Mapping[str, Any]) -> None:
-        """Refuses adapters: `generate()` switches them on and off, which a forward does not."""
-        if config.get("has_lora_adapter"):
-            raise CheckpointError(
-                f"{label} has a LoRA adapter for audio, which specdec does not load",
-                hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
-            )
 
 
 FAMILIES: Final[tuple[Family, ...]] = (

@@ -26,8 +26,6 @@ Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Ids of a prompt, and the clip's tensors by the names of the module's forward."""
 
-THINK: Final = "<think>"
-"""Opens the reasoning of models that write it before their answer."""
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 _AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
 _OTHER_IDS: Final = ("image_token_id", "video_token_id")
@@ -38,8 +36,8 @@ class Family:
 
     name: ClassVar[str] = "generic"  # `family` in a configuration
     model_types: ClassVar[frozenset[str]] = frozenset()  # in config.json
-    class_name: ClassVar[str] = "AutoModelForMultimodalLM"  # in transformers, as is the next
-    processor_name: ClassVar[str] = "AutoProcessor"  # empty: `AudioProcessor`
+    class_name: ClassVar[str] = "AutoModelForMultimodalLM"  # in transformers
+    composed: ClassVar[bool] = False  # whether its processor is composed of what speech needs, see `AudioProcessor`
     unused: ClassVar[tuple[str, ...]] = ()  # prefixes of parameters that speech does not need
     eager: ClassVar[tuple[str, ...]] = ()  # sections of config.json whose modules have eager attention only
     needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
@@ -48,9 +46,6 @@ class Family:
     takes_masks: ClassVar[bool] = False  # whether forward takes masks by kinds of layers, as generate() may make them
     payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
-    def refuse(self, label: str, config: Mapping[str, Any]) -> None:
-        """Raises a CheckpointError for a checkpoint, by its config.json, that is of a kind that cannot be run."""
-
     def module_class(self) -> Any:
         """transformers' class, or auto class."""
         with deferring():  # it is imported when it is first looked up
@@ -58,8 +53,7 @@ class Family:
 
     def processor(self, source: str, **common: Any) -> Any:
         """The processor of a checkpoint."""
-        made_by = getattr(transformers, self.processor_name) if self.processor_name else AudioProcessor
-        return made_by.from_pretrained(source, **common)
+        return (AudioProcessor if self.composed else transformers.AutoProcessor).from_pretrained(source, **common)
 
     def placeholder(self, config: Any) -> int:
         """The id that stands for one audio token."""
@@ -139,9 +133,9 @@ def rendered(parts: Any, instruction: str, system: str | None) -> str:
     text: str = parts.apply_chat_template(
         conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
     )
-    if text.rstrip().endswith(THINK):
+    if text.rstrip().endswith("<think>"):
         raise CheckpointError(
-            f"the chat template opens the answer with {THINK}: the model reasons before it answers",
+            "the chat template opens the answer with <think>: the model reasons before it answers",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
     return text

@@ -119,7 +119,11 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
     if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
         says = f"{config.label} needs the package {absent[0]}, which is not installed"
         raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
-    family.refuse(config.label, raw)
+    if raw.get("has_lora_adapter"):  # Granite's: `generate()` switches it on and off, which a forward does not
+        raise CheckpointError(
+            f"{config.label} has a LoRA adapter for audio, which specdec does not load",
+            hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
+        )
     whole = AutoConfig.from_pretrained(source, **_HERE)
     model_config = getattr(whole, "thinker_config", whole)
     parts = family.processor(source, **_HERE)
