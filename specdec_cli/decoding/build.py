@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import Gate
@@ -63,7 +63,7 @@ class Pair:
     @property
     def remote(self) -> RemoteCloud | None:
         """The cloud, if it is elsewhere."""
-        return None if self.cloud is None or isinstance(self.cloud, AudioLM) else self.cloud
+        return None if isinstance(self.cloud, AudioLM) else self.cloud
 
     @property
     def writer(self) -> Processor:
@@ -126,12 +126,6 @@ def build_loop(
         classifier=classifier,
         generator=gate_generator(config, edge_prompt),
     )
-    reads_ahead = (
-        settings.cloud_prefill == "auto"
-        and verifier is not None
-        and _apart(pair, verifier)
-        and (settings.mode == "lossless" or pair.costs.calls_often)
-    )
     return Loop(
         drafter,
         verifier,
@@ -140,25 +134,10 @@ def build_loop(
         settings,
         block_length(config, pair.costs),
         costs=pair.costs,
-        beside=verifier is not None and (reads_ahead or _beside(pair, settings, verifier)),
-        reads_ahead=reads_ahead,
+        apart=remote is not None or len({model.device for model in pair.loaded}) > 1,
         away=nullcontext if shared is None else shared.away,
         kept=kept,
     )
-
-
-def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
-    """Whether the cloud works while the edge drafts on; on one device the two would take time from each other."""
-    if settings.cloud_prefill == "overlap":
-        return True
-    if settings.draft_ahead == "off" or settings.mode == "cloud":
-        return False
-    return settings.draft_ahead == "on" or _apart(pair, verifier)
-
-
-def _apart(pair: Pair, verifier: Verifier) -> bool:
-    """Whether the cloud works without taking time from the edge: on another device, or behind a link."""
-    return verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
 
 
 def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:

@@ -54,15 +54,25 @@ class Loop:
     settings: DecodingConfig
     length: AdaptiveLength | int  # most tokens of a block, or what finds it
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
-    beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
-    reads_ahead: bool = False  # with `cloud_prefill: auto`: whether the cloud reads the clip while the edge drafts
+    apart: bool = False  # whether the cloud takes no time from the edge: on another device, or behind a link
     away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     kept: int = 0  # likeliest tokens to keep of each committed one
+    reads_ahead: bool = field(default=False, init=False)  # whether the cloud reads the clip while the edge drafts
+    beside: bool = field(default=False, init=False)  # whether the cloud works in a thread, while the edge drafts on
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loop_was_verified: bool = field(default=False, init=False)
     _awake: bool = field(default=False, init=False)  # whether the cloud has read the clip, so that a call costs little
     _degraded: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.verifier is None:
+            return
+        settings, reading, ahead = self.settings, self.settings.cloud_prefill, self.settings.draft_ahead
+        often = settings.mode == "lossless" or self.costs.calls_often
+        self.reads_ahead = reading == "overlap" or (reading == "auto" and self.apart and often)
+        drafts_ahead = settings.mode != "cloud" and (ahead == "on" or (ahead == "auto" and self.apart))
+        self.beside = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished.
@@ -96,14 +106,15 @@ class Loop:
         """A block, and why it should be verified: what the gate finds, or a loop that the edge runs into."""
         if self.drafter is None:
             return Draft()
-        start, settings, adaptive = len(self.text), self.settings, self.length
+        start, settings = len(self.text), self.settings
         whole = settings.defers and self._available
-        size: int
-        enough: Enough | None
+        enough: Enough | None = None
         if whole:
             size, enough = MOST_DEFERRED, self._ended if self.stop.reads_text else None
+        elif isinstance(self.length, int):
+            size = self.length
         else:
-            size, enough = (adaptive, None) if isinstance(adaptive, int) else (adaptive.most(), adaptive.enough)
+            size, enough = self.length.most(), self.length.enough
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
@@ -191,7 +202,7 @@ class Loop:
             draft_ms=draft.ms,
             verify_ms=judged.ms if verdict is not None else None,
             network_ms=judged.network_ms,
-            hidden_ms=draft.hidden_ms if drafts_ahead and self.beside else None,
+            hidden_ms=draft.hidden_ms if drafts_ahead else None,
             thrown_away=0 if ahead is None else ahead.keep(None if finish else self.text),
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
@@ -266,19 +277,16 @@ class Loop:
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
-        if self.verifier is None or self.settings.cloud_prefill == "lazy":
-            return
-        if self.settings.cloud_prefill != "auto":
-            self._awake = True
-        elif not self.reads_ahead:
-            return  # and where it is: what other clips have done must not change the text
-        if self.settings.cloud_prefill != "early":  # if it fails, so does the first verification
+        reading = self.settings.cloud_prefill
+        # under `auto` it counts as asleep all the same: what other clips have done must not change the text
+        self._awake = self.verifier is not None and reading in ("early", "overlap")
+        if self.verifier is not None and self.reads_ahead:  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)
-            return
-        try:
-            self.verifier.prefill()
-        except CloudError as error:
-            self._give_up(error)
+        elif self.verifier is not None and reading == "early":
+            try:
+                self.verifier.prefill()
+            except CloudError as error:
+                self._give_up(error)
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
