@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config.schema import ModelConfig
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import (
@@ -21,15 +23,15 @@ from specdec_cli.models.checkpoint import (
     require_complete,
     weight_files,
 )
-from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
-from specdec_cli.models.families import family_named, family_of
-from specdec_cli.models.family import Family, prune
+from specdec_cli.models.families import Family, family_named, family_of, prune
+from specdec_cli.models.packed import BITS
 from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
@@ -146,3 +148,60 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
     if not family.eager:
         return wanted
     return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device called `name`; "auto" means cuda, then mps, then cpu.
+
+    Raises:
+        ConfigError: the device does not exist on this machine.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    device = torch.device(name)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # as each backend likes
+        says = first_line(error).partition(". ")[0]  # a page follows
+        hint = "Use device: auto, which takes what the machine has."
+        raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
+    return device
+
+
+def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -> torch.dtype:
+    """The dtype called `name`; "auto" means the one that the checkpoint declares, but float32 for float16 on a CPU."""
+    if name != "auto":
+        return _DTYPES[name]
+    if stored is None or (device.type == "cpu" and stored == torch.float16):
+        return torch.float32
+    return stored
+
+
+def quantization_config(name: str | None, device: torch.device, unused: Sequence[str] = ()) -> Any | None:
+    """The `quantization_config` of `from_pretrained` for "int8" or "int4", without parameters of `unused` prefixes.
+
+    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
+
+    Raises:
+        CheckpointError: it does not run on `device`.
+        ImportError: the library is not installed.
+    """
+    if name is None:
+        return None
+    if device.type == "cpu":
+        return PackedConfig(BITS[name], list(unused))
+    if name == "int8":
+        from torchao.quantization import Int8WeightOnlyConfig
+        from transformers import TorchAoConfig
+
+        return TorchAoConfig(Int8WeightOnlyConfig())
+    if device.type != "cuda":
+        raise CheckpointError(
+            f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
+            hint="Use quantization: int8, or device: cpu.",
+        )
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)

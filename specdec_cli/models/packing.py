@@ -27,7 +27,7 @@ from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from specdec_cli.cache import cache_folder
-from specdec_cli.models.family import prune
+from specdec_cli.models.families import prune
 from specdec_cli.models.packed import GROUP, MULTIPLES, PackedLinear, pack, packable
 
 _METHOD: Final = "specdec_packed"

@@ -20,7 +20,7 @@ from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
 
 if TYPE_CHECKING:
-    from specdec_cli.models.family import Family
+    from specdec_cli.models.families import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second

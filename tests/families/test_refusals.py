@@ -12,7 +12,7 @@ import transformers
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import families, loading
-from specdec_cli.models.family import Family
+from specdec_cli.models.families import Family
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.processor import test_sound as rising_tone
 from specdec_cli.models.session import Session
