@@ -1,21 +1,5 @@
 """Every error that specdec raises on purpose.
 
-    SpecdecError                   anything below; carries a `hint` (what to do) beside its message
-    ├── ConfigError                a setting that is unknown, malformed or contradicts another
-    │   ├── LexiconError           a lexicon file that cannot be used
-    │   └── ReferencesError        a table of references, a manifest or cuts that cannot be used
-    ├── CheckpointError            a model that cannot be loaded as asked
-    │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
-    ├── AudioError                 a recording that cannot be captioned
-    │   ├── AudioNotFoundError     no such file, or not a file
-    │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
-    │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
-    ├── DeviceError                a microphone that cannot be used
-    ├── DecodingError              what the settings or a model make impossible to decode
-    ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
-    ├── TranscriptError            a transcript that cannot be written or read, or a file that cannot be written
-    └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
-
 The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
 """
 
@@ -76,7 +60,7 @@ class AudioError(SpecdecError):
 
 
 class AudioNotFoundError(AudioError):
-    """No such file, or not a regular file."""
+    """No such file, not a regular file, or it may not be read."""
 
 
 class AudioDecodeError(AudioError):
@@ -106,7 +90,7 @@ class CloudError(SpecdecError):
 
 
 class TranscriptError(SpecdecError):
-    """A transcript that cannot be written or read."""
+    """A transcript that cannot be written or read, or a file that cannot be written."""
 
 
 class UnexpectedError(SpecdecError):

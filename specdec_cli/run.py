@@ -69,15 +69,11 @@ class Setup:
         known = PROMPTS.values() if self.settings.get("system") is None else ()
         others, found = [role for role, prompt in asked.items() if prompt not in known], []
         if others:
-            models = " and ".join(others)
-            found.append(
-                f"{models} follow{'s' if len(others) == 1 else ''} the shipped prompts only: this one changes little"
-            )
+            follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
+            found.append(f"{follow} the shipped prompts only: this one changes little")
         if self.unfitted:
-            models = " and ".join(self.unfitted)
-            found.append(
-                f"the learned gate was fitted to other weights of {models}: fit one to these with specdec tune"
-            )
+            fitted = f"the learned gate was fitted to other weights of {' and '.join(self.unfitted)}"
+            found.append(f"{fitted}: fit one to these with specdec tune")
         return tuple(found)
 
     def fields(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
+import soxr
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
@@ -118,8 +119,6 @@ def from_samples(
     statistics.add(given)
     statistics.require_content(name, duration_s)
     if sample_rate != sampling_rate:
-        import soxr
-
         array = soxr.resample(given, sample_rate, sampling_rate)
     begin_s = start_s or 0.0
     return Recording(
@@ -288,8 +287,6 @@ class _Mixdown:
     def __iter__(self) -> Iterator[Floats]:
         resampler = None
         if self.sound.sampling_rate != self.sampling_rate:
-            import soxr
-
             resampler = soxr.ResampleStream(self.sound.sampling_rate, self.sampling_rate, 1, "float32", "HQ")
         for block in self.sound.blocks:
             if self._most is not None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats
@@ -30,13 +31,13 @@ Rows = NDArray[np.intp]
 MIN_ACTIVE_S: Final = 0.3
 """A clip with less sound than this, seconds, counts as no speech."""
 
-_HOP_S: Final = 0.020
-_FRAME_S: Final = 0.032
+_RATE: Final = 8000  # Hz, to which clips are resampled
+_HOP, _FRAME = 160, 256  # samples: 20 and 32 ms
+_COUNT: Final = _FRAME + _FRAME // 2  # samples that are transformed: room for the longest lag
 _PIECE_S: Final = 10.0  # figures of a longer clip would average speech away
 _ACTIVE_DB: Final = 30.0  # below the loudest frames
-_HIGHEST_HZ: Final = 4000
 _BANDS_HZ: Final = np.geomspace(100, 3600, 13)
-_PITCH_HZ: Final = (70, 400)
+_LAGS: Final = slice(_RATE // 400, round(_RATE / 70) + 1)  # of pitches from 70 to 400 Hz
 _VOICED: Final = 0.6  # harmonicity
 _GLIDE: Final = 0.05  # octaves in 20 ms
 _BIAS: Final = 23.49
@@ -94,23 +95,20 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
         in 100 ms, dB; mean change of the level in 20 ms, dB, and natural logarithm of its mean square; share of the
         frames whose level rises; share of the voiced frames whose pitch changes by less than 0.05 octaves.
     """
-    samples, rate = _decimated(samples, sampling_rate)
-    size, hop = round(_FRAME_S * rate), round(_HOP_S * rate)
-    padded = np.pad(samples, (0, max(0, size - len(samples))))
-    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] / max(1e-9, float(np.abs(padded).max()))
+    samples = soxr.resample(samples, sampling_rate, _RATE)
+    padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
+    frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
     frames -= frames.mean(axis=1, keepdims=True)
-    level = 10 * np.log10(np.einsum("ft,ft->f", frames, frames) / size + np.float32(1e-20))
+    level = 10 * np.log10(np.einsum("ft,ft->f", frames, frames) / _FRAME + np.float32(1e-20))
     active = level > np.percentile(level, 98) - _ACTIVE_DB
-    if np.count_nonzero(active) * hop < MIN_ACTIVE_S * rate:
+    if np.count_nonzero(active) * _HOP < MIN_ACTIVE_S * _RATE:
         return None
     level = level[active]
-    window = np.hanning(size).astype(np.float32)
-    count = size + size // 2  # room for the longest lag
-    bins = round(_HIGHEST_HZ * count / rate) + 1
-    spectrum = np.fft.rfft(frames[active] * window, count)[:, :bins]
+    window = np.hanning(_FRAME).astype(np.float32)
+    spectrum = np.fft.rfft(frames[active] * window, _COUNT)
     power = spectrum.real**2 + spectrum.imag**2
-    harmonicity, pitch = _periodicity(power, np.abs(np.fft.rfft(window, count))[:bins] ** 2, rate / count)
-    edges = np.searchsorted(np.arange(bins) * rate / count, _BANDS_HZ)
+    harmonicity, pitch = _periodicity(power, np.abs(np.fft.rfft(window, _COUNT)) ** 2)
+    edges = np.searchsorted(np.fft.rfftfreq(_COUNT, 1 / _RATE), _BANDS_HZ)
     audible = power[:, edges[0] : edges[-1]]
     audible += 1e-6 * audible.mean(axis=1).max() + np.float32(1e-20)
     flatness = np.log(audible).mean(axis=1) - np.log(audible.mean(axis=1))
@@ -138,28 +136,12 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
     )
 
 
-def _decimated(samples: Floats, sampling_rate: int) -> tuple[Floats, float]:
-    """Every so many low-passed samples, and their rate, 8,000 Hz or a little more."""
-    step = sampling_rate // 8000
-    taps = np.arange(1 - 2 * step, 2 * step)
-    kernel = np.sinc(taps / step) * np.hanning(4 * step + 1)[1:-1] / step
-    count = max(0, len(samples) - len(taps)) // step + 1
-    padded = np.pad(samples, (0, max(0, len(taps) - len(samples)))).astype(np.float32, copy=False)
-    kept = np.zeros(count, np.float32)
-    for start, weight in enumerate(kernel.astype(np.float32)):
-        if abs(weight) > 1e-6:
-            kept += weight * padded[start : start + (count - 1) * step + 1 : step]
-    return kept, sampling_rate / step
-
-
-def _periodicity(power: Reals, of_window: Reals, bin_hz: float) -> tuple[Reals, Reals]:
+def _periodicity(power: Reals, of_window: Reals) -> tuple[Reals, Reals]:
     """Of frames with power spectra [frames, bins]: largest normalised autocorrelation at a lag of speech, 0 to 1, and
     that lag, octaves."""
-    rate = 2 * (power.shape[1] - 1) * bin_hz
-    lags = slice(round(rate / _PITCH_HZ[1]), round(rate / _PITCH_HZ[0]) + 1)
     whole, found = np.fft.irfft(of_window), np.fft.irfft(power)
-    relative = found[:, lags] / (found[:, :1] + np.float32(1e-20)) * (whole[0] / whole[lags])
-    return relative.max(axis=1).clip(0, 1), np.log2(relative.argmax(axis=1) + lags.start)
+    relative = found[:, _LAGS] / (found[:, :1] + np.float32(1e-20)) * (whole[0] / whole[_LAGS])
+    return relative.max(axis=1).clip(0, 1), np.log2(relative.argmax(axis=1) + _LAGS.start)
 
 
 def _pairs(active: NDArray[np.bool_], frames: int) -> tuple[Rows, Rows]:
