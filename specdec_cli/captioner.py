@@ -251,7 +251,6 @@ class Captioner:
         """One run per piece of a recording.
 
         Args:
-            recording: see `recording`.
             item: as it was given; None: nothing is known of it but its path.
             skip: indices of pieces to leave out.
             setup: with a language or an instruction of its own; None: as for every recording.

@@ -100,9 +100,7 @@ class UnexpectedError(SpecdecError):
 def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
     """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all.
 
-    Args:
-        error: whatever was raised.
-        log: where the traceback of an unforeseen one goes, as a debug message; None: nowhere.
+    The traceback of an unforeseen one goes to the log as a debug message.
     """
     if isinstance(error, SpecdecError):
         return error

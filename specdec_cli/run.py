@@ -115,12 +115,9 @@ class Run:
     Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
 
     Args:
-        setup: what its transcript has in common with others.
-        clip: what is captioned.
         prompts: of the clip; None: there is nothing to caption, and `error` says why.
         audio_s: time spent on decoding the audio and on its features, seconds.
         loop: begins to decode prompts.
-        writer: turns token ids into text.
     """
 
     def __init__(
@@ -149,10 +146,9 @@ class Run:
         yield from self._updates(None)
 
     def finish(self, shared: Shared | None = None) -> Transcript:
-        """The transcript, decoding the clip if that is not done; an error line where the run has an error.
+        """The transcript, decoding the clip if that is not done, alone or together with those of `shared`.
 
-        Args:
-            shared: makes the forwards with those of other clips; None: the clip is decoded alone.
+        Where the run has an error, it is an error line.
         """
         if self.error is not None:
             return self._setup.error_line(self.clip.file, self.error, self.clip)

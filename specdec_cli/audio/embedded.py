@@ -54,9 +54,6 @@ def open_embedded(table: str, row: int) -> FileIO:
 class Table:
     """A Parquet or Arrow file, read a group of rows at a time.
 
-    Attributes:
-        names: of its columns.
-
     Raises:
         ReferencesError: it cannot be read.
         ConfigError: pyarrow is not installed.
@@ -72,7 +69,7 @@ class Table:
         try:
             if path.suffix == ".arrow":
                 table = _mapped(path)
-                self.names: list[str] = table.column_names
+                self.names: list[str] = table.column_names  # of its columns
                 self._groups, sizes = [table.select], [table.num_rows]
             else:
                 file = parquet.ParquetFile(str(path))

@@ -99,5 +99,4 @@ def is_there(path: str) -> bool:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is an address on the web or in a store."""
     return _URL.match(path) is not None

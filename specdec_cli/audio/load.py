@@ -57,7 +57,6 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """Number of pieces."""
         return len(self.cuts)
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
@@ -212,12 +211,9 @@ def _decoded(
     refuse: bool,
     search: bool,
 ) -> tuple[Floats | None, list[Segment] | None]:
-    """One pass over a recording: its samples if they fit the window, and its utterances if they are to be found.
+    """One pass over a recording: its samples if they fit the window, and its utterances.
 
-    Args:
-        finder: of the utterances; they are found where the recording does not fit.
-        refuse: whether a recording that does not fit is refused.
-        search: whether they are found in any case.
+    One that does not fit is refused, or searched for utterances if there is a `finder`; with `search`, any one is.
     """
     declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
     mixdown.require_bounded(declared_s or 0.0)

@@ -59,7 +59,6 @@ class Segment:
 
     @property
     def duration_s(self) -> float:
-        """Length, seconds."""
         return self.end_s - self.start_s
 
 

@@ -85,9 +85,6 @@ def build_loop(
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
     Args:
-        pair: the models.
-        config: the settings.
-        edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
         kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.

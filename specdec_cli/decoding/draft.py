@@ -51,13 +51,7 @@ class Draft:
 
 
 class Drafter:
-    """Proposes tokens from one model's session.
-
-    Args:
-        session: the clip on the drafting model.
-        settings: of the run; the seed is that of the clip's random generator, on the CPU.
-        stop_ids: a block ends with any of these, since nothing after it could be kept.
-    """
+    """Proposes tokens from one model's session. A block ends with a stop id, since nothing after it could be kept."""
 
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
         self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
@@ -67,7 +61,6 @@ class Drafter:
 
     @property
     def work(self) -> ModelWork:
-        """What the session's model has done for this clip."""
         return self.session.work
 
     @cached_property
@@ -131,11 +124,9 @@ class Drafter:
         """Drafts until the verdict is there, or until there is nothing more to draft. Decides nothing.
 
         Args:
-            gate: of the run.
             k: tokens of a block.
             most: length limit of the text.
-            text: the committed text and the block under way.
-            verdict: of that block.
+            text: the committed text and the block under way, of which the verdict will be.
             loop: after a loop, nothing can be foreseen.
         """
         written = list(text)

@@ -32,7 +32,6 @@ class TokenEvidence(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of the drafted token."""
         return math.exp(self.logprob)
 
 
@@ -123,18 +122,12 @@ class Gate:
 
 
 class Judge:
-    """The gate at work on one block, see `Gate.open`: token by token, so that drafting can end at the first unsure one.
-
-    Attributes:
-        stops: whether drafting ends with the first token that escalates the block.
-        evidence: of each token so far.
-        scores: the gate's figure of each.
-    """
+    """The gate at work on one block, token by token, so that drafting can end (`stops`) at the first unsure one."""
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
-        self.evidence: list[TokenEvidence] = []
-        self.scores: list[float] = []
+        self.evidence: list[TokenEvidence] = []  # of each token so far
+        self.scores: list[float] = []  # the gate's figure of each
 
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""
@@ -155,8 +148,7 @@ class Judge:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
         for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
-            self.evidence.append(token)
-            self.scores.append(self._score(token))
+            self.add(token)
 
     @property
     def escalates(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -171,7 +171,7 @@ class Loop:
         if not isinstance(self.length, int):
             self.length.learn(draft, verdict)
         start = len(self.text)
-        ids, sources = self._new_tokens(draft, verdict)
+        ids, sources, alternatives = self._outcome(draft, verdict)
         text = (*self.text, *ids)
         end, finish = self.stop.first_stop(text, start) or (len(text), None)
         looped = self.stop.loop.end(text[:end], start)
@@ -207,39 +207,35 @@ class Loop:
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
-            alternatives=self._alternatives(draft, verdict)[: end - start] if self.kept else (),
+            alternatives=tuple(alternatives[: end - start]) if self.kept else (),
             waking=draft.waking,
         )
         return round_, finish
 
-    def _alternatives(self, draft: Draft, verdict: Verdict | None) -> tuple[Alternatives, ...]:
-        """The likeliest tokens at each new token, before stop rules.
+    def _outcome(
+        self, draft: Draft, verdict: Verdict | None
+    ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
+        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place.
 
-        Where the cloud does not tell its own, those of the edge stand in at drafted positions.
+        Where the cloud does not tell its likeliest, those of the edge stand in at drafted positions.
         """
-        drafted = () if draft.scores is None else likeliest(draft.scores, self.kept)
+        told: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
+        edge = () if told or draft.scores is None else likeliest(draft.scores, self.kept)
         if verdict is None:
             by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
-            return tuple((by, row) for row in drafted)
-        if verdict.likeliest is not None:
-            return tuple(("cloud", row) for row in verdict.likeliest)
-        known: list[Alternatives] = [("edge", row) for row in drafted[: verdict.accepted + 1]]
-        unknown: Alternatives = ("cloud", ())
-        return (*known, *[unknown] * (verdict.accepted + 1 + len(verdict.more) - len(known)))
-
-    def _new_tokens(self, draft: Draft, verdict: Verdict | None) -> tuple[tuple[int, ...], list[Source]]:
-        """The tokens that a round adds before stop rules, and where each comes from."""
-        if verdict is None:
-            return draft.ids, ["cloud" if self.settings.mode == "cloud" else "edge"] * len(draft.ids)
-        own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
-        sources: list[Source] = ["accepted"] * verdict.accepted
-        sources.append(own if draft.ids else "cloud")
+            return draft.ids, [by] * len(draft.ids), [(by, row) for row in edge]
+        kept = verdict.accepted
+        own: Source = "cloud" if not draft.ids else "bonus" if kept == len(draft.ids) else "corrected"
+        sources: list[Source] = ["accepted"] * kept
+        sources.append(own)
         sources.extend("cloud" for _ in verdict.more)
-        return (*draft.ids[: verdict.accepted], verdict.token, *verdict.more), sources
+        known = told or [("edge", row) for row in edge[: kept + 1]]
+        unknown: Alternatives = ("cloud", ())
+        ids = (*draft.ids[:kept], verdict.token, *verdict.more)
+        return ids, sources, [*known, *[unknown] * (len(ids) - len(known))]
 
     @property
     def _available(self) -> bool:
-        """Whether there is a cloud to verify with."""
         return self.verifier is not None and self._degraded is None
 
     @property
@@ -318,5 +314,4 @@ class _Clock:
 
     @property
     def ms(self) -> float:
-        """So far."""
         return (time.perf_counter() - self._started) * 1e3

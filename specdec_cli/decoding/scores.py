@@ -57,7 +57,6 @@ class Scores:
     each. Padded in front with what cannot change a result, they go through in one call.
 
     Args:
-        settings: of the run.
         session: the clip on the model; its prompt counts as history, as in `generate()`.
         stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
     """
@@ -82,7 +81,6 @@ class Scores:
 
     @cached_property
     def _prompt(self) -> torch.Tensor:
-        """Ids [n] of the prompt."""
         return torch.tensor(self._session.prompt.ids, device=self._session.model.device)
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:

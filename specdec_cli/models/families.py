@@ -280,12 +280,9 @@ def _ids(config: Any, *names: str) -> list[int]:
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:
-    """The turns of a chat template, with the audio before the instruction.
+    """The turns of a chat template, with the audio, whose fields are given, before the instruction.
 
-    Args:
-        instruction: the user's; empty: the turn is the audio alone, as some captioning models want it.
-        system: a system prompt; None: the template's own.
-        audio: fields of the audio part.
+    Without an instruction the turn is the audio alone, as some captioning models want it.
     """
     said = [{"type": "text", "text": instruction}] if instruction else []
     turns = [{"role": "user", "content": [{"type": "audio", **audio}, *said]}]

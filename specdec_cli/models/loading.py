@@ -48,11 +48,6 @@ _GREEDY_ONLY: Final = {
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
     """Loads one configured model, in the layout of the hub or as transformers saves it.
 
-    Args:
-        config: which model, and how.
-        offline: never download.
-        tested: run the self-test, or look up its result; see `models.selftest`.
-
     Raises:
         CheckpointError: not found, of another family, incomplete, of another format, or failing the self-test.
     """

@@ -40,10 +40,8 @@ class Processor:
     """Tokenizer, feature extractor and chat template of one checkpoint.
 
     Args:
-        name: what the user called the checkpoint.
-        family: what is particular about its family.
         parts: transformers' processor, or a composition of the parts that speech needs.
-        config, generation: its configuration, and what it suggests for `generate()`.
+        generation: what the checkpoint suggests for `generate()`.
     """
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:

@@ -41,7 +41,7 @@ def has_speech(samples: Floats, sampling_rate: int) -> bool:
 class SpeechCutter(PauseCutter):
     """Cuts where the model finds no speech, in place of sound that stands out from the noise floor.
 
-    Arguments and results are those of `PauseCutter`. A thread may use one at a time.
+    A thread may use one at a time.
 
     Raises:
         ConfigError: the package is not installed.
