@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
-import soxr
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
@@ -118,6 +117,8 @@ def from_samples(
     statistics.add(given)
     statistics.require_content(name, duration_s)
     if sample_rate != sampling_rate:
+        import soxr
+
         array = soxr.resample(given, sample_rate, sampling_rate)
     begin_s = start_s or 0.0
     return Recording(
@@ -171,17 +172,17 @@ def open_recording(
     finder = cutter(sampling_rate, window_s) if at_pauses else None
     with opened(path) as (file, _):
         with open_sound(path, file, start_s) as sound:
-            mixdown, statistics = _Mixdown(path, sound, sampling_rate, span), SampleStatistics(sampling_rate)
+            mixdown = _Mixdown(path, sound, sampling_rate, span)
             refuse = not at_pauses and segment_s is None and cuts is None
-            samples, found = _decoded(mixdown, statistics, window_s, finder, refuse=refuse, search=pauses == "always")
+            samples, found = _decoded(mixdown, window_s, finder, refuse=refuse, search=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
-        statistics.require_content(path, mixdown.duration_s)
+        mixdown.statistics.require_content(path, mixdown.duration_s)
         if cuts is not None:
             pieces = tuple(_usable(cuts, mixdown, window_s))
         elif found is not None:
-            pieces = tuple(Cut(start_s + one.start_s, start_s + one.end_s) for one in found)
+            pieces = tuple(found)
             if not pieces:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
                 raise refusal(AudioContentError, path, "has no utterances between pauses", hint)
@@ -194,7 +195,7 @@ def open_recording(
             sha256=sha256(file),
             cuts=pieces,
             whole=cuts is None and found is None and span == (0.0, math.inf) and len(pieces) == 1,
-            level_dbfs=statistics.level_dbfs() if len(pieces) > 1 else None,
+            level_dbfs=mixdown.statistics.level_dbfs() if len(pieces) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=samples,
@@ -203,15 +204,9 @@ def open_recording(
 
 
 def _decoded(
-    mixdown: _Mixdown,
-    statistics: SampleStatistics,
-    window_s: float,
-    finder: PauseCutter | None,
-    *,
-    refuse: bool,
-    search: bool,
-) -> tuple[Floats | None, list[Segment] | None]:
-    """One pass over a recording: its samples if they fit the window, and its utterances.
+    mixdown: _Mixdown, window_s: float, finder: PauseCutter | None, *, refuse: bool, search: bool
+) -> tuple[Floats | None, list[Cut] | None]:
+    """One pass over a recording: its samples if they fit the window, and the places of its utterances.
 
     One that does not fit is refused, or searched for utterances if there is a `finder`; with `search`, any one is.
     """
@@ -219,9 +214,12 @@ def _decoded(
     mixdown.require_bounded(declared_s or 0.0)
     fits = min((declared_s or 0.0) - start_s, end_s - start_s) <= window_s
     kept, searched = list[Floats](), 0
-    finding, found = finder if search else None, list[Segment]()
+    finding, found = finder if search else None, list[Cut]()
+
+    def places(utterances: Sequence[Segment]) -> list[Cut]:
+        return [Cut(start_s + one.start_s, start_s + one.end_s) for one in utterances]
+
     for block in chain([np.zeros(0, np.float32)], mixdown):
-        statistics.add(block)
         kept.append(block)
         fits = fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
         if not fits and refuse:
@@ -230,14 +228,15 @@ def _decoded(
             hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
             raise refusal(AudioContentError, mixdown.path, says, hint)
         finding = finding if fits else finder
-        if finding is not None and math.isfinite(statistics.peak):  # else it is refused
-            found += [utterance for part in kept[searched:] for utterance in finding.feed(part)]
+        if finding is not None and math.isfinite(mixdown.statistics.peak):  # else it is refused
+            for part in kept[searched:]:
+                found += places(finding.feed(part))
             searched = len(kept)
         if not fits:
             kept, searched = [], 0
     kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
     samples = np.concatenate(kept)[: mixdown.length] if fits else None
-    return samples, None if finding is None else found + finding.finish()
+    return samples, None if finding is None else found + places(finding.finish())
 
 
 def _equal(mixdown: _Mixdown, segment_s: float | None) -> Iterator[Cut]:
@@ -279,10 +278,18 @@ class _Mixdown:
         self.path, self.sound, self.sampling_rate, self.span = path, sound, sampling_rate, span
         self._most = None if span[1] == math.inf else round((span[1] - span[0]) * sound.sampling_rate)
         self._frames = 0  # samples per channel so far, at the recording's rate
+        self.statistics = SampleStatistics(sampling_rate)  # of the blocks so far
 
     def __iter__(self) -> Iterator[Floats]:
+        for block in self._blocks():
+            self.statistics.add(block)
+            yield block
+
+    def _blocks(self) -> Iterator[Floats]:
         resampler = None
         if self.sound.sampling_rate != self.sampling_rate:
+            import soxr
+
             resampler = soxr.ResampleStream(self.sound.sampling_rate, self.sampling_rate, 1, "float32", "HQ")
         for block in self.sound.blocks:
             if self._most is not None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats
@@ -95,6 +94,8 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
         in 100 ms, dB; mean change of the level in 20 ms, dB, and natural logarithm of its mean square; share of the
         frames whose level rises; share of the voiced frames whose pitch changes by less than 0.05 octaves.
     """
+    import soxr
+
     samples = soxr.resample(samples, sampling_rate, _RATE)
     padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
