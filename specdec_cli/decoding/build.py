@@ -89,30 +89,23 @@ def build_loop(
         shared: makes the forwards together with those of other clips; None: this clip is alone.
         kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
         synonyms: of the acceptance rule `class`.
-
-    Raises:
-        DecodingError: the mode needs a model that is not there.
     """
     settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 
-    def session(role: str, model: AudioLM | None, prompt: Prompt | None) -> Session:
-        if model is None or prompt is None:
-            raise DecodingError(
-                f"mode {settings.mode!r} needs a {role} model, and none is loaded",
-                hint=f"Set {role}.model, or choose another decoding.mode.",
-            )
+    def session(model: AudioLM | None, prompt: Prompt | None) -> Session:
+        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None
     if settings.mode != "cloud":
-        drafter = Drafter(session("edge", pair.edge, edge_prompt), settings, stop_ids)
+        drafter = Drafter(session(pair.edge, edge_prompt), settings, stop_ids)
     elif remote is None:
-        drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
+        drafter = Drafter(session(pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
         verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
     elif settings.mode in ("hybrid", "lossless"):
-        cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
+        cloud = session(pair.loaded_cloud, cloud_prompt)
         most = settings.max_new_tokens
         verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, kept, synonyms)
     gate = Gate(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
-from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateName, Reason
 
 if TYPE_CHECKING:
@@ -69,11 +68,8 @@ class Gate:
         threshold: in the unit of the figure; None: the gate's own.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
-        classifier: of the learned gate.
-        generator: of the random gate, apart from the one that tokens are drawn with.
-
-    Raises:
-        DecodingError: the learned gate without a classifier, or the random one without a generator.
+        classifier: of the learned gate, which needs one.
+        generator: of the random gate, which needs one that is not the one that tokens are drawn with.
     """
 
     def __init__(
@@ -86,10 +82,6 @@ class Gate:
         classifier: Classifier | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        if name == "learned" and classifier is None:
-            raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if name == "random" and generator is None:
-            raise DecodingError("the gate 'random' has no generator")
         self.name = name
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
