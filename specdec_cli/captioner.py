@@ -54,10 +54,6 @@ Loading = Callable[[str], AbstractContextManager[None]]
 class Captioner:
     """A loaded pair of models and the settings to use them with.
 
-    Args:
-        pair: the models that the mode needs.
-        load_s: how long they took to load, seconds; None if they came from elsewhere.
-
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
         window_s: longest recording that they take at once, seconds.
@@ -137,9 +133,6 @@ class Captioner:
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings, for comparing modes, gates and the like.
-
-        Args:
-            config: the settings; its models must be those that are loaded.
 
         Raises:
             ConfigError: the mode needs a model that is not loaded, or other models are configured.
@@ -353,11 +346,7 @@ class Captioner:
 
 
 def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
-    """The learned gate's classifier and file, where the mode has a gate and it is that one.
-
-    Raises:
-        ConfigError: its weights cannot be read, or it was fitted with the ids of another tokenizer.
-    """
+    """The learned gate's classifier and file, where the mode has that gate. Raises ConfigError if it cannot be used."""
     path = config.gate.weights_path
     if config.gate_in_force != "learned" or path is None:
         return None

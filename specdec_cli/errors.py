@@ -14,12 +14,7 @@ FLAGS: Final[dict[str, str]] = {}
 
 
 class SpecdecError(Exception):
-    """Base of all errors that specdec raises on purpose.
-
-    Args:
-        message: one sentence that says what is wrong and names the values.
-        hint: one sentence that says what to do about it.
-    """
+    """Base of all errors that specdec raises on purpose: a sentence that names the values, and what to do about it."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -98,10 +93,7 @@ class UnexpectedError(SpecdecError):
 
 
 def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
-    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all.
-
-    The traceback of an unforeseen one goes to the log as a debug message.
-    """
+    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all."""
     if isinstance(error, SpecdecError):
         return error
     if log is not None:

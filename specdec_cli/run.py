@@ -117,7 +117,6 @@ class Run:
     Args:
         prompts: of the clip; None: there is nothing to caption, and `error` says why.
         audio_s: time spent on decoding the audio and on its features, seconds.
-        loop: begins to decode prompts.
     """
 
     def __init__(
@@ -139,17 +138,12 @@ class Run:
     def __iter__(self) -> Iterator[Update]:
         """Decodes the clip: Started, then Prefill, Sent and Round events, then Finished, each with its text.
 
-        Raises:
-            SpecdecError: `error`, or what goes wrong while decoding.
-            DecodingError: the run was begun before.
+        Raises `error`, and a SpecdecError for what goes wrong while decoding, or for a run that was begun before.
         """
         yield from self._updates(None)
 
     def finish(self, shared: Shared | None = None) -> Transcript:
-        """The transcript, decoding the clip if that is not done, alone or together with those of `shared`.
-
-        Where the run has an error, it is an error line.
-        """
+        """The transcript, decoding the clip if that is not done; an error line where the run has an error."""
         if self.error is not None:
             return self._setup.error_line(self.clip.file, self.error, self.clip)
         if self._transcript is None:

@@ -52,12 +52,7 @@ def open_embedded(table: str, row: int) -> FileIO:
 
 
 class Table:
-    """A Parquet or Arrow file, read a group of rows at a time.
-
-    Raises:
-        ReferencesError: it cannot be read.
-        ConfigError: pyarrow is not installed.
-    """
+    """A Parquet or Arrow file, read a group of rows at a time. Raises ConfigError if that fails, or without pyarrow."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -96,11 +91,7 @@ class Table:
                 yield held, cell["path"].as_py() if "path" in fields else None, row
 
     def recording(self, row: int) -> bytes | None:
-        """The bytes of the recording in a row.
-
-        Raises:
-            IndexError: there is no such row.
-        """
+        """The bytes of the recording in a row. Raises IndexError where there is no such row."""
         group = bisect_right(self._first, row) - 1
         if self._last[0] != group:
             audio = next(name for name in COLUMNS if name in self.names)

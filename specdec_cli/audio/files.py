@@ -117,11 +117,7 @@ def is_sound(head: bytes) -> bool:
 
 
 def spool(head: bytes, stream: IO[bytes]) -> None:
-    """Takes a recording from a stream, of which `head` was read already.
-
-    Raises:
-        ConfigError: it is too large, or there is no room for it.
-    """
+    """Takes a recording from a stream, of which `head` was read already. Raises ConfigError if there is no room."""
     try:
         with tempfile.TemporaryFile(prefix="specdec-") as file:
             size, block = 0, head

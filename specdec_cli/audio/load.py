@@ -18,15 +18,7 @@ from numpy.typing import ArrayLike
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import (
-    MAX_DURATION_S,
-    SILENCE_DBFS,
-    Cut,
-    Floats,
-    SampleStatistics,
-    Segment,
-    mono,
-)
+from specdec_cli.audio.samples import MAX_DURATION_S, SILENCE_DBFS, Cut, Floats, SampleStatistics, Segment, mono
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
@@ -62,10 +54,7 @@ class Recording:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
         A recording that is longer than the window is decoded again while the pieces are read, so that only one of them
-        is in memory.
-
-        Raises:
-            AudioError: the file is gone, or has changed since it was opened.
+        is in memory. Raises AudioError if the file is gone, or has changed since it was opened.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
         rest, at = np.zeros(0, np.float32), 0  # and its place
@@ -93,12 +82,7 @@ class Recording:
 
 
 def from_samples(
-    samples: ArrayLike,
-    sample_rate: float,
-    sampling_rate: int,
-    window_s: float,
-    name: str,
-    start_s: float | None = None,
+    samples: ArrayLike, sample_rate: float, sampling_rate: int, window_s: float, name: str, start_s: float | None = None
 ) -> Recording:
     """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
 
@@ -268,10 +252,8 @@ def _usable(cuts: Sequence[Cut], mixdown: _Mixdown, window_s: float) -> Iterator
 class _Mixdown:
     """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
 
-    They are the mean over the channels. The first is at the beginning of the span, seconds, and they end at its end.
-
-    Raises:
-        AudioContentError: from iterating: the recording is longer than six hours.
+    They are the mean over the channels, from the beginning of the span, seconds, to its end; after six hours they raise
+    AudioContentError.
     """
 
     def __init__(self, path: str, sound: Sound, sampling_rate: int, span: tuple[float, float]) -> None:

@@ -124,8 +124,7 @@ class SampleStatistics:
 def mono(samples: ArrayLike, name: str) -> Floats:
     """Floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits, as float32 [n] of full scale 1.0.
 
-    Raises:
-        AudioContentError: of any other shape or type.
+    Raises AudioContentError for any other shape or type.
     """
     try:
         array = np.asarray(samples)

@@ -58,12 +58,7 @@ _MODEL: Final = np.array(
 
 
 def has_speech(samples: Floats, sampling_rate: int) -> bool:
-    """Whether any ten seconds of a clip sound like speech.
-
-    Args:
-        samples: mono [n], of any level.
-        sampling_rate: Hz, at least 8,000.
-    """
+    """Whether any ten seconds of a clip, mono [n] of any level at 8,000 Hz or more, sound like speech."""
     return any(likeness(piece, sampling_rate) > 0 for piece in in_pieces(samples, sampling_rate))
 
 

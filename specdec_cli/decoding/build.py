@@ -39,12 +39,7 @@ class Pair:
 
     @classmethod
     def of(cls, edge: AudioLM | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
-        """Checks that the two can work together.
-
-        Raises:
-            TokenizerMismatchError: their tokenizers have no common beginning worth having.
-            DecodingError: there is no model at all.
-        """
+        """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")

@@ -121,13 +121,9 @@ class Drafter:
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
     ) -> None:
-        """Drafts until the verdict is there, or until there is nothing more to draft. Decides nothing.
+        """Drafts on from the text and the block under way until its verdict is there, or nothing can be foreseen.
 
-        Args:
-            k: tokens of a block.
-            most: length limit of the text.
-            text: the committed text and the block under way, of which the verdict will be.
-            loop: after a loop, nothing can be foreseen.
+        Blocks have `k` tokens, and the text at most `most`. Decides nothing.
         """
         written = list(text)
         if most - len(written) < 2 or verdict.done() or not self.stop_ids.isdisjoint(written[-1:]):

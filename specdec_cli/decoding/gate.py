@@ -91,12 +91,9 @@ class Gate:
         self._generator = generator if name == "random" else None
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> Judge:
-        """Begins a block after `start` tokens of text.
+        """Begins a block after `start` tokens of text, by the wake threshold if `waking`; `whole`: drafted to its end.
 
-        Args:
-            waking: whether the wake threshold counts.
-            whole: whether the block is drafted to its end, whatever the gate finds.
-            ahead: whether it may never be one, so that no random generator may move.
+        While drafting `ahead` it may never be one, so that no random generator may move.
         """
         draw = None
         if self._generator is not None and not ahead:

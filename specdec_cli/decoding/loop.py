@@ -139,11 +139,7 @@ class Loop:
         return self.stop.first_stop(text, len(text) - 1) is not None
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
-        """The cloud's verdict on a block; None if it fails, and the edge goes on alone.
-
-        Raises:
-            CloudError: the cloud failed, and the mode or the settings need it.
-        """
+        """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
         settings, run_on = self.settings, self.settings.run_on
         if not draft.ids:
             run_on = (CLOUD_CHUNK if settings.mode == "cloud" else ALONE) - 1

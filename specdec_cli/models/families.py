@@ -292,11 +292,7 @@ def conversation(instruction: str, system: str | None, **audio: Any) -> list[dic
 
 
 def rendered(parts: Any, instruction: str, system: str | None) -> str:
-    """The chat template with the audio before the instruction, as text with one placeholder.
-
-    Raises:
-        CheckpointError: the template makes the model reason before it answers.
-    """
+    """The chat template with the audio before the instruction, as text with one placeholder."""
     text: str = parts.apply_chat_template(
         conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
     )
@@ -309,11 +305,7 @@ def rendered(parts: Any, instruction: str, system: str | None) -> str:
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
-    """Feature extractor, tokenizer and chat template alone.
-
-    The processors of Qwen-Omni and Gemma 4 also want image and video processors, which need torchvision; speech does
-    not.
-    """
+    """Feature extractor, tokenizer and chat template alone: those of Qwen-Omni and Gemma 4 also want torchvision."""
 
     def __init__(self, feature_extractor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
         super().__init__(feature_extractor, tokenizer, chat_template=chat_template)

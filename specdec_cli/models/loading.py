@@ -16,13 +16,7 @@ from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import (
-    checkpoint_folder,
-    fingerprint,
-    loading_errors,
-    require_complete,
-    weight_files,
-)
+from specdec_cli.models.checkpoint import checkpoint_folder, fingerprint, loading_errors, require_complete, weight_files
 from specdec_cli.models.families import Family, family_named, family_of, prune
 from specdec_cli.models.packed import BITS
 from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
@@ -48,8 +42,7 @@ _GREEDY_ONLY: Final = {
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
     """Loads one configured model, in the layout of the hub or as transformers saves it.
 
-    Raises:
-        CheckpointError: not found, of another family, incomplete, of another format, or failing the self-test.
+    Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
@@ -92,11 +85,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere.
-
-    Raises:
-        CheckpointError: they are not there, or do not fit together.
-    """
+    """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere."""
     with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline, weights=False)
         return _front_end(config, str(folder))[2]
@@ -146,11 +135,7 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device called `name`; "auto" means cuda, then mps, then cpu.
-
-    Raises:
-        ConfigError: the device does not exist on this machine.
-    """
+    """The device called `name`; "auto" means cuda, then mps, then cpu. Raises ConfigError if there is no such one."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -178,10 +163,6 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
     """The `quantization_config` of `from_pretrained` for "int8" or "int4", without parameters of `unused` prefixes.
 
     On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
-
-    Raises:
-        CheckpointError: it does not run on `device`.
-        ImportError: the library is not installed.
     """
     if name is None:
         return None

@@ -39,9 +39,8 @@ class Prompt:
 class Processor:
     """Tokenizer, feature extractor and chat template of one checkpoint.
 
-    Args:
-        parts: transformers' processor, or a composition of the parts that speech needs.
-        generation: what the checkpoint suggests for `generate()`.
+    `parts` is transformers' processor, or a composition of what speech needs; `generation` is what the checkpoint
+    suggests for `generate()`.
     """
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
@@ -110,11 +109,7 @@ class Processor:
         return Prompt(tuple(ids), audio, samples)
 
     def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them.
-
-        Raises:
-            CheckpointError: the text has no single placeholder.
-        """
+        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
         found = ids.count(self.placeholder_id)
         if found != 1:

@@ -52,10 +52,7 @@ def tie_tolerance(dtype: torch.dtype) -> float:
 def self_test(model: AudioLM, folder: Path | None = None) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    The result is not remembered without the folder that it was loaded from.
-
-    Raises:
-        CheckpointError: the model fails; says how.
+    The result is not remembered without the folder that it was loaded from. Raises CheckpointError if it fails.
     """
     memory, phrase = None if folder is None else _memory(model, folder), ""
     if memory is not None:

@@ -143,11 +143,7 @@ class Session:
         return list(text[keep:])
 
     def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
-        """The last `positions` rows out of a forward's logits [m, rows], cut to the vocabulary.
-
-        Raises:
-            DecodingError: they are not finite.
-        """
+        """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary. Raises as `logits` does."""
         scores = logits[:, : self.vocab_size]
         if self._banned.numel():
             scores.index_fill_(1, self._banned, -math.inf)

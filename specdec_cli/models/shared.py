@@ -177,9 +177,8 @@ class Shared:
 def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[torch.Tensor | BaseException]:
     """One forward for several clips on one model whose prompts are cached: [(session, text, positions)].
 
-    Returns:
-        For each clip what `Session.logits` returns, or the error that it raises. Of the forward's time every clip is
-        charged its share by the number of tokens that it fed.
+    For each clip it returns what `Session.logits` does, or the error that that raises. Of the forward's time every clip
+    is charged its share by the number of tokens that it fed.
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]

@@ -25,11 +25,7 @@ _OWN: Final = local()  # a model of each thread
 
 
 def has_speech(samples: Floats, sampling_rate: int) -> bool:
-    """Whether the model hears speech for 0.3 s or more, in mono samples [n] at `sampling_rate` Hz.
-
-    Raises:
-        ConfigError: the package is not installed.
-    """
+    """Whether the model finds speech for 0.3 s or more in mono samples [n] at `sampling_rate` Hz."""
     if sampling_rate != _RATE:
         samples = soxr.resample(samples, sampling_rate, _RATE)
     with torch.inference_mode():
@@ -41,10 +37,7 @@ def has_speech(samples: Floats, sampling_rate: int) -> bool:
 class SpeechCutter(PauseCutter):
     """Cuts where the model finds no speech, in place of sound that stands out from the noise floor.
 
-    A thread may use one at a time.
-
-    Raises:
-        ConfigError: the package is not installed.
+    A thread may use one at a time. Raises ConfigError without the package, as `has_speech` does.
     """
 
     def __init__(self, sampling_rate: int, longest_s: float) -> None:
@@ -77,7 +70,7 @@ class SpeechCutter(PauseCutter):
 
 
 def _model() -> Any:
-    """This thread's, which keeps a state from one window to the next, in its first state."""
+    """Of this thread, in its first state: it keeps one from one window to the next."""
     if not hasattr(_OWN, "model"):
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of TorchScript
             _OWN.model = _package().load_silero_vad()
