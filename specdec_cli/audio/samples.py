@@ -26,12 +26,6 @@ SILENCE_DBFS = -70.0
 
 _AT_ONCE: Final = 1 << 18  # samples looked at together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
-_FULL_SCALE: Final = {
-    np.dtype(np.uint8): (128.0, 2.0**7),
-    np.dtype(np.int16): (0.0, 2.0**15),
-    np.dtype(np.int32): (0.0, 2.0**31),
-}
-"""Type of integer samples -> (silence, full scale)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +129,9 @@ def mono(samples: ArrayLike, name: str) -> Floats:
             f"{name} has the shape {array.shape}; mono samples [n] are wanted",
             hint="Mix its channels: samples.mean(axis=1) of [n, channels], samples.mean(axis=0) of [channels, n].",
         )
-    if array.dtype in _FULL_SCALE:
-        silence, full_scale = _FULL_SCALE[array.dtype]
-        array = (array.astype(np.float64) - silence) / full_scale
+    if array.dtype in (np.uint8, np.int16, np.int32):
+        full_scale = 2.0 ** (8 * array.itemsize - 1)
+        array = array.astype(np.float64) / full_scale - (array.dtype == np.uint8)
     elif array.dtype.kind != "f":
         raise AudioContentError(
             f"{name} holds values of the type {array.dtype}, whose full scale is not known",

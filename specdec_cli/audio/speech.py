@@ -59,18 +59,14 @@ _MODEL: Final = np.array(
 
 def has_speech(samples: Floats, sampling_rate: int) -> bool:
     """Whether any ten seconds of a clip, mono [n] of any level at 8,000 Hz or more, sound like speech."""
-    return any(likeness(piece, sampling_rate) > 0 for piece in in_pieces(samples, sampling_rate))
+    found = (figures(piece, sampling_rate) for piece in in_pieces(samples, sampling_rate))
+    columns, weights = _MODEL[:, :4].T, _MODEL[:, 4:].T.ravel()
+    return any(_BIAS + terms(piece, *columns) @ weights > 0 for piece in found if piece is not None)
 
 
 def in_pieces(samples: Floats, sampling_rate: int) -> list[Floats]:
     """A clip in equal pieces of ten seconds or less."""
     return np.array_split(samples, max(1, -(-len(samples) // round(_PIECE_S * sampling_rate))))
-
-
-def likeness(samples: Floats, sampling_rate: int) -> float:
-    """Log odds that a clip of ten seconds or less is speech; -inf for less than 0.3 s of sound."""
-    found = figures(samples, sampling_rate)
-    return -np.inf if found is None else float(_BIAS + terms(found, *_MODEL[:, :4].T) @ _MODEL[:, 4:].T.ravel())
 
 
 def terms(found: Numbers, least: Numbers, most: Numbers, mean: Numbers, spread: Numbers) -> Numbers:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
+from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateName, Reason
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Gate:
         threshold: in the unit of the figure; None: the gate's own.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
-        classifier: of the learned gate, which needs one.
+        classifier: of the learned gate; a DecodingError without.
         generator: of the random gate, which needs one that is not the one that tokens are drawn with.
     """
 
@@ -82,6 +83,8 @@ class Gate:
         classifier: Classifier | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
+        if name == "learned" and classifier is None:
+            raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
         self.name = name
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold

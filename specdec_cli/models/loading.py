@@ -47,7 +47,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
         folder = checkpoint_folder(config, offline=offline)
-        family, model_config, processor = _front_end(config, str(folder))
+        processor = _front_end(config, str(folder))
+        family, model_config = processor.family, processor.config
         weights = fingerprint(weight_files(config.label, folder))
         dtype = resolve_dtype(config.dtype, device, model_config.dtype)
         quantization = quantization_config(config.quantization, device, family.unused)
@@ -88,11 +89,10 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere."""
     with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline, weights=False)
-        return _front_end(config, str(folder))[2]
+        return _front_end(config, str(folder))
 
 
-def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor]:
-    """The family of a checkpoint, the configuration of the part of it that is loaded, and its processor."""
+def _front_end(config: ModelConfig, source: str) -> Processor:
     raw, _ = PreTrainedConfig.get_config_dict(source, **_HERE)
     declared = str(raw.get("model_type"))
     family = family_of(declared) if config.family == "auto" else family_named(config.family)
@@ -124,7 +124,7 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
                 "which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
-    return family, model_config, Processor(config.label, family, parts, model_config, generation)
+    return Processor(config.label, family, parts, model_config, generation)
 
 
 def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str, str]:

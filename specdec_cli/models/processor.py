@@ -122,13 +122,11 @@ class Processor:
 
     def text(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
-        written: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return written
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def piece(self, id_: int) -> str:
         """The text of one token, special ones included."""
-        written: str = self.tokenizer.decode([id_])
-        return written
+        return str(self.tokenizer.decode([id_]))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""

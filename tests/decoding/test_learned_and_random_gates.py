@@ -11,7 +11,7 @@ from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.build import gate_generator
 from specdec_cli.decoding.gate import Gate, Judge, evidence_of
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.processor import Prompt
 from tests.laws.cases import collect, make_case
 from tests.table import certain, spelled, table_loop
@@ -103,6 +103,11 @@ def test_a_feature_of_another_version_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}=3'") as refused:
         _classifier(**{f"{name}__3": 1.0})
     assert "specdec tune" in str(refused.value.hint)
+
+
+def test_a_learned_gate_without_weights_is_refused() -> None:
+    with pytest.raises(DecodingError, match="learned"):
+        Gate("learned")
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
