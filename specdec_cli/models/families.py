@@ -56,13 +56,13 @@ class Family:
     def processor(self, source: str, **common: Any) -> Any:
         return (AudioProcessor if self.composed else transformers.AutoProcessor).from_pretrained(source, **common)
 
-    def placeholder(self, config: Any) -> int:
+    def placeholder(self, name: str, config: Any) -> int:
         """The id that stands for one audio token."""
         if (found := next(iter(_ids(config, *_AUDIO_IDS)), None)) is not None:
             return found
         raise CheckpointError(
-            f"a model of type {config.model_type!r} names no audio_token_id",
-            hint="Use an audio language model, one that takes speech and writes text.",
+            f"{name} is a model of type {config.model_type!r}, which takes no audio",
+            hint="Use an audio language model, one that takes speech, writes text and names its audio_token_id.",
         )
 
     def placeholders(self, config: Any) -> set[int]:
@@ -70,11 +70,7 @@ class Family:
         return set(_ids(config, *_AUDIO_IDS, *_OTHER_IDS))
 
     def extractor(self, parts: Any) -> Any:
-        found = getattr(parts, "feature_extractor", None) or getattr(parts, "audio_processor", None)
-        if found is None:
-            hint = "Use a checkpoint of a model that takes audio."
-            raise CheckpointError(f"{type(parts).__name__} has no feature extractor", hint=hint)
-        return found
+        return getattr(parts, "feature_extractor", None) or parts.audio_processor
 
     def window_s(self, parts: Any) -> float:
         """Longest recording, seconds; some processors cut longer ones without a warning."""

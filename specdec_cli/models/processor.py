@@ -45,17 +45,12 @@ class Processor:
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
         self.name, self.family, self.parts, self.config, self.generation = name, family, parts, config, generation
-        if not hasattr(parts, "tokenizer"):  # transformers gives the tokenizer itself of a model of text alone
-            raise CheckpointError(
-                f"{name} is a model of type {config.model_type!r}, which takes no audio",
-                hint="Use an audio language model, one that takes speech and writes text.",
-            )
+        self.placeholder_id = family.placeholder(name, config)
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
         # positions of prompt and text together
         self.context = int(text_config.max_position_embeddings)
-        self.placeholder_id = family.placeholder(config)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         highest = max(pieces.values(), default=-1)
         if highest >= self.rows:

@@ -83,16 +83,10 @@ def _test(model: AudioLM) -> bool:
     session = Session(model, prompt, 2 * _LENGTH)
     wrong = [text[-1], *text]
     session.prefill()
-    passes = session.work.encoder_passes
     session.logits(wrong, 3)  # a draft that is rejected at once
     stepped = [session.logits(text[:at], 1) for at in range(3)]
     session.logits([*text[:3], *wrong[:2]], 2)
     rest = session.logits(text, _LENGTH - 2)
-    if passes != 1:
-        raise CheckpointError(
-            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
-            hint="Use a model of one of the tested families.",
-        )
     difference, allowed = _difference(torch.cat([*stepped, rest]), whole), _allowed(model)
     if not difference <= allowed:
         raise CheckpointError(
