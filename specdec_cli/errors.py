@@ -75,13 +75,9 @@ class DecodingError(SpecdecError):
 
 
 class CloudError(SpecdecError):
-    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense.
+    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 
-    Attributes:
-        about_clip: whether it concerns this clip alone and says nothing about the next.
-    """
-
-    about_clip = False
+    about_clip = False  # whether it concerns this clip alone and says nothing about the next
 
 
 class TranscriptError(SpecdecError):

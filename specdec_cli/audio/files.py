@@ -84,15 +84,21 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
 
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large one, of which many parts may be named, is kept."""
-    status = os.fstat(file.fileno())
-    stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    if stamp in _digests:
-        return _digests[stamp]
+    size, *others = found = stamp(file)
+    if found in _digests:
+        return _digests[found]
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if status.st_size >= _LARGE and status.st_nlink:
-        _digests[stamp] = digest
+    if size >= _LARGE and others:
+        _digests[found] = digest
     return digest
+
+
+def stamp(file: FileIO) -> tuple[int, ...]:
+    """Size, and what else tells a file from others and from what it was before; of a temporary copy the size alone."""
+    status = os.fstat(file.fileno())
+    others = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    return (status.st_size, *(others if status.st_nlink else ()))
 
 
 def content_of(path: str) -> str | None:

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from io import FileIO
 from itertools import chain
 from typing import Final, Literal
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
-from specdec_cli.audio.files import opened, refusal, sha256
+from specdec_cli.audio.files import opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import MAX_DURATION_S, SILENCE_DBFS, Cut, Floats, SampleStatistics, Segment, mono
 from specdec_cli.errors import AudioContentError, AudioDecodeError
@@ -74,7 +73,7 @@ class Recording:
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
-            if _stamp(file) != self._stamp:
+            if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
             with open_sound(self.path, file, self._span[0]) as sound:
@@ -183,7 +182,7 @@ def open_recording(
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=samples,
-            _stamp=_stamp(file),
+            _stamp=stamp(file),
         )
 
 
@@ -303,10 +302,3 @@ class _Mixdown:
             says = f"is too long: it lasts {length} or more, and {most} is the most"
             hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
             raise refusal(AudioContentError, self.path, says, hint)
-
-
-def _stamp(file: FileIO) -> tuple[int, ...]:
-    status = os.fstat(file.fileno())
-    if not status.st_nlink:  # a temporary file: a copy, which nobody changes
-        return (status.st_size,)
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -65,8 +65,7 @@ class Kernels:
     def choose(self, encoder_dtype: str | None) -> None:
         """Lets the encoder multiply in a number format; None: in that of its weights, as the decoder does.
 
-        Raises:
-            CheckpointError: the format is int8, and the encoder is not on a CPU that has kernels for it.
+        Raises CheckpointError if the format is int8, and the encoder is not on a CPU that has kernels for it.
         """
         if encoder_dtype == "int8" and not self._encoder:
             hint = "Use encoder_dtype: bfloat16, or null."

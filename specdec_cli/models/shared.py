@@ -15,7 +15,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
@@ -56,7 +56,7 @@ def take_short_turns() -> None:
     sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
 
 
-class Shared:
+class Shared(AbstractContextManager["Shared"]):
     """Makes forwards for several clips, one at a time for each model. Use it as a context manager.
 
     A model is served once no clip is at work between two forwards: then all that will wait for it do. So groups are as
@@ -80,9 +80,6 @@ class Shared:
         self._closed = False
         self._here = threading.local()
         take_short_turns()
-
-    def __enter__(self) -> Shared:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
