@@ -61,7 +61,7 @@ class SpeechCutter(PauseCutter):
                 self._speech.append(odds >= (_OFF if self._speech[-1] else _ON))
 
     def _sound(self) -> NDArray[np.bool_]:
-        frames = np.arange(self._done, self._dropped + len(self._totals))
+        frames = np.arange(self._done, self._dropped + len(self._levels))
         windows = 1 + ((frames * self._hop + self._size // 2) / self._rate * _RATE).astype(np.intp) // _WINDOW
         first = min(int(windows[0]) if len(windows) else 0, len(self._speech) - 1)
         speech = np.frombuffer(bytes(self._speech[first:]), np.bool_)
