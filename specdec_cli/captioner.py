@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, from_samples, has_speech, open_recording
+from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
@@ -256,14 +256,14 @@ class Captioner:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            measures = self.setup.measures and not cut.silent
+            measures = self.setup.measures and cut.fault is None
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
                 duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
-                no_speech=None if cut.silent else not self._has_speech(cut.samples, self.sampling_rate),
+                no_speech=None if cut.fault else not self._has_speech(cut.samples, self.sampling_rate),
                 piece=cut.index if several else None,
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
@@ -301,18 +301,13 @@ class Captioner:
 
     def _refusal(self, clip: Clip, cut: Segment) -> SpecdecError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
+        if not (clip.no_speech and self.config.audio.refuse_no_speech):
+            return cut.fault
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
-        if cut.duration_s < MIN_DURATION_S:
-            hint = "Join it with another piece, or leave it out."
-            return AudioContentError(f"{place} is too short: {MIN_DURATION_S} s is the least", hint=hint)
-        if cut.silent:
-            return AudioContentError(f"{place} is silent: a caption would be invented")
-        if clip.no_speech and self.config.audio.refuse_no_speech:
-            return AudioContentError(
-                f"{place} holds no speech: a caption would be invented",
-                hint="To caption it all the same, set audio.refuse_no_speech to false.",
-            )
-        return None
+        return AudioContentError(
+            f"{place} holds no speech: a caption would be invented",
+            hint="To caption it all the same, set audio.refuse_no_speech to false.",
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out."""

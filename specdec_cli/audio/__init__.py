@@ -5,7 +5,7 @@ recording: at most one window of samples is kept, and a longer recording is deco
 """
 
 from specdec_cli.audio.load import Recording, from_samples, open_recording
-from specdec_cli.audio.samples import MIN_DURATION_S, Cut, Segment
+from specdec_cli.audio.samples import Cut, Segment
 from specdec_cli.audio.speech import has_speech
 
-__all__ = ["MIN_DURATION_S", "Cut", "Recording", "Segment", "from_samples", "has_speech", "open_recording"]
+__all__ = ["Cut", "Recording", "Segment", "from_samples", "has_speech", "open_recording"]

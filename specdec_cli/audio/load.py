@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import MAX_DURATION_S, SILENCE_DBFS, Cut, Floats, SampleStatistics, Segment, mono
+from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
@@ -66,10 +66,13 @@ class Recording:
                 rest, at = rest[done:], at + done
                 rest = np.concatenate([rest, next(blocks, np.zeros(end - at - len(rest), np.float32))])
             samples = rest[start - at : end - at].copy()
-            statistics = SampleStatistics(self.sampling_rate)
-            statistics.add(samples)
-            silent = self.count > 1 and statistics.loudest_frame_dbfs() < SILENCE_DBFS
-            yield Segment(samples, cut.start_s, cut.end_s, silent, index, cut.speaker, cut.text)
+            fault = None
+            if not self.whole:
+                statistics = SampleStatistics(self.sampling_rate)
+                statistics.add(samples)
+                name = f"{self.path} from {cut.start_s:.1f} s to {cut.end_s:.1f} s"
+                fault = statistics.fault(name, cut.end_s - cut.start_s)
+            yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
@@ -98,7 +101,8 @@ def from_samples(
         )
     statistics = SampleStatistics(round(float(sample_rate)))
     statistics.add(given)
-    statistics.require_content(name, duration_s)
+    if (fault := statistics.fault(name, duration_s)) is not None:
+        raise fault
     if sample_rate != sampling_rate:
         import soxr
 
@@ -161,7 +165,8 @@ def open_recording(
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
-        mixdown.statistics.require_content(path, mixdown.duration_s)
+        if (fault := mixdown.statistics.fault(path, mixdown.duration_s)) is not None:
+            raise fault
         if cuts is not None:
             pieces = tuple(_usable(cuts, mixdown, window_s))
         elif found is not None:

@@ -46,7 +46,7 @@ class Segment:
     samples: Floats  # mono [n]
     start_s: float  # place in the recording
     end_s: float
-    silent: bool = False  # no sound above -70 dBFS; False for a whole recording, which is refused instead
+    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
     index: int = 0  # 0-based, of the pieces of the recording
     speaker: str | None = None  # who speaks and what is said, where the cut says so
     text: str | None = None
@@ -90,16 +90,15 @@ class SampleStatistics:
         """Mean power of the active frames, in dB relative to an RMS of 1.0; None without any."""
         return active_level_dbfs(np.concatenate(self._powers))
 
-    def require_content(self, path: str, duration_s: float) -> None:
-        """Refuse samples in which there is nothing to describe.
+    def fault(self, name: str, duration_s: float) -> AudioContentError | None:
+        """What is wrong with samples in which there is nothing to describe; None if nothing is.
 
-        Raises:
-            AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
-                silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
+        They are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are silent: their loudest
+        20 ms frame, without its constant offset, is below -70 dBFS RMS.
         """
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
-            hint = "Name a recording with at least a few spoken words."
+            hint = "Record, or cut, at least a few spoken words."
         elif not math.isfinite(self.peak):
             says = "holds samples that are not numbers (NaN or infinite)"
             hint = "Export it again, as 16-bit PCM for example; whatever wrote this file failed."
@@ -111,8 +110,8 @@ class SampleStatistics:
             says = f"is silent ({moment}): a caption would be invented"
             hint = "Check the microphone and its level, then record again."
         else:
-            return
-        raise refusal(AudioContentError, path, says, hint)
+            return None
+        return refusal(AudioContentError, name, says, hint)
 
 
 def mono(samples: ArrayLike, name: str) -> Floats:
