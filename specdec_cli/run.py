@@ -218,10 +218,12 @@ def peak_rss_mb() -> float | None:
 
 
 def gpu_mb() -> float | None:
-    """Largest GPU memory that PyTorch has allocated, MiB; None without a GPU."""
+    """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
     import torch
 
-    return round(torch.cuda.max_memory_allocated() / 2**20, 1) if torch.cuda.is_available() else None
+    if not torch.cuda.is_available():
+        return None
+    return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
 
 
 def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequence[str]) -> str:

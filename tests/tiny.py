@@ -6,6 +6,7 @@ they loop, and nothing about them is tuned to pass.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +44,8 @@ from specdec_cli.types import Event, Finished, Round
 from training.tokenizer import SPECIAL_TOKENS
 
 SPECIALS = SPECIAL_TOKENS[:10]
+DEVICE = os.environ.get("SPECDEC_DEVICE", "cpu")
+"""Where the models of the laws run."""
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
     "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
@@ -145,7 +148,7 @@ def as_audio_lm(
     if hasattr(module.model, "visual"):
         prune(module, family.unused)
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
-    return AudioLM(module, processor)
+    return AudioLM(module.to(DEVICE), processor)
 
 
 def tiny_model(seed: int, name: str | None = None, *, merges: int = 0, **settings: Any) -> AudioLM:
@@ -164,7 +167,7 @@ def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None =
     for parameter_name, weight in copy.named_parameters():
         if parameter_name not in source:
             continue
-        original = source[parameter_name]
+        original = source[parameter_name].cpu()
         jitter = 1 + noise * torch.randn(original.shape, generator=generator)
         rows = min(len(weight), len(original))
         weight[:rows] = (original * jitter)[:rows]

@@ -137,9 +137,7 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
 def resolve_device(name: str) -> torch.device:
     """The device called `name`; "auto" means cuda, then mps, then cpu. Raises ConfigError if there is no such one."""
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     device = torch.device(name)
     try:
         torch.empty(0, device=device)
@@ -147,6 +145,8 @@ def resolve_device(name: str) -> torch.device:
         says = first_line(error).partition(". ")[0]  # a page follows
         hint = "Use device: auto, which takes what the machine has."
         raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
+    if device.type == "cuda":  # convolutions would round float32 to ten bits, which products do not
+        torch.backends.cudnn.allow_tf32 = False
     return device
 
 

@@ -99,7 +99,7 @@ class Session:
         try:
             logits, encoder_ms, passes = self.model.forward(
                 ids,
-                torch.arange(start, start + len(ids)),
+                torch.arange(start, start + len(ids), device=self.model.device),
                 cache,
                 positions if reading else min(positions, len(ids)),
                 self.prompt.audio if reading else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -239,7 +240,12 @@ class _EndsInLoop(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
         text = input_ids[0, self._length :].tolist()
-        return torch.tensor([self._rule.end(text, len(text) - 1) is not None])
+        return torch.tensor([self._rule.end(text, len(text) - 1) is not None], device=input_ids.device)
+
+
+def on(device: torch.device, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors where a module needs them."""
+    return {name: values.to(device) for name, values in given.items()}
 
 
 def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig) -> list[int]:
@@ -262,10 +268,9 @@ def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingCo
         given["repetition_penalty"] = decoding.repetition_penalty
     if decoding.no_repeat_ngram is not None:
         given["no_repeat_ngram_size"] = decoding.no_repeat_ngram
+    ids = {"input_ids": torch.tensor([clip.ids]), "attention_mask": torch.ones(1, length, dtype=torch.long)}
     output = model.module.generate(
-        input_ids=torch.tensor([clip.ids]),
-        attention_mask=torch.ones(1, length, dtype=torch.long),
-        **clip.audio,
+        **on(model.device, {**ids, **clip.audio}),
         max_new_tokens=decoding.max_new_tokens,
         eos_token_id=list(model.processor.eos_ids),
         pad_token_id=257,

@@ -25,7 +25,7 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
             logits, encoder_ms, passes = forward(*args, **kwargs)
             spread = logits.std(dim=-1, keepdim=True).clamp(min=1.0)
             off = torch.randn(logits.shape, generator=generator)
-            return logits + size * spread * off, encoder_ms, passes
+            return logits + size * spread * off.to(logits.device), encoder_ms, passes
 
         return wrapped
 

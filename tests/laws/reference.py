@@ -31,7 +31,7 @@ from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
-from tests.laws.cases import SYNONYMS, Case
+from tests.laws.cases import SYNONYMS, Case, on
 from tests.laws.lengths import ALONE, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
@@ -56,11 +56,11 @@ class Oracle:
         """One forward over prompt and text, which gives the logits after every prefix of the text."""
         if tuple(text) in self._logits:
             return
-        ids = torch.tensor([[*self._clip.ids, *text]])
-        mask = torch.ones_like(ids)
+        given = {"input_ids": torch.tensor([[*self._clip.ids, *text]]), **self._clip.audio}
+        given["attention_mask"] = torch.ones_like(given["input_ids"])
         with torch.no_grad():
-            output = self._model.module(input_ids=ids, attention_mask=mask, **self._clip.audio, use_cache=False)
-        logits = output.logits[0, len(self._clip.ids) - 1 :].float()
+            output = self._model.module(**on(self._model.device, given), use_cache=False)
+        logits = output.logits[0, len(self._clip.ids) - 1 :].float().cpu()
         for length, row in enumerate(logits):
             self._logits.setdefault(tuple(text[:length]), row)
 
