@@ -155,13 +155,12 @@ def open_recording(
     """
     path, begun = os.fsdecode(path), time.perf_counter()
     span = start_s, math.inf if end_s is None else end_s
-    at_pauses = pauses != "never" and segment_s is None and cuts is None
-    finder = cutter(sampling_rate, window_s) if at_pauses else None
+    divided = segment_s is not None or cuts is not None
+    finder = None if divided or pauses == "never" else cutter(sampling_rate, window_s)
     with opened(path) as (file, _):
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
-            refuse = not at_pauses and segment_s is None and cuts is None
-            samples, found = _decoded(mixdown, window_s, finder, refuse=refuse, search=pauses == "always")
+            samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
@@ -192,11 +191,12 @@ def open_recording(
 
 
 def _decoded(
-    mixdown: _Mixdown, window_s: float, finder: PauseCutter | None, *, refuse: bool, search: bool
+    mixdown: _Mixdown, window_s: float, finder: PauseCutter | None, *, divided: bool, search: bool
 ) -> tuple[Floats | None, list[Cut] | None]:
     """One pass over a recording: its samples if they fit the window, and the places of its utterances.
 
-    One that does not fit is refused, or searched for utterances if there is a `finder`; with `search`, any one is.
+    One that does not fit is searched for them if there is a `finder`, as any one is with `search`, and is refused if
+    there is none and nothing else divides it.
     """
     declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
     mixdown.require_bounded(declared_s or 0.0)
@@ -210,7 +210,7 @@ def _decoded(
     for block in chain([np.zeros(0, np.float32)], mixdown):
         kept.append(block)
         fits = fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
-        if not fits and refuse:
+        if not (fits or divided or finder is not None):
             length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
             says = f"lasts {length}, but the model reads {window_s:g} s at once"
             hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
