@@ -38,7 +38,8 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         bound.listen()
 
         async def serve() -> None:
-            relay = await Relay(place.host, bound.getsockname()[1], rtt_ms, mbps).listen(place.host, 0)
+            link = Relay(place.host, bound.getsockname()[1], rtt_ms, mbps)
+            relay = await asyncio.start_server(link.serve, place.host, 0)
             port.set_result(relay.sockets[0].getsockname()[1])
             await running.serve([bound])
             relay.close()

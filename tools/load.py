@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 import typer
@@ -119,7 +119,7 @@ class _Asker:
         self._text = (*self._text, *draft.ids[: verdict.accepted], verdict.token)
         return True
 
-    def _open(self) -> RemoteVerifier[Any]:
+    def _open(self) -> RemoteVerifier:
         link = self._link
         return link.verifier(link, self._prompt, self._config, link.vocab_size, link.processor.eos_ids)
 

@@ -1,10 +1,11 @@
-"""What is generated from the code: docs/cli.md, docs/configuration.md and the comments of configs/mini.yaml.
+"""What is generated from the code: docs/cli.md, docs/configuration.md, schema-1.json and mini.yaml's comments.
 
 python -m tools.reference    # writes them; a test holds them current
 """
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -17,6 +18,7 @@ from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, configs_folder, load_config, variable_of
 from specdec_cli.config.schema import SECTIONS, ModelConfig
 from specdec_cli.config.settings import Setting, settings_of
+from specdec_cli.transcript import json_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _WIDTH: Final = 100
@@ -120,10 +122,16 @@ def _commented(entry: str, name: str) -> list[str]:
     return [first, *(f"{' ' * _COMMENT}# {line}" for line in wrapped[1:])]
 
 
+def schema_file() -> str:
+    """The JSON Schema of a transcript, which the package ships."""
+    return json.dumps(json_schema(), ensure_ascii=False, indent=2) + "\n"
+
+
 PAGES: Final = {
     ROOT / "docs" / "cli.md": cli_page,
     ROOT / "docs" / "configuration.md": configuration_page,
     ROOT / "configs" / "mini.yaml": mini_yaml,
+    ROOT / "specdec_cli" / "transcript" / "schema-1.json": schema_file,
 }
 """File -> what it should hold."""
 

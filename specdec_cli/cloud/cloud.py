@@ -6,35 +6,34 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from specdec_cli.cloud.http import Caller, Http, MisfitError
+from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
+from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, DecodingError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import ModelWork
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
-C = TypeVar("C", bound="RemoteCloud")
 
 
 class RemoteCloud(ABC):
     """A server at an address. It stands where a loaded model would stand in a `Pair`.
 
-    Args:
-        processor: makes the prompts.
-        http: connections.
-        payload: what it is sent of a recording.
-        own: whether the processor was loaded for this cloud; otherwise it is the edge's.
+    Its processor makes the prompts; it was loaded for this cloud (`own`), or is the edge's.
     """
 
-    verifier: type[RemoteVerifier[Any]]  # of the blocks of one clip
+    verifier: type[RemoteVerifier]  # of the blocks of one clip
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
+        if payload == "waveform" and not http.config.allow_audio_upload:
+            raise ConfigError(
+                f"{http.url} is to be sent recordings, not features of them, and cloud.allow_audio_upload is false",
+                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
+            )
         self.name, self.http = http.url, http
         self.payload, self.processor = payload, processor
         self.vocab_size = processor.vocab_size
@@ -55,7 +54,7 @@ class RemoteCloud(ABC):
         try:
             with caller.call(timeout_s):
                 self.connect(caller)
-        except MisfitError as error:
+        except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:
@@ -79,54 +78,35 @@ class RemoteCloud(ABC):
         self.http.close()
 
 
-class RemoteVerifier(ABC, Generic[C]):
-    """Judges the blocks of one clip at a server. See `Verifier`; one thread at a time calls it.
+@dataclass(eq=False)
+class RemoteVerifier(ABC):
+    """Judges the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
 
     The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
-
-    Args:
-        cloud: the server.
-        prompt: the clip's, made by the cloud's processor.
-        config: the run's settings.
-        vocab_size: ids from here on are never scored.
-        stop_ids: nothing is generated after any of these.
-        kept: likeliest tokens that verdicts name at each position; 0: none.
-        synonyms: of the acceptance rule `class`.
-
-    Raises:
-        DecodingError: the prompt holds no recording, or the server cannot judge by these settings.
+    Raises DecodingError if the prompt holds no recording, or the server cannot judge by these settings.
     """
 
+    cloud: RemoteCloud
+    prompt: Prompt
+    config: Config
+    vocab_size: int
+    stop_ids: Collection[int]
+    kept: int = 0
+    synonyms: Synonyms = field(default_factory=dict)
     elsewhere = True
 
-    def __init__(
-        self,
-        cloud: C,
-        prompt: Prompt,
-        config: Config,
-        vocab_size: int,
-        stop_ids: Collection[int],
-        kept: int = 0,
-        synonyms: Synonyms = NO_SYNONYMS,
-    ) -> None:
-        if prompt.waveform is None:
-            raise DecodingError(f"the cloud at {cloud.name} needs the recording, and the prompt does not hold it")
-        self.cloud, self.prompt, self.waveform, self.config = cloud, prompt, prompt.waveform, config
-        self.capacity, self.vocab_size = capacity(config.decoding), vocab_size
-        self.stop_ids, self.kept, self.synonyms = tuple(sorted(stop_ids)), kept, synonyms
+    def __post_init__(self) -> None:
+        if self.prompt.waveform is None:
+            raise DecodingError(f"the cloud at {self.cloud.name} needs the recording, and the prompt does not hold it")
+        self.waveform, processor = self.prompt.waveform, self.cloud.processor
         self.done = ModelWork()
-        self.caller = Caller(cloud.http)
+        self.caller = Caller(self.cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._never = frozenset(cloud.processor.family.placeholders(cloud.processor.config))
-        self.prepare()
+        self._never = frozenset(processor.family.placeholders(processor.config))
 
     @property
     def work(self) -> ModelWork:
-        """What the server's model has done for this clip, and the bytes that were sent."""
-        return replace(self.done, bytes_up=self.caller.traffic.bytes_up)
-
-    def prepare(self) -> None:
-        """What else a server of its kind needs. Raises DecodingError where it cannot judge by these settings."""
+        return replace(self.done, bytes_up=self.caller.bytes_up)
 
     @abstractmethod
     def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
@@ -137,8 +117,7 @@ class RemoteVerifier(ABC, Generic[C]):
         """Sends the clip within a call, unless the server has it."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The server's verdict. Raises CloudError where there is none."""
-        started, before, down = time.perf_counter(), self.work, self.caller.traffic.bytes_down
+        started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
         with self.caller.call():
             self.cloud.connect(self.caller)
             found = self.judged(text, draft, run_on)
@@ -150,36 +129,30 @@ class RemoteVerifier(ABC, Generic[C]):
             prefilled=done.encoder_passes > 0,
             network_ms=max(elapsed_ms - found.ms, 0.0),
             bytes_up=done.bytes_up,
-            bytes_down=self.caller.traffic.bytes_down - down,
+            bytes_down=self.caller.bytes_down - down,
         )
 
     def prefill(self) -> None:
-        """Sends the clip ahead of need; raises as `verify` does."""
         with self.caller.call():
             self.cloud.connect(self.caller)
             self.send()
 
     def close(self) -> None:
-        """Ends a call under way, without waiting for it."""
         self.caller.close()
 
     def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
         """Raises CloudError for a verdict that cannot be one of that question."""
-        tokens, wrong = (found.token, *found.more), None
-        if found.accepted > len(draft.ids) or len(found.more) > run_on:
-            wrong = (
-                f"{found.accepted} of {len(draft.ids)} drafted tokens accepted, and "
-                f"{len(found.more)} more where at most {run_on} were requested"
+        tokens, judged = (found.token, *found.more), found.accepted + 1
+        if not (
+            found.accepted <= len(draft.ids)
+            and len(found.more) <= run_on
+            and max(tokens) < self.vocab_size
+            and self._never.isdisjoint(tokens)
+            and set(self.stop_ids).isdisjoint(tokens[:-1])
+            and (found.near_ties or 0) <= judged
+            and (found.likeliest is None or len(found.likeliest) == judged + len(found.more))
+        ):
+            raise CloudError(
+                f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
+                f"accepted, then the tokens {tokens}, where {1 + run_on} may follow; {found.near_ties} near ties"
             )
-        elif max(tokens) >= self.vocab_size:
-            wrong = f"token {max(tokens)} of {self.vocab_size}"
-        elif placeholders := self._never.intersection(tokens):
-            wrong = f"token {min(placeholders)}, which stands for audio"
-        elif set(self.stop_ids).intersection(tokens[:-1]):
-            wrong = "tokens after the end of the text"
-        elif (found.near_ties or 0) > found.accepted + 1:
-            wrong = f"{found.near_ties} near ties in {found.accepted + 1} positions"
-        elif found.likeliest is not None and len(found.likeliest) != found.accepted + len(tokens):
-            wrong = f"likeliest tokens of {len(found.likeliest)} positions, not of {found.accepted + len(tokens)}"
-        if wrong:
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {wrong}")

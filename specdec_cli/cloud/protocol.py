@@ -9,10 +9,10 @@
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
-Every request may be repeated: the client names the session, and a question carries the whole text, so the server needs
-no memory of earlier questions to answer it. An answer names the digest of the body that it answers, and the header
-Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too. Everything that
-is not an answer is a `Problem` with its code.
+Every request may be repeated: the client names the session by a random UUID, and a question carries the whole text, so
+the server needs no memory of earlier questions to answer it. An answer names the digest of the body that it answers,
+and the header Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too.
+Everything that is not an answer is a `Problem` with its code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 PROTOCOL: Final = 4  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
-SESSION_ID: Final = r"[0-9a-f]{32}"  # the client chooses it at random
 _LENGTH: Final = 4
 _ROUNDING: Final = 0.01
 _SENT: Final = frozenset({torch.float16, torch.float32, torch.bool, torch.uint8, torch.int32, torch.int64})
@@ -54,6 +53,8 @@ Code = Literal[
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
+Digest = Annotated[str, Field(max_length=64)]  # `digest` of the body that is answered
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MOST_KEPT: Final = 20
@@ -72,47 +73,44 @@ class Info(Message):
     """The server and its model: enough to check whether ids, tensors and prompts mean there what they mean here."""
 
     protocol: int
-    server: Name = Field(description="version of specdec")
-    model: Name = Field(description="as the server's configuration names it")
+    server: Name  # version of specdec
+    model: Name  # as the server's configuration names it
     dtype: Name
     device: Name
-    weights: Name | None = Field(default=None, description="fingerprint, differs for other weights of the same name")
-    tokenizer: Name = Field(description="fingerprint of its pieces and their ids")
-    prompts: Name = Field(description="fingerprint of prompts and tensors that its processor makes")
-    identity: Name = Field(description="all of it in one; a clip names the one that it was made for")
-    vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="leading token ids that may be used")
+    weights: Name | None = None  # fingerprint, differs for other weights of the same name
+    tokenizer: Name  # fingerprint of its pieces and their ids
+    prompts: Name  # fingerprint of prompts and tensors that its processor makes
+    identity: Name  # all of it in one; a clip names the one that it was made for
+    vocab_size: Positive  # leading token ids that may be used
     eos_ids: list[TokenId] = Field(min_length=1, max_length=1000)
 
 
 class Question(Message):
     """A draft to verify as the continuation of a text."""
 
-    text: list[TokenId] = Field(description="all committed token ids")
-    draft: list[TokenId] = Field(description="drafted ids, possibly none")
-    more: Count = Field(default=0, description="tokens to generate after the cloud's own token")
-    rows: list[Count] | None = Field(
-        default=None,
-        description="rules sampling, cascade: possible tokens at each drafted one, whose distributions follow",
-    )
+    text: list[TokenId]  # all committed token ids
+    draft: list[TokenId]  # drafted ids, possibly none
+    more: Count = 0  # tokens to generate after the cloud's own token
+    rows: list[Count] | None = None  # rules sampling, cascade: possible tokens at each drafted one; see `ROWS`
 
 
 class Clip(Message):
     """A clip to open a session for, and the first question about it."""
 
-    identity: Name = Field(description="`Info.identity` of the server that the clip was made for")
-    prompt_ids: list[TokenId] = Field(min_length=1, description="the prompt, one placeholder per audio token")
-    samples: Annotated[Count, Field(gt=0)] = Field(description="length of the clip, at the model's sampling rate")
-    capacity: Annotated[Count, Field(gt=0)] = Field(description="most tokens after the prompt at any time")
-    longest: Annotated[Count, Field(gt=0)] = Field(description="most tokens of the text: none are generated past it")
-    vocab_size: Annotated[TokenId, Field(gt=0)] = Field(description="ids from here on are never scored")
-    stop_ids: list[TokenId] = Field(max_length=1000, description="nothing is generated after any of these")
-    scoring: ScoringConfig = Field(description="of the run; null: as the server's checkpoint suggests")
+    identity: Name  # `Info.identity` of the server that the clip was made for
+    prompt_ids: list[TokenId] = Field(min_length=1)  # one placeholder per audio token
+    samples: Positive  # length of the clip, at the model's sampling rate
+    capacity: Positive  # most tokens after the prompt at any time
+    longest: Positive  # most tokens of the text: none are generated past it
+    vocab_size: Positive  # ids from here on are never scored
+    stop_ids: list[TokenId] = Field(max_length=1000)  # nothing is generated after any of these
+    scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceConfig
-    kept: int | None = Field(default=None, ge=1, le=MOST_KEPT, description="likeliest tokens to name; null: none")
+    kept: int | None = Field(default=None, ge=1, le=MOST_KEPT)  # likeliest tokens to name; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
-        default=None, max_length=20_000, description="rule class: token id -> group; null: none"
-    )
-    question: Question | None = Field(default=None, description="null: only read the clip")
+        default=None, max_length=20_000
+    )  # rule class: token id -> group; null: none
+    question: Question | None = None  # null: only read the clip
 
 
 class Judgement(Message):
@@ -138,20 +136,16 @@ class Work(Message):
 
 
 class Answer(Message):
-    """The answer to a clip or a question."""
-
-    request: str = Field(max_length=64, description="`digest` of the request's body")
-    judgement: Judgement | None = Field(default=None, description="null: there was no question")
+    request: Digest
+    judgement: Judgement | None = None  # null: there was no question
     work: Work
-    cloud_ms: Milliseconds = Field(description="from the whole request to the answer, waiting included, ms")
+    cloud_ms: Milliseconds  # from the whole request to the answer, waiting included
 
 
 class Problem(Message):
-    """Why there is no answer."""
-
     code: Code
     message: str = Field(max_length=2000)
-    request: str = Field(default="", max_length=64, description="`digest` of the body that came; empty: not read")
+    request: Digest = ""  # empty: the body was not read
 
 
 class MalformedError(ValueError):
@@ -168,11 +162,7 @@ def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) ->
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, dict[str, torch.Tensor]]:
-    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64.
-
-    Raises:
-        MalformedError: either cannot be read, or a number is not finite.
-    """
+    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64, all finite."""
     length = int.from_bytes(body[:_LENGTH], "little")
     if length > MAX_JSON_BYTES:
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")
@@ -237,21 +227,14 @@ def unpack_rows(
 ) -> torch.Tensor:
     """The distributions [m, vocab] that the tokens of a draft were drawn from.
 
-    Raises:
-        MalformedError: another number of tokens, an id out of range, no distribution, or one that cannot have given its
-            token.
+    Raises MalformedError where they are none, or cannot have given those tokens.
     """
-    length = (sum(counts),)
-    if set(tensors) != set(ROWS) or min(counts) < 1 or any(values.shape != length for values in tensors.values()):
-        raise MalformedError("the draft's distributions are not as long as announced")
-    ids, values = (tensors[name] for name in ROWS)
-    possible = (ids >= 0) & (ids < vocab_size) & (values > 0) & (values <= 1)
-    if ids.dtype != torch.int64 or not bool(possible.all()):
-        raise MalformedError("the draft's distributions hold a value that is no probability")
     rows, at = torch.zeros(len(counts), vocab_size), torch.arange(len(counts))
-    rows[at.repeat_interleave(torch.tensor(counts)), ids] = values.float()
-    if not bool(((rows.sum(dim=-1) - 1).abs() < _ROUNDING).all()):
-        raise MalformedError("a distribution of the draft does not add up to 1")
-    if not bool(rows[at, list(draft)].all()):
-        raise MalformedError("a distribution of the draft gives the drafted token no chance")
+    ids, values = (tensors.get(name, torch.zeros(0)) for name in ROWS)
+    fits = ids.dtype == torch.int64 and ids.shape == values.shape == (sum(counts),)
+    if fits and bool(((ids >= 0) & (ids < vocab_size) & (values > 0)).all()):
+        rows[at.repeat_interleave(torch.tensor(counts)), ids] = values.float()
+    sums = rows.sum(dim=-1)
+    if not bool(((sums - 1).abs() < _ROUNDING).all() and rows[at, list(draft)].all()):
+        raise MalformedError("the draft's distributions are none, or give a drafted token no chance")
     return rows

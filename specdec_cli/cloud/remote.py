@@ -4,49 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Final
 
 import torch
 
-from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
-from specdec_cli.cloud.protocol import (
-    MAX_ANSWER_BYTES,
-    MOST_KEPT,
-    PROTOCOL,
-    Answer,
-    Clip,
-    Code,
-    Info,
-    MalformedError,
-    Problem,
-    Question,
-    as_sent,
-    content_digest,
-    digest,
-    pack,
-    pack_rows,
-    parse,
-)
+from specdec_cli.cloud import protocol as wire
+from specdec_cli.cloud.cloud import Payload, RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.http import BusyError, Caller, Http, MisreadError, RefusedError, Reply, Request, plain
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
+from specdec_cli.decoding.length import capacity
+from specdec_cli.errors import CloudError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
 _INFO: Final = Request("GET", "/v1/info")
-_HINTS: Final[dict[Code, str]] = {
+_HINTS: Final[dict[wire.Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
     "too_large": "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 
 
-class SessionVerifier(RemoteVerifier["HttpCloud"]):
+class SessionVerifier(RemoteVerifier):
     """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
+    cloud: HttpCloud
     _open = False
     _before = ModelWork()  # of sessions that the server has forgotten
 
@@ -54,8 +39,8 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
         counts, rows = None, dict[str, torch.Tensor]()
         sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
-            counts, rows = pack_rows(draft.probabilities())
-        answer = self._answer(Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
+            counts, rows = wire.pack_rows(draft.probabilities())
+        answer = self._answer(wire.Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
         found = answer.judgement
         if found is None:
             raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
@@ -68,49 +53,49 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
     def close(self) -> None:
         """Ends a call under way, and lets the server forget the clip, without waiting for either."""
         super().close()
-        if self.caller.traffic.bytes_up:
+        if self.caller.bytes_up:
             self.cloud.http.send(Request("DELETE", self._path))
 
     @property
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
 
-    def _answer(self, question: Question, rows: dict[str, torch.Tensor]) -> Answer:
+    def _answer(self, question: wire.Question, rows: dict[str, torch.Tensor]) -> wire.Answer:
         if self._open:
             try:
-                return self._exchange(Request("POST", f"{self._path}/verify", pack(question, rows)))
+                return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(question, rows)))
             except RefusedError as error:
                 if error.code != "unknown_session":
                     raise
                 self._open, self._before = False, replace(self.done, prompt_tokens=0)
         return self._put(question, rows)
 
-    def _put(self, question: Question | None, rows: dict[str, torch.Tensor]) -> Answer:
+    def _put(self, question: wire.Question | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
         """Sends the clip, and the question with it: one round trip instead of two."""
         assert self.cloud.info is not None  # within a call the cloud is connected
-        clip = Clip(
+        clip = wire.Clip(
             identity=self.cloud.info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
-            capacity=self.capacity,
+            capacity=capacity(self.config.decoding),
             longest=self.config.decoding.max_new_tokens,
             vocab_size=self.vocab_size,
-            stop_ids=list(self.stop_ids),
+            stop_ids=sorted(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
-            kept=min(self.kept, MOST_KEPT) or None,
+            kept=min(self.kept, wire.MOST_KEPT) or None,
             synonyms=dict(self.synonyms) or None,
             question=question,
         )
-        answer = self._exchange(Request("PUT", self._path, pack(clip, as_sent(self.prompt.audio) | rows)))
+        answer = self._exchange(Request("PUT", self._path, wire.pack(clip, wire.as_sent(self.prompt.audio) | rows)))
         self._open = True
         return answer
 
-    def _exchange(self, request: Request) -> Answer:
-        def read(body: bytes) -> Answer:
-            answer = parse(Answer, body)
-            if answer.request != digest(request.body):
-                raise MalformedError("the answer is to another question")
+    def _exchange(self, request: Request) -> wire.Answer:
+        def read(body: bytes) -> wire.Answer:
+            answer = wire.parse(wire.Answer, body)
+            if answer.request != wire.digest(request.body):
+                raise wire.MalformedError("the answer is to another question")
             return answer
 
         answer = self.caller.fetch(request, read)
@@ -121,26 +106,17 @@ class SessionVerifier(RemoteVerifier["HttpCloud"]):
 class HttpCloud(RemoteCloud):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
 
-    A clip that exceeds the server's limits is degraded. The tokenizer of an edge's processor must be the server's, too.
-
-    Raises:
-        ConfigError: the token or the certificates are not there or not accepted, the server makes other prompts, or
-            it would be sent recordings without leave.
-        TokenizerMismatchError: its token ids have other meanings.
+    Raises ConfigError or TokenizerMismatchError where token, certificates or models do not fit, or the server would be
+    sent recordings without leave.
     """
 
     verifier = SessionVerifier
-    info: Info | None = None
+    info: wire.Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        payload = processor.family.payload
-        if payload == "waveform" and not config.allow_audio_upload:
-            raise ConfigError(
-                f"{processor.name} takes recordings, not features of them, and cloud.allow_audio_upload is false",
-                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
-            )
-        http = Http(config, "application/octet-stream", MAX_ANSWER_BYTES, _checked)
-        super().__init__(processor, http, "waveform" if payload == "waveform" else "features", own=own)
+        http = Http(config, "application/octet-stream", wire.MAX_ANSWER_BYTES, _checked)
+        payload: Payload = "waveform" if processor.family.payload == "waveform" else "features"
+        super().__init__(processor, http, payload, own=own)
         self.start()
 
     def describe(self) -> dict[str, str]:
@@ -149,60 +125,41 @@ class HttpCloud(RemoteCloud):
         shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
         return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
 
-    @cached_property
-    def _ours(self) -> dict[str, str]:
-        return self.processor.fingerprints()
-
     def fit(self, caller: Caller) -> None:
-        info = caller.fetch(_INFO, partial(parse, Info))
-        mine, theirs = self.processor, f"cloud {info.model} at {self.name}"
-        both = f"{self.role} {mine.name} and {theirs}"
-        hint = "Name the checkpoint that the server runs in cloud.processor, and use one release of transformers."
-        if info.protocol != PROTOCOL:
-            raise MisfitError(
-                f"the server at {self.name} (specdec {info.server}) uses protocol {info.protocol}, and this client "
-                f"{PROTOCOL}",
-                hint="Install the same version of specdec on both sides.",
-            )
-        if self.role == "edge" and info.tokenizer != self._ours["tokenizer"]:
-            raise MisfitError(
-                f"{both} have different tokenizers ({self._ours['tokenizer']} and {info.tokenizer})",
-                hint=f"Drafted ids would mean other words to the cloud. {hint}",
-                kind=TokenizerMismatchError,
-            )
-        if info.prompts != self._ours["prompts"]:
-            made = f"{self._ours['prompts']} and {info.prompts}"
-            raise MisfitError(f"{both} make different features or prompts ({made})", hint=hint)
-        if info.vocab_size < mine.vocab_size or 2 * len(set(info.eos_ids)) > info.vocab_size:
-            raise CloudError(
-                f"the cloud at {self.name} answers nonsense: {info.vocab_size} token ids, {len(info.eos_ids)} of which "
-                f"end a text, where {mine.name} has {mine.vocab_size}"
-            )
-        if set(info.eos_ids) != set(mine.eos_ids):
-            ends = f"{list(mine.eos_ids[:8])} and {info.eos_ids[:8]}"
-            raise MisfitError(f"{both} end a text with different ids ({ends})", hint=hint)
+        info, mine = caller.fetch(_INFO, partial(wire.parse, wire.Info)), self.processor
+        prints = mine.fingerprints()
+        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
+        tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
+        for what, here, there in (
+            ("protocols", wire.PROTOCOL, info.protocol),
+            ("tokenizers", prints["tokenizer"], tokenizer),
+            ("features or prompts", prints["prompts"], info.prompts),
+            ("numbers of token ids", mine.vocab_size, min(info.vocab_size, mine.vocab_size)),
+            ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
+        ):
+            if here != there:
+                raise (MisreadError if what == "tokenizers" else RefusedError)(
+                    f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
+                    f"different {what}: {here!s:.80} and {there!s:.80}",
+                    hint="Install the same versions of specdec and transformers on both sides, and name the checkpoint "
+                    "that the server runs in cloud.processor.",
+                )
         self.info = info
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
     """The body, if it is that of a good answer; see `http.Check`."""
-    if reply.digest != content_digest(reply.body):
-        raise UnsoundError(
-            f"what answers with status {reply.status} is no verify server, or its answer was altered on the way"
-        )
+    if reply.digest != wire.content_digest(reply.body):
+        raise wire.MalformedError(f"it is no verify server's, or was altered on the way (status {reply.status})")
     if 200 <= reply.status < 300:
         return reply.body
-    try:
-        problem = parse(Problem, reply.body)
-    except MalformedError:
-        raise UnsoundError(f"status {reply.status} came without a reason") from None
-    if problem.code in ("busy", "too_many_requests"):
-        raise UnsoundError(plain(problem.message), patience=True)
-    if problem.code == "malformed" and problem.request != digest(request.body):
-        raise UnsoundError("the request was altered on the way")
-    if problem.code == "model_failed":
-        raise UnsoundError(plain(problem.message))
-    message, hint = f"the cloud at {url} refuses: {plain(problem.message)}", _HINTS.get(problem.code)
-    if problem.code == "unauthorized":
-        raise MisfitError(message, hint=hint)
-    raise RefusedError(message, hint=hint, code=problem.code, about_clip=problem.code in ("malformed", "too_large"))
+    problem = wire.parse(wire.Problem, reply.body)
+    said, code = plain(problem.message), problem.code
+    if code in ("busy", "too_many_requests"):
+        raise BusyError(said)
+    if code == "malformed" and problem.request != wire.digest(request.body):
+        raise wire.MalformedError("the request was altered on the way")
+    if code == "model_failed":
+        raise wire.MalformedError(f"its model failed: {said}")
+    about_clip = code in ("malformed", "too_large")
+    raise RefusedError(f"the cloud at {url} refuses: {said}", hint=_HINTS.get(code), code=code, about_clip=about_clip)

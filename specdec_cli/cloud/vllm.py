@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -27,14 +27,14 @@ import torch
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, MisfitError, RefusedError, Reply, Request, UnsoundError, plain
+from specdec_cli.cloud.http import Caller, Http, MisreadError, RefusedError, Reply, Request, plain
 from specdec_cli.cloud.protocol import MalformedError, parse
 from specdec_cli.config import AcceptanceConfig, CloudConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, judge
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.scores import effective
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import ModelWork
@@ -56,10 +56,13 @@ _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
 
 
-class VllmVerifier(RemoteVerifier["VllmCloud"]):
+class VllmVerifier(RemoteVerifier):
     """Judges the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`."""
 
-    def prepare(self) -> None:
+    cloud: VllmCloud
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         config, processor = self.config, self.cloud.processor
         for name, hint in beyond_likeliest(effective(config.decoding, processor), config.acceptance):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
@@ -75,21 +78,15 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         before_ms = self.done.step_ms
         room = self.config.decoding.max_new_tokens - len(text)
         found = self._judged(text, draft.ids, max(1, min(1 + run_on, room - len(draft.ids))))
-        tokens, most = self._until_stop((found.token, *found.more)), min(1 + run_on, room - found.accepted)
+        tokens, most = [found.token, *found.more], min(1 + run_on, room - found.accepted)
         while len(tokens) < most and tokens[-1] not in self.stop_ids:
-            written = (*text, *draft.ids[: found.accepted], *tokens)
-            further = self._judged(written, (), most - len(tokens))
-            tokens = self._until_stop((*tokens, further.token, *further.more))
-        return replace(found, token=tokens[0], more=tokens[1:], ms=self.done.step_ms - before_ms)
+            further = self._judged((*text, *draft.ids[: found.accepted], *tokens), (), most - len(tokens))
+            tokens += (further.token, *further.more)
+        return replace(found, more=tuple(tokens[1:]), ms=self.done.step_ms - before_ms)
 
     def send(self) -> None:
         if not self.done.encoder_passes:
             self._scored((), 0, 1, 1)
-
-    def _until_stop(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """The tokens up to the first one that ends a text."""
-        ends = [at for at, token in enumerate(tokens) if token in self.stop_ids]
-        return tokens[: ends[0] + 1] if ends else tokens
 
     def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
         """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
@@ -113,8 +110,7 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
         return self._exchanged(question, data_url(self.waveform, self.cloud.processor.sampling_rate))
 
     def _exchanged(self, question: Question, url: str | None) -> Scored:
-        traffic = self.caller.traffic
-        before_s = traffic.silent_s
+        before_s = self.caller.silent_s
         recording = {"type": "audio_url", "url": url, "uuid": self.id}
         body = question.body(self.cloud.model, self.stop_ids, content_parts=[recording])
         scored = self.caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
@@ -125,7 +121,7 @@ class VllmVerifier(RemoteVerifier["VllmCloud"]):
             forwards=generated,
             fed_tokens=question.length - len(self.prompt.ids) + generated - 1,
             # the server gives no times: its silence, less the shortest silence so far, stands for them
-            step_ms=max(traffic.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
+            step_ms=max(self.caller.silent_s - before_s - self.cloud.http.shortest_s, 0.0) * 1e3,
         )
         return scored
 
@@ -134,18 +130,15 @@ class VllmCloud(RemoteCloud):
     """A vLLM server, for any number of clips at once. See `RemoteCloud`.
 
     The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them.
-
-    Raises:
-        ConfigError: the token or the certificates are not there, or the server lacks what is needed.
-        TokenizerMismatchError: its token ids have other meanings.
+    tokenizer and vocabulary are compared by trying them. Raises ConfigError or TokenizerMismatchError where the server
+    lacks what is needed.
     """
 
     verifier = VllmVerifier
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        if config.url is None or config.model is None or not config.allow_audio_upload:
-            raise ConfigError("a vLLM cloud needs cloud.url, cloud.model, and cloud.allow_audio_upload: true")
+        if config.model is None:
+            raise ConfigError("a vLLM cloud needs cloud.model")
         super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
         self.model = config.model
         self.start(max(config.timeout_s, _START_S))
@@ -155,28 +148,13 @@ class VllmCloud(RemoteCloud):
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        try:
-            self._try(caller)
-        except RefusedError as error:
-            hint = "Start vLLM with --enable-scale-out." if error.code == "404" else error.hint
-            raise MisfitError(error.message, hint=hint) from error
-
-    def _try(self, caller: Caller) -> None:
         models = caller.fetch(Request("GET", MODELS), partial(parse, _Models)).data
         if self.model not in {each.id for each in models}:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            raise MisfitError(
+            raise RefusedError(
                 f"the vLLM server at {self.name} serves {names}, not {self.model}",
                 hint="Set cloud.model to the name under which it serves the model (vllm's --served-model-name).",
             )
-        self._compare_tokens(caller)
-        # about no recording; it shows whether the last id exists there, too
-        ids = (*self.processor.tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
-        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
-        body = question.body(self.model, self.processor.eos_ids)
-        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
-
-    def _compare_tokens(self, caller: Caller) -> None:
         tokenizer = self.processor.tokenizer
         specials = sorted({*self.processor.eos_ids, self.processor.placeholder_id})
         text = _PROBE + "".join(tokenizer.convert_ids_to_tokens(specials))
@@ -184,12 +162,16 @@ class VllmCloud(RemoteCloud):
         theirs = caller.fetch(Request("POST", TOKENIZE, body), partial(parse, _Tokens)).tokens
         ours = tokenizer(text, add_special_tokens=False).input_ids
         if theirs != ours:
-            raise MisfitError(
+            raise MisreadError(
                 f"{self.role} {self.processor.name} and cloud {self.model} at {self.name} have different tokenizers "
                 f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
                 hint="Drafted ids would mean other words to the cloud. Name its checkpoint in cloud.processor.",
-                kind=TokenizerMismatchError,
             )
+        # about no recording; it shows whether the last id exists there, too
+        ids = (*tokenizer(_PROBE, add_special_tokens=False).input_ids, self.vocab_size - 1)
+        question = Question(ids, len(ids), 1, 1, MOST_CANDIDATES)
+        body = question.body(self.model, self.processor.eos_ids)
+        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, question=question))
 
 
 class Question(NamedTuple):
@@ -201,13 +183,13 @@ class Question(NamedTuple):
     tokens: int  # most tokens to generate after them
     candidates: int  # likeliest tokens to list of each position
 
-    def body(self, model: str, stop_ids: Sequence[int], **more: Any) -> bytes:
+    def body(self, model: str, stop_ids: Collection[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
         sampling: dict[str, Any] = {
             "temperature": 0,
             "max_tokens": self.tokens,
             "logprobs": self.candidates,
-            "stop_token_ids": list(stop_ids),
+            "stop_token_ids": sorted(stop_ids),
             "ignore_eos": True,  # the same ids are among those above: only they count
             "detokenize": False,
         }
@@ -250,10 +232,8 @@ class VllmRules(NamedTuple):
         known = scores.isfinite().sum(dim=-1).tolist()
         if not at_most and (min(known[:m], default=self.needed) < self.needed or not known[m]):
             return None
-        nothing_drawn = torch.Generator()
-        block = Draft(draft)
         accepted, token = judge(
-            block, scores[: m + 1], self.acceptance, nothing_drawn, sampling=False, synonyms=self.synonyms
+            Draft(draft), scores[: m + 1], self.acceptance, torch.Generator(), sampling=False, synonyms=self.synonyms
         )
         if not known[accepted]:
             return None
@@ -311,31 +291,20 @@ class _Generated(_Token):
     top_logprobs: list[_Token] = Field(min_length=1)
 
 
-_Id = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
-
-
 class _Answer(_Message):
     prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
-    prompt_logprobs: list[dict[_Id, _Scored] | None] | None = None
-    tokens: list[Annotated[int, Field(ge=0)]] = Field(
-        min_length=1, validation_alias=AliasPath("choices", 0, "token_ids")
-    )
-    content: list[_Generated] = Field(validation_alias=AliasPath("choices", 0, "logprobs", "content"))
+    prompt_logprobs: list[dict[Annotated[str, Field(pattern=r"^[0-9]{1,10}$")], _Scored] | None] | None = None
+    generated: list[_Generated] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "logprobs", "content"))
 
 
 def read_answer(body: bytes, question: Question) -> Scored:
     """The answer to a question. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
     answer = parse(_Answer, body)
-    rows, tokens, content = answer.prompt_logprobs or [], answer.tokens, answer.content
-    if answer.prompt_tokens != question.length:
-        raise MalformedError(f"it read {answer.prompt_tokens} tokens, and {question.length} were sent")
-    if question.drafted and len(rows) != question.length:
-        raise MalformedError(f"{len(rows)} positions were scored, of {question.length}")
-    if len(tokens) > question.tokens or len(content) != len(tokens):
-        raise MalformedError(
-            f"{len(tokens)} generated tokens with {len(content)} scores, and at most {question.tokens} were requested"
-        )
-    found: list[dict[int, float]] = []
+    rows, generated, found = answer.prompt_logprobs or [], answer.generated, list[dict[int, float]]()
+    if answer.prompt_tokens != question.length or (question.drafted and len(rows) != question.length):
+        raise MalformedError(f"{answer.prompt_tokens} tokens were read and {len(rows)} scored, of {question.length}")
+    if len(generated) > question.tokens:
+        raise MalformedError(f"{len(generated)} tokens were generated, and at most {question.tokens} requested")
     for back in range(-question.drafted, 0):
         token, row = question.ids[back], rows[back] or {}
         if (own := row.get(str(token))) is None:
@@ -344,13 +313,10 @@ def read_answer(body: bytes, question: Question) -> Scored:
         if own.rank is None or own.rank > question.candidates:
             del listed[token]  # it stands there because it was requested, after a gap
         found.append(listed)
-    for token, scored in zip(tokens, content, strict=True):
-        if token != scored.token_id:
-            raise MalformedError(f"token {token} comes with the score of token {scored.token_id}")
-        found.append({each.token_id: each.logprob for each in scored.top_logprobs})
+    found += ({each.token_id: each.logprob for each in scored.top_logprobs} for scored in generated)
     if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
         raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    return Scored(tuple(found), tuple(tokens))
+    return Scored(tuple(found), tuple(scored.token_id for scored in generated))
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:
@@ -364,11 +330,11 @@ def _checked(url: str, request: Request, reply: Reply) -> bytes:
         reason = "no reason given"
     answer = f"status {reply.status}: {reason}"
     if reply.status in _TRANSIENT:
-        raise UnsoundError(answer)
-    hint = "Set the variable that cloud.token_env names to the server's --api-key."
+        raise MalformedError(answer)
+    key = "Set the variable that cloud.token_env names to the server's --api-key."
     raise RefusedError(
         f"{url}{request.path} answers {answer}",
-        hint=hint if reply.status in (401, 403) else None,
+        hint={401: key, 403: key, 404: "Start vLLM with --enable-scale-out."}.get(reply.status),
         code=str(reply.status),
         about_clip=reply.status in (400, 413, 422),
     )

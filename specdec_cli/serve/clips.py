@@ -5,35 +5,19 @@ Each clip is a session of the model with its cache. The oldest go when there is 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from specdec_cli import __version__
-from specdec_cli.cloud.protocol import (
-    PROTOCOL,
-    ROWS,
-    Answer,
-    Clip,
-    Info,
-    Judgement,
-    MalformedError,
-    Question,
-    Work,
-    digest,
-    pack,
-    unpack,
-    unpack_rows,
-)
+from specdec_cli.cloud import protocol as wire
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.verify import LocalVerifier
@@ -52,26 +36,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A clip that is held."""
+    """A clip that is held; with its lock held, a request is being answered."""
 
     id: str  # chosen by its client
-    digest: str  # of what it was opened with
-    clip: Clip  # what it was opened with, without the question
+    clip: wire.Clip  # what it was opened with
     verifier: LocalVerifier
     bytes: int  # of memory, once its prompt is cached
-    busy: int = 0  # requests that are being answered
     used: float = 0.0  # time of the last request, seconds
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Within the block nobody else uses the session, and it is not dropped for room."""
-        self.busy += 1
-        try:
-            with self._lock:
-                yield
-        finally:
-            self.busy -= 1
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Clips:
@@ -80,14 +52,13 @@ class Clips:
     def __init__(self, limits: ServeLimits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
         self._lock = threading.RLock()
-        self._held: OrderedDict[str, Held] = OrderedDict()  # least recently used first
+        self._held: dict[str, Held] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
     @property
     def bytes(self) -> int:
-        """Memory of all clips."""
         with self._lock:
             return sum(held.bytes for held in self._held.values())
 
@@ -96,22 +67,17 @@ class Clips:
         with self._lock:
             held = self._held.get(id_)
             if held is not None:
-                self._held.move_to_end(id_)
                 held.used = time.monotonic()
             return held
 
     def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed.
-
-        Raises:
-            Refusal: it is larger than all the memory, or all others are in use.
-        """
+        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises Refusal."""
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
             raise Refusal(413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id, "replaced")
-            free = [other for other in self._held.values() if not other.busy]
+            free = [each for each in sorted(self._held.values(), key=attrgetter("used")) if not each.lock.locked()]
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 if not free:
                     raise Refusal(503, "busy", "all sessions are in use")
@@ -127,81 +93,61 @@ class Clips:
                 event("forgotten", logging.DEBUG, why=why)
 
     def sweep(self) -> None:
-        """Drops the clips that have been idle for too long."""
-        with self._lock:
-            for held in list(self._held.values()):
-                if not held.busy and time.monotonic() - held.used > self._limits.idle_s:
-                    self.forget(held.id, "idle")
+        for held in list(self._held.values()):
+            if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
+                self.forget(held.id, "idle")
 
     def clear(self) -> None:
-        """Drops all clips."""
-        with self._lock:
-            for id_ in list(self._held):
-                self.forget(id_, "shutdown")
+        for id_ in list(self._held):
+            self.forget(id_, "shutdown")
 
 
 class Service:
     """A loaded model, the clips that it holds, and the threads that use it."""
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
-        self.metrics, self.limits, self.waiting = Metrics(), limits, 0
+        self.metrics, self.limits = Metrics(), limits
         self.clips = Clips(limits, self.metrics)
+        self.metrics.sessions.set_function(lambda: len(self.clips))
+        self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
         self._position_bytes = _position_bytes(model)
-        window_s = model.processor.window_s
-        self._longest_s = min(window_s, limits.clip_s or window_s)  # of a clip
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
         # the number of PyTorch's threads counts for the thread that sets it alone
         self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
-        self._lock = threading.Lock()
+        self._room = threading.Semaphore(limits.waiting)
         self.info = self._describe()
 
     def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
-        """Runs `work` in a thread of the pool; cancelling the future before it begins spares it.
-
-        Raises:
-            Refusal: too many wait already.
-        """
-        if self.waiting >= self.limits.waiting:
+        """Runs `work` in a thread; cancelling the future before it begins spares it. Raises Refusal."""
+        if not self._room.acquire(blocking=False):
             raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
-        self._count(+1)
+        self.metrics.waiting.inc()
         future = self._pool.submit(work, *args)
-        future.add_done_callback(lambda _: self._count(-1))
+        future.add_done_callback(self._done)
         return future
 
-    def open(self, id_: str, body: bytes, started: float) -> Answer:
-        """Holds a clip, new or as it is if it came again, and answers its question.
+    def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
+        """Holds a clip, in place of one that came before, and answers its question.
 
-        Args:
-            id_: of its session.
-            body: a `Clip` and its numbers.
-            started: when the body was there, by `perf_counter`.
-
-        Raises:
-            MalformedError: it contradicts itself.
-            Refusal: it is made for another model, or exceeds a limit.
-            SpecdecError: the model fails.
+        `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
+        itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
-        clip, tensors = unpack(Clip, body)
+        clip, tensors = wire.unpack(wire.Clip, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        rows: Tensors = {name: tensors.pop(name) for name in ROWS if name in tensors}
-        alone = clip.model_copy(update={"question": None})
-        name = digest(pack(alone, tensors))
-        held = self.clips.find(id_)
-        if held is None or held.digest != name:
-            held = self._hold(id_, name, alone, tensors)
-        return self._answer(held, clip.question, rows, digest(body), started)
+        rows: Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, wire.digest(body), started)
 
-    def verify(self, id_: str, body: bytes, started: float) -> Answer:
-        """Answers a question about a clip that is held; arguments and errors as for `open`."""
+    def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
+        """Answers a question about a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        question, rows = unpack(Question, body)
-        return self._answer(held, question, rows, digest(body), started)
+        question, rows = wire.unpack(wire.Question, body)
+        return self._answer(held, question, rows, wire.digest(body), started)
 
     def close(self) -> None:
         """Ends after the forwards under way, and drops all clips."""
@@ -209,15 +155,13 @@ class Service:
         self._pool.shutdown(cancel_futures=True)
         self.clips.clear()
 
-    def _count(self, change: int) -> None:
-        with self._lock:
-            self.waiting += change
+    def _done(self, _: Future[Any]) -> None:
+        self._room.release()
+        self.metrics.waiting.dec()
 
-    def _hold(self, id_: str, name: str, clip: Clip, tensors: Tensors) -> Held:
-        """Checks a clip and holds it."""
+    def _hold(self, id_: str, clip: wire.Clip, tensors: Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
-        self._require_bounds(clip)
-        self._require_prompt(prompt, clip.samples)
+        self._require_sound(clip, prompt)
         try:
             session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
@@ -225,106 +169,100 @@ class Service:
         kept, synonyms = clip.kept or 0, clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, kept, synonyms)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
-        held = Held(id_, name, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
+        held = Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, question: Question | None, rows: Tensors, name: str, started: float) -> Answer:
+    def _answer(self, held: Held, asked: wire.Question | None, rows: Tensors, name: str, started: float) -> wire.Answer:
         judgement, verifier = None, held.verifier
-        if question is None and rows:
-            raise MalformedError("there are distributions, and no draft")
-        draft = None if question is None else self._draft(held, question, rows)
-        with held.in_use():
+        draft = None if asked is None else self._draft(held.clip, asked, rows)
+        with held.lock:
             before = verifier.work
-            if question is None or draft is None:
+            if asked is None or draft is None:
                 verifier.prefill()
             else:
-                found = verifier.verify(question.text, draft, question.more)
-                judgement = Judgement.model_validate(found, from_attributes=True)
+                found = verifier.verify(asked.text, draft, asked.more)
+                judgement = wire.Judgement.model_validate(found, from_attributes=True)
                 self.metrics.drafted.inc(len(draft.ids))
                 self.metrics.accepted.inc(found.accepted)
                 self.metrics.generated.inc(1 + len(found.more))
             work = verifier.work
         if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
             self.metrics.fed(1, done.reading_ms / 1e3)
-        shown = Work.model_validate(work, from_attributes=True)
+        shown = wire.Work.model_validate(work, from_attributes=True)
         cloud_ms = (time.perf_counter() - started) * 1e3
-        return Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
+        return wire.Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
 
-    def _require_bounds(self, clip: Clip) -> None:
-        """Refuses a clip that is too long, or contradicts itself."""
-        seconds, most = clip.samples / self._model.processor.sampling_rate, self.limits.text_tokens
-        if seconds > self._longest_s:
-            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {self._longest_s:g} s")
-        if clip.capacity > most:
-            raise Refusal(413, "too_large", f"{clip.capacity} tokens would follow the prompt, and {most} may")
-        if clip.vocab_size > self.info.vocab_size:
-            raise MalformedError(f"the vocabulary has {self.info.vocab_size} ids, not {clip.vocab_size}")
-        if max(clip.stop_ids, default=0) >= clip.vocab_size:
-            raise MalformedError("an id that ends the text is out of range")
-        if (
-            clip.acceptance.rule in ("greedy", "sampling")
-            and (clip.acceptance.rule == "sampling") != clip.scoring.sampling
-        ):
-            raise MalformedError(f"the rule {clip.acceptance.rule} contradicts the temperature")
-
-    def _require_prompt(self, prompt: Prompt, samples: int) -> None:
-        """Refuses tensors and placeholders that are not those of a clip of that length."""
-        processor = self._model.processor
+    def _require_sound(self, clip: wire.Clip, prompt: Prompt) -> None:
+        """Refuses a clip that is too long, contradicts itself, or is not what the model's processor makes."""
+        processor, limits, known = self._model.processor, self.limits, self.info.vocab_size
+        seconds, longest_s = clip.samples / processor.sampling_rate, processor.window_s
+        longest_s = min(longest_s, limits.clip_s or longest_s)
+        if seconds > longest_s:
+            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {longest_s:g} s")
+        if clip.capacity > limits.text_tokens:
+            sizes = f"{clip.capacity} tokens would follow the prompt, and {limits.text_tokens} may"
+            raise Refusal(413, "too_large", sizes)
         try:
-            expected = processor.prompt(test_sound(samples / processor.sampling_rate, processor.sampling_rate), "How?")
+            expected = processor.prompt(test_sound(seconds, processor.sampling_rate), "How?")
         except SpecdecError:
-            raise MalformedError(f"no prompt can be made of {samples} samples") from None
-        if _shapes(prompt) != _shapes(expected):
-            raise MalformedError(f"the tensors are not those of a clip of {samples} samples")
-        if self._audio_run(prompt) != self._audio_run(expected):
-            raise MalformedError("the prompt does not hold the clip's audio in one piece, and once")
-        if max(prompt.ids) >= self.info.vocab_size:
-            raise MalformedError("the prompt holds ids that the model does not have")
+            expected = None
+        if not (
+            expected is not None
+            and self._layout(prompt) == self._layout(expected)
+            and max(prompt.ids) < known
+            and clip.vocab_size <= known
+            and max(clip.stop_ids, default=0) < clip.vocab_size
+            and clip.acceptance.rule != ("greedy" if clip.scoring.sampling else "sampling")
+        ):
+            raise wire.MalformedError(
+                f"ids, tensors or settings contradict each other or the model, which has {known} ids, or are not those "
+                f"of a clip of {clip.samples} samples"
+            )
 
-    def _audio_run(self, prompt: Prompt) -> tuple[int, ...]:
-        """The part of a prompt from its first to its last placeholder."""
+    def _layout(self, prompt: Prompt) -> tuple[object, ...]:
+        """What prompts of clips of one length share: shapes of tensors, and ids from first to last placeholder."""
         at = [index for index, id_ in enumerate(prompt.ids) if id_ in self._placeholders]
-        return prompt.ids[at[0] : at[-1] + 1] if at else ()
+        shapes = {name: (each.is_floating_point(), tuple(each.shape)) for name, each in prompt.audio.items()}
+        return shapes, prompt.ids[at[0] : at[-1] + 1] if at else ()
 
-    def _draft(self, held: Held, question: Question, rows: Tensors) -> Draft:
+    def _draft(self, clip: wire.Clip, question: wire.Question, rows: Tensors) -> Draft:
         """The block of a question, which may not exceed what the clip was opened for, nor contradict itself."""
-        tokens, counts = (*question.text, *question.draft), question.rows or []
-        if len(question.draft) > self.limits.draft_tokens or len(tokens) + question.more > held.clip.capacity:
-            raise MalformedError(f"{len(tokens)} tokens and {question.more} more do not fit into {held.clip.capacity}")
-        if question.more > self.limits.more_tokens:
-            raise MalformedError(f"a verification may generate {self.limits.more_tokens} tokens more")
-        if any(id_ >= held.clip.vocab_size or id_ in self._placeholders for id_ in tokens):
-            raise MalformedError("an id is out of range, or stands for audio")
-        compares = held.clip.acceptance.compares(sampling=held.clip.scoring.sampling)
-        wanted = len(question.draft) if compares else 0
-        if len(counts) != wanted or (rows and not wanted):
-            raise MalformedError(f"{wanted} distributions were expected with this rule and draft")
-        if not wanted:
-            return Draft(tuple(question.draft))
-        probabilities = unpack_rows(rows, counts, question.draft, held.clip.vocab_size)
-        return Draft(tuple(question.draft), probabilities.log())
+        drafted, most_drafted, most_more = tuple(question.draft), self.limits.draft_tokens, self.limits.more_tokens
+        tokens = (*question.text, *drafted)
+        compares = clip.acceptance.compares(sampling=clip.scoring.sampling)
+        if (
+            len(drafted) > most_drafted
+            or question.more > most_more
+            or len(tokens) + question.more > clip.capacity
+            or max(tokens, default=0) >= clip.vocab_size
+            or not self._placeholders.isdisjoint(tokens)
+            or len(question.rows or ()) != (len(drafted) if compares else 0)
+        ):
+            raise wire.MalformedError(
+                f"a question may have {most_drafted} drafted tokens, {most_more} more, and {clip.capacity} in all, "
+                f"ids below {clip.vocab_size} that stand for no audio, and distributions as its rule wants them"
+            )
+        if not question.rows:
+            return Draft(drafted)
+        return Draft(drafted, wire.unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
 
-    def _describe(self) -> Info:
+    def _describe(self) -> wire.Info:
         model, processor = self._model, self._model.processor
         shown, prints = model.describe(), processor.fingerprints()
         facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
-        return Info(
-            protocol=PROTOCOL,
+        return wire.Info(
+            protocol=wire.PROTOCOL,
             server=__version__,
             model=shown["name"],
             dtype=shown["dtype"],
             device=shown["device"],
             weights=model.weights,
             **prints,
-            identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
+            identity=f"sha256:{wire.digest(repr(facts).encode())}",
             vocab_size=processor.vocab_size,
             eos_ids=list(processor.eos_ids),
         )
-
-
-def _shapes(prompt: Prompt) -> dict[str, tuple[bool, tuple[int, ...]]]:
-    return {name: (values.is_floating_point(), tuple(values.shape)) for name, values in prompt.audio.items()}
 
 
 def _position_bytes(model: AudioLM) -> int:

@@ -7,18 +7,15 @@ import hmac
 import ipaddress
 import socket
 import time
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 
 from specdec_cli.cloud.protocol import Code, Problem
-
-_KNOWN_CLIENTS: Final = 10_000
 
 
 class Refusal(Exception):
@@ -45,7 +42,7 @@ class ServeLimits:
     text_tokens: int = 1024  # after a prompt
     draft_tokens: int = 64  # of one draft
     more_tokens: int = 64  # that a verification may generate after its own token
-    requests_per_s: float = 1000.0  # of one address, on average; twice as many at once
+    requests_per_s: float = 1000.0  # of one address
     waiting: int = 256  # requests that wait for the model
     connections: int = 768  # open at a time
 
@@ -56,27 +53,22 @@ class Doorkeeper:
     def __init__(self, token: str | None, requests_per_s: float) -> None:
         self._token = token.encode() if token else None
         self._rate = requests_per_s
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, as of when)
+        self._second, self._seen = 0, Counter[str]()  # requests of each address within it
 
     def admit(self, request: Request) -> None:
         """Checks a request by its head alone. Raises Refusal."""
-        self._count(request.client.host if request.client else "")
+        if self._second != (second := int(time.monotonic())):
+            self._second, self._seen = second, Counter()
+        address = request.client.host if request.client else ""
+        self._seen[address] += 1
+        if self._seen[address] > self._rate:
+            raise Refusal(429, "too_many_requests", f"more than {self._rate:g} requests a second")
         if self._token is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         # compare_digest takes the same time wherever the two first differ
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token):
             raise Refusal(401, "unauthorized", "the token is missing or wrong")
-
-    def _count(self, address: str) -> None:
-        now, most = time.monotonic(), 2 * self._rate
-        left, then = self._left.pop(address, (most, now))
-        left = min(left + (now - then) * self._rate, most)
-        self._left[address] = (max(left - 1, 0.0), now)
-        if len(self._left) > _KNOWN_CLIENTS:
-            self._left.popitem(last=False)
-        if left < 1:
-            raise Refusal(429, "too_many_requests", f"more than {self._rate:g} requests a second")
 
 
 class Bodies:
@@ -90,10 +82,6 @@ class Bodies:
     async def read(self, request: Request) -> AsyncIterator[bytes]:
         """The body of a request, which counts towards the budget until the end of the block. Raises Refusal."""
         limits, parts, size = self._limits, list[bytes](), 0
-        announced = request.headers.get("content-length", "")
-        too_large = Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
-        if announced.isdigit() and int(announced[:20]) > limits.body_bytes:
-            raise too_large
         try:
             try:
                 async with asyncio.timeout(limits.body_s):
@@ -102,7 +90,7 @@ class Bodies:
                         size += len(part)
                         self._held += len(part)
                         if size > limits.body_bytes:
-                            raise too_large
+                            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
                         if self._held > limits.bodies_bytes:
                             raise Refusal(503, "busy", "the server holds as many bodies of requests as it may")
             except TimeoutError:
@@ -125,50 +113,30 @@ class Listener(socket.socket):
         # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on,
         # which holds an answer's body back until its head is acknowledged: 40 ms a request.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self.opened: dict[Any, Accepted] = {}  # by address, oldest first
+        self.busy: Callable[[], set[Any]] = set  # (host, port) of each connection with a request under way
         self._most = most
-        self._crowds: Counter[str] = Counter()
+        self._opened: dict[Any, tuple[socket.socket, str]] = {}  # by (host, port), oldest first, with its network
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection. Raises ConnectionAbortedError if there is no room for it."""
         taken, address = super().accept()
-        if len(self.opened) >= self._most and not self._make_room():
+        if len(self._opened) >= self._most:
+            self._opened = {at: each for at, each in self._opened.items() if each[0].fileno() >= 0}
+        if len(self._opened) >= self._most and not self._make_room():
             taken.close()
             raise ConnectionAbortedError("every connection has a request under way")
-        accepted = self.opened[address] = Accepted(taken, address, self)
-        self._crowds[accepted.network] += 1
-        return accepted, address
-
-    def forget(self, accepted: Accepted) -> None:
-        """A connection no longer counts."""
-        if self.opened.get(accepted.address) is accepted:
-            del self.opened[accepted.address]
-            self._crowds[accepted.network] -= 1
-            if not self._crowds[accepted.network]:
-                del self._crowds[accepted.network]
-
-    def _make_room(self) -> bool:
-        crowd = max(self._crowds, key=self._crowds.__getitem__)
-        waiting = [each for each in self.opened.values() if not each.answering]
-        for each in chain((each for each in waiting if each.network == crowd), waiting):
-            self.forget(each)
-            with suppress(OSError):  # its client has gone
-                each.shutdown(socket.SHUT_RDWR)
-            return True
-        return False
-
-
-class Accepted(socket.socket):
-    """A connection, which counts as long as it is open, with others of its `network`."""
-
-    def __init__(self, taken: socket.socket, address: Any, listener: Listener) -> None:
-        super().__init__(taken.family, taken.type, taken.proto, taken.detach())
         found = ipaddress.ip_address(address[0].partition("%")[0])
         wide = isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None
-        self.address, self.network = address, found.exploded[:19] if wide else str(found)
-        self.answering = False  # whether a request is under way
-        self._listener = listener
+        self._opened[address[:2]] = taken, found.exploded[:19] if wide else str(found)
+        return taken, address
 
-    def close(self) -> None:
-        self._listener.forget(self)
-        super().close()
+    def _make_room(self) -> bool:
+        crowd = Counter(network for _, network in self._opened.values()).most_common(1)[0][0]
+        busy = self.busy()
+        idle = [at for at in self._opened if at not in busy]
+        if not idle:
+            return False
+        oldest, _ = self._opened.pop(next((at for at in idle if self._opened[at][1] == crowd), idle[0]))
+        with suppress(OSError):  # its client has gone
+            oldest.shutdown(socket.SHUT_RDWR)
+        return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -21,7 +22,6 @@ _GONE: Final = 499  # the client left before an answer began
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:
-    """Logs that something happened."""
     LOGGER.log(level, name, extra={"fields": fields})
 
 
@@ -73,13 +73,11 @@ class Metrics:
         self.waiting = gauge("specdec_waiting", "Requests that wait for the model.")
 
     def fed(self, clips: int, seconds: float) -> None:
-        """A forward for so many clips took so long."""
         self.forwards.inc()
         self.clips.inc(clips)
         self.forward_s.observe(seconds)
 
     def text(self) -> bytes:
-        """The exposition format."""
         return generate_latest(self._registry)
 
 
@@ -107,17 +105,16 @@ def observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             sent += len(message.get("body", b""))
             await send(message)
 
-        try:
+        with suppress(Exception):  # which the application has answered and logged
             await app(scope, receiving, sending)
-        finally:
-            seconds = time.perf_counter() - started
-            path = getattr(scope.get("route"), "path", None)
-            route, status = f"{scope['method']} {path}" if path else "other", _GONE if gone or not status else status
-            metrics.requests.labels(route, str(status)).inc()
-            metrics.seconds.labels(route).observe(seconds)
-            metrics.bytes.labels("in").inc(received)
-            metrics.bytes.labels("out").inc(sent)
-            client, ms = (scope.get("client") or ("",))[0], round(seconds * 1e3, 2)
-            event("request", route=route, status=status, ms=ms, received=received, sent=sent, client=client)
+        seconds = time.perf_counter() - started
+        path = getattr(scope.get("route"), "path_format", None)
+        route, status = f"{scope['method']} {path}" if path else "other", _GONE if gone or not status else status
+        metrics.requests.labels(route, str(status)).inc()
+        metrics.seconds.labels(route).observe(seconds)
+        metrics.bytes.labels("in").inc(received)
+        metrics.bytes.labels("out").inc(sent)
+        client, ms = (scope.get("client") or ("",))[0], round(seconds * 1e3, 2)
+        event("request", route=route, status=status, ms=ms, received=received, sent=sent, client=client)
 
     return counted

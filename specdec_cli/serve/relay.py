@@ -26,29 +26,23 @@ class Relay:
         self._s_per_byte = 8e-6 / mbps if mbps else 0.0
         self._free_at = [0.0, 0.0]  # when the line up, and the line down, can take more
 
-    async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Begins to take connections; port 0: any that is free."""
-        return await asyncio.start_server(self._serve, host, port)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes one connection on, to its end."""
+        ends = [writer]
         try:
             await asyncio.sleep(2 * self._way_s)
-            far = await asyncio.open_connection(*self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        try:
-            await asyncio.gather(self._way(0, reader, far[1]), self._way(1, far[0], writer))
+            back, far = await asyncio.open_connection(*self._target)
+            ends.append(far)
+            await asyncio.gather(self._way(0, reader, far), self._way(1, back, writer))
         except OSError:  # an end is gone: so is the other
             pass
         finally:
-            for end in (writer, far[1]):
+            for end in ends:
                 end.close()
                 with suppress(OSError):
                     await end.wait_closed()
 
     async def _way(self, line: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction of a connection, to its end."""
         loop, data = asyncio.get_running_loop(), b"begin"
         while data:
             data = await reader.read(_CHUNK)
@@ -77,7 +71,7 @@ def main(
     """Pass TCP connections on as a slow link would."""
 
     async def run() -> None:
-        server = await Relay(*_address(target), rtt_ms, mbps).listen(*_address(listen))
+        server = await asyncio.start_server(Relay(*_address(target), rtt_ms, mbps).serve, *_address(listen))
         typer.echo(f"{listen} -> {target}, {rtt_ms:g} ms", err=True)
         await server.serve_forever()
 

@@ -21,7 +21,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.models.loading import load_model
 from specdec_cli.serve.app import create_app
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Accepted, Listener, ServeLimits
+from specdec_cli.serve.limits import Listener, ServeLimits
 from specdec_cli.serve.observe import event, log_json
 
 _FINISHING_S: Final = 30
@@ -79,34 +79,27 @@ def bind(place: Place, limits: ServeLimits) -> Listener:
 
 
 class GuardedProtocol(H11Protocol):
-    """uvicorn's, with time limits for heads and bodies, and known to the listener while a request is under way.
+    """uvicorn's, with time limits for heads and bodies.
 
     uvicorn limits the time between requests only: a head that never ends would hold its connection for good.
     """
 
-    def __init__(self, limits: ServeLimits, listener: Listener, **kwargs: Any) -> None:
+    def __init__(self, limits: ServeLimits, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._limits_s = {h11.IDLE: limits.head_s, h11.SEND_BODY: limits.body_s + _REST_S}
-        self._listener = listener
-        self._accepted: Accepted | None = None
         self._receiving: object = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._accepted = self._listener.opened.get(transport.get_extra_info("peername"))
-        self._watch()
+        self._watch(self.conn.their_state)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._mark()
+        self._watch(self.conn.their_state)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
+        self._watch(None)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -115,33 +108,22 @@ class GuardedProtocol(H11Protocol):
         if self.transport.is_closing():
             self.loop.call_later(_FAREWELL_S, self.transport.abort)
 
-    def _watch(self) -> None:
-        """Limits the time until the part of the request that is being received is complete."""
-        self._mark()
-        part = self.conn.their_state
+    def _watch(self, part: object) -> None:
+        """Limits the time until the part of a request that is being received is complete."""
         if part is not self._receiving:
-            self._stop()
+            if self._timer is not None:
+                self._timer.cancel()
             if part in self._limits_s:
                 self._timer = self.loop.call_later(self._limits_s[part], self.transport.abort)
         self._receiving = part
-
-    def _mark(self) -> None:
-        if self._accepted is not None:
-            self._accepted.answering = self.cycle is not None and not self.cycle.response_complete
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 def server(service: Service, place: Place, token: str | None, bound: Listener) -> uvicorn.Server:
     """The server, not started yet; it is to run with `bound`."""
     config = uvicorn.Config(
         create_app(service, token),
-        host=place.host,
-        port=place.port,
         loop="asyncio",
-        http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, service.limits, bound)),
+        http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, service.limits)),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -154,19 +136,14 @@ def server(service: Service, place: Place, token: str | None, bound: Listener) -
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
     )
-    config.load()
-    return uvicorn.Server(config)
+    running = uvicorn.Server(config)
+    open_ = cast("set[GuardedProtocol]", running.server_state.connections)
+    bound.busy = lambda: {each.client for each in open_ if each.cycle and not each.cycle.response_complete}
+    return running
 
 
 def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:
-    """Loads the configured cloud model and serves it until the process gets SIGTERM or SIGINT.
-
-    What is being answered then is finished first.
-
-    Raises:
-        CheckpointError: it cannot be loaded.
-        ConfigError: the address or the certificate cannot be used.
-    """
+    """Serves the configured cloud model until the process gets SIGTERM or SIGINT, and what is under way is answered."""
     log_json(debug=debug)
     place.require(token)
     if config.runtime.threads is not None:

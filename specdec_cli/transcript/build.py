@@ -7,17 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.transcript.schema import (
-    EncoderPasses,
-    ErrorInfo,
-    Resources,
-    RoundRecord,
-    Timing,
-    Totals,
-    Transcript,
-    Uplink,
-    file_name,
-)
+from specdec_cli.transcript.schema import EncoderPasses, RoundRecord, Timing, Totals, Transcript, file_name
 from specdec_cli.types import EventText, Finished, Round
 
 
@@ -36,13 +26,7 @@ def round_record(event: Round, draft_text: str, committed_text: str, pieces: Eve
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
-    """Sums over the rounds of one clip.
-
-    Args:
-        rounds: all of them.
-        finished: the end of the run.
-        cloud_takes_part: whether the mode lets an edge escalate to a cloud.
-    """
+    """Sums over the rounds of one clip, in a mode that lets an edge escalate to a cloud or does not."""
     escalated = [event for event in rounds if event.escalated]
     sources = Counter(source for event in rounds for source in event.source)
     drafted = sum(len(event.draft_ids) for event in escalated)
@@ -94,23 +78,17 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
-    """The line of a clip that could not be captioned.
-
-    Args:
-        file: path as given.
-        error: why.
-        known: language, prompt, mode, models and settings, as `Transcript` has them, and what else is known of it.
-    """
+    """The line of a clip that could not be captioned; `known` are its other fields, as `Transcript` has them."""
     nothing = dict.fromkeys(("sha256", "duration_s", "caption", "finish_reason", "totals"))
     return Transcript.model_validate(
         {
             **nothing,
             "file": file_name(file),
-            "error": ErrorInfo(type=type(error).__name__, message=error.message),
+            "error": {"type": type(error).__name__, "message": error.message},
             "rounds": [],
             "timing": dict.fromkeys(Timing.model_fields),
-            "resources": Resources(cpu_percent=None, peak_rss_mb=None),
-            "uplink": Uplink(payload="none", bytes=0),
+            "resources": {"cpu_percent": None, "peak_rss_mb": None},
+            "uplink": {"payload": "none", "bytes": 0},
             **known,
         }
     )

@@ -15,8 +15,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from specdec_cli.errors import TranscriptError
 from specdec_cli.types import Decider, FinishReason, Mode, Reason, Source
 
-SCHEMA_VERSION: Final = 1
-
 
 def readable(text: str) -> str:
     """`text` with lone surrogates written out: U+DC80 becomes the six characters \\udc80."""
@@ -47,6 +45,11 @@ Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 """A measured figure, of which four decimals are kept."""
 
 
+def maybe(description: str, **bounds: Any) -> Any:
+    """A field that a line may lack, as those of earlier versions do: null then."""
+    return Field(default=None, description=description, **bounds)
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -55,16 +58,11 @@ class ModelInfo(_Part):
     """A model that took part."""
 
     name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
-    serves: Text | None = Field(default=None, description="the model that the server says it runs; null: no server")
+    serves: Text | None = maybe("the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
-    weights: Text | None = Field(
-        default=None,
-        description="fingerprint of their files, which tells them from others of the same name; null: unknown",
-    )
-    compiled: Text | None = Field(
-        default=None, description="how its decoder was compiled, or off and why; null: it was not to be"
-    )
+    weights: Text | None = maybe("fingerprint of their files, which tells them from others; null: unknown")
+    compiled: Text | None = maybe("how its decoder was compiled, or off and why; null: it was not to be")
 
     @property
     def placed(self) -> str:
@@ -95,39 +93,25 @@ class RoundRecord(_Part):
     entropy: list[Figure] = Field(description="of the drafting model at each drafted token, nats")
     max_entropy: Figure | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
     score: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
-    margin: list[Figure] | None = Field(default=None, description="p(likeliest) - p(second) at each drafted token")
-    logprob: list[Figure] | None = Field(default=None, description="of each drafted token, nats")
-    candidates: list[list[tuple[int, Figure]]] | None = Field(
-        default=None, description="likeliest tokens at each drafted one, best first: [id, probability]"
-    )
+    margin: list[Figure] | None = maybe("p(likeliest) - p(second) at each drafted token")
+    logprob: list[Figure] | None = maybe("of each drafted token, nats")
+    candidates: list[list[tuple[int, Figure]]] | None = maybe("likeliest tokens at each drafted one: [id, probability]")
     escalated: bool = Field(description="whether the cloud verified it")
     reason: Reason | None = Field(description="why it did")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
     committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
-    committed_text: Text = Field(
-        description="what the round added to the text, special tokens left out; half a character comes with its rest"
-    )
+    committed_text: Text = Field(description="text added, without special tokens; half a character comes with its rest")
     source: list[Source] = Field(description="origin of each committed token")
-    draft_pieces: list[Text] | None = Field(
-        default=None, description="text of each drafted token; bytes that are no character yet are U+FFFD"
-    )
-    committed_pieces: list[Text] | None = Field(default=None, description="text of each committed token, likewise")
+    draft_pieces: list[Text] | None = maybe("text of each drafted token; bytes that are no character yet are U+FFFD")
+    committed_pieces: list[Text] | None = maybe("text of each committed token, likewise")
     draft_ms: Figure = Field(description="time drafting, ms, prefill left out")
     verify_ms: Figure | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
     network_ms: Figure | None = Field(description="time on the link, ms; null where there is none")
-    bytes_up: int | None = Field(default=None, description="sent for this round; null where there is no link")
-    bytes_down: int | None = Field(default=None, description="received for it; null where there is no link")
-    hidden_ms: Figure | None = Field(
-        default=None, description="time drafting the block while an earlier one was verified elsewhere, ms"
-    )
-    near_ties: int | None = Field(
-        default=None,
-        description="verified positions whose two best scores the cloud's number format cannot tell apart",
-    )
-    waking: bool = Field(
-        default=False,
-        description="whether the gate decided on the clip's first call of the cloud, by the wake threshold",
-    )
+    bytes_up: int | None = maybe("sent for this round; null where there is no link")
+    bytes_down: int | None = maybe("received for it; null where there is no link")
+    hidden_ms: Figure | None = maybe("time drafting the block while an earlier one was verified elsewhere, ms")
+    near_ties: int | None = maybe("positions whose two best scores the cloud's number format cannot tell apart")
+    waking: bool = Field(default=False, description="whether the gate decided by the wake threshold, on the first call")
 
 
 class EncoderPasses(_Part):
@@ -150,16 +134,11 @@ class Totals(_Part):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
-    run_on: int | None = Field(
-        default=None,
-        description="tokens that the cloud generated behind its own; null where it wrote all or took no part",
-    )
-    network_ms: Figure | None = Field(default=None, description="time on the link, ms; null where there is none")
-    hidden_ms: Figure | None = Field(
-        default=None, description="drafting of kept blocks while earlier ones were verified elsewhere, ms"
-    )
-    thrown_away: int | None = Field(default=None, description="tokens drafted ahead in vain")
-    near_ties: int | None = Field(default=None, description="sum over the rounds; null where nothing was verified")
+    run_on: int | None = maybe("tokens that the cloud generated after its own; null where it wrote all or nothing")
+    network_ms: Figure | None = maybe("time on the link, ms; null where there is none")
+    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified elsewhere, ms")
+    thrown_away: int | None = maybe("tokens drafted ahead in vain")
+    near_ties: int | None = maybe("sum over the rounds; null where nothing was verified")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
@@ -171,9 +150,7 @@ class Timing(_Part):
     load_s: Figure | None = Field(description="loading the models, s, once per process")
     audio_s: Figure | None = Field(description="decoding, resampling and log-mel features, s")
     prefill_edge_ms: Figure | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
-    prefill_cloud_ms: Figure | None = Field(
-        description="the same for the cloud; null if it was never asked, or does not say"
-    )
+    prefill_cloud_ms: Figure | None = Field(description="the same for the cloud; null if not asked, or not known")
     forwards_edge_ms: Figure | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
     forwards_cloud_ms: Figure | None = Field(description="sum of all of the cloud's forwards, ms")
     ttft_ms: Figure | None = Field(description="from the start of decoding to the first committed token, ms")
@@ -187,7 +164,7 @@ class Resources(_Part):
 
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100: one core; null in a batch")
     peak_rss_mb: float | None = Field(description="largest resident memory of the process so far, MiB")
-    gpu_mb: float | None = Field(default=None, description="largest GPU memory allocated so far, MiB; null without")
+    gpu_mb: float | None = maybe("largest GPU memory allocated so far, MiB; null without")
 
 
 class Uplink(_Part):
@@ -200,22 +177,12 @@ class Uplink(_Part):
 class MeasuredFigures(_Part):
     """Figures of the clip's sound; null where there is nothing to measure."""
 
-    f0_median_hz: Figure | None = Field(default=None, description="median F0 of the voiced frames, Hz; null: unvoiced")
-    f0_range_st: Figure | None = Field(
-        default=None, description="10th to 90th percentile of F0, semitones; null: unvoiced"
-    )
-    level_dbfs: Figure | None = Field(
-        default=None, description="mean power of the active frames, dB relative to an RMS of 1.0"
-    )
-    level_relative_db: Figure | None = Field(
-        default=None, description="the same relative to the active frames of the whole recording; null for a whole one"
-    )
-    rate_per_s: Figure | None = Field(
-        default=None, description="syllable nuclei per second of active frames; null: unvoiced"
-    )
-    pause_share: Figure | None = Field(
-        default=None, description="gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1"
-    )
+    f0_median_hz: Figure | None = maybe("median F0 of the voiced frames, Hz; null: unvoiced")
+    f0_range_st: Figure | None = maybe("10th to 90th percentile of F0, semitones; null: unvoiced")
+    level_dbfs: Figure | None = maybe("mean power of the active frames, dB relative to an RMS of 1.0")
+    level_relative_db: Figure | None = maybe("the same relative to the whole recording's; null for a whole one")
+    rate_per_s: Figure | None = maybe("syllable nuclei per second of active frames; null: unvoiced")
+    pause_share: Figure | None = maybe("gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1")
 
 
 class ErrorInfo(_Part):
@@ -231,13 +198,8 @@ class ClassScores(_Part):
     by: Decider = Field(description="the model that decided")
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
     other: Figure = Field(description="probability of words that name no class, or none that can be told")
-    temperature: Figure | None = Field(
-        default=None, description="T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated"
-    )
-    edge: str | None = Field(
-        default=None,
-        description="class that the edge drafted, where the cloud's is another; null: none, or it was not verified",
-    )
+    temperature: Figure | None = maybe("T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated")
+    edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
 class Transcript(_Part):
@@ -245,46 +207,29 @@ class Transcript(_Part):
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: FileName = Field(
-        description="path as given; a byte that is no UTF-8 is \\udc80 to \\udcff, as Python's os.fsdecode writes it"
+        description="path as given; a byte that is no UTF-8 is \\udc80 to \\udcff, as by os.fsdecode"
     )
-    id: Text | None = Field(default=None, description="of the clip in the manifest that named it")
+    id: Text | None = maybe("of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
     duration_s: float | None = Field(description="of the clip or segment, s")
-    start_s: float | None = Field(default=None, description="start of the segment in the recording, s")
-    end_s: float | None = Field(default=None, description="end of the segment in the recording, s")
-    piece: int | None = Field(default=None, ge=0, description="0-based, of the segment, where there are several")
-    pieces: int | None = Field(default=None, ge=1, description="how many segments the recording was cut into")
-    speaker: Text | None = Field(default=None, description="who speaks, as the cuts or the manifest say")
-    text: Text | None = Field(default=None, description="what is said, as the cuts or the manifest say")
-    no_speech: bool | None = Field(
-        default=None,
-        description="true: no speech was found, so that the caption may be invented; left out: not checked",
-    )
+    start_s: float | None = maybe("start of the segment in the recording, s")
+    end_s: float | None = maybe("end of the segment in the recording, s")
+    piece: int | None = maybe("0-based, of the segment, where there are several", ge=0)
+    pieces: int | None = maybe("how many segments the recording was cut into", ge=1)
+    speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")
+    text: Text | None = maybe("what is said, as the cuts or the manifest say")
+    no_speech: bool | None = maybe("true: no speech found, so the caption may be invented; left out: not checked")
     language: Literal["zh", "en"]
     prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
     caption: Text | None = Field(description="null if there is an error")
-    labels: dict[str, str | None] | None = Field(
-        default=None,
-        description="class that the caption says per attribute, null where it says none; left out if not asked",
-    )
-    scores: dict[str, ClassScores] | None = Field(
-        default=None,
-        description="probabilities of the classes of each attribute that the caption names, where they are known",
-    )
-    needs_review: bool | None = Field(
-        default=None, description="whether the models disagree about a class, or one is unlikely; left out if not asked"
-    )
-    measured: MeasuredFigures | None = Field(default=None, description="figures of the sound; left out if not asked")
-    agrees: dict[str, bool | None] | None = Field(
-        default=None,
-        description="whether the class of an attribute fits what was measured, null where either is missing; "
-        "left out without labels or figures",
-    )
+    labels: dict[str, str | None] | None = maybe("attribute -> class that is named, null: none; left out if not asked")
+    scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, where they are known")
+    needs_review: bool | None = maybe("whether the models disagree, or a class is unlikely; left out if not asked")
+    measured: MeasuredFigures | None = maybe("figures of the sound; left out if not asked")
+    agrees: dict[str, bool | None] | None = maybe("attribute -> whether class and figure fit; null: one is missing")
     finish_reason: FinishReason | None
-    degraded: Text | None = Field(
-        default=None, description="why the edge wrote on without the cloud; left out where it did not have to"
-    )
+    degraded: Text | None = maybe("why the edge wrote on without the cloud; left out where it did not have to")
     error: ErrorInfo | None = None
     warnings: tuple[Text, ...] = Field(default=(), description="what to know of the settings; left out if nothing")
     models: Models
@@ -295,9 +240,7 @@ class Transcript(_Part):
     resources: Resources
     uplink: Uplink
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
-    )
+    model_config = ConfigDict(title="specdec transcript, schema 1", validate_by_name=True, serialize_by_alias=True)
 
     @property
     def woken(self) -> bool:
@@ -348,9 +291,4 @@ def _finite(text: str) -> float:
 
 def json_schema() -> dict[str, Any]:
     """The layout as a JSON Schema (2020-12)."""
-    schema = Transcript.model_json_schema(mode="validation", by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "specdec transcript, schema 1",
-        **{key: value for key, value in schema.items() if key != "title"},
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Transcript.model_json_schema()}

@@ -15,14 +15,10 @@ from specdec_cli.types import NOTHING_DONE, TOKEN_GATES, Mode
 if TYPE_CHECKING:
     from specdec_cli.config import Config
 
-Change = tuple[str, object, object]
-"""A setting that differs: its name, the value there and the value here."""
-
-SUGGESTED: Final = "suggested"
-"""Setting under which transcripts record what the checkpoints add to settings that were left open."""
-
+Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
+SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
+# the prompt says the style, and what checkpoints suggest is known once they are loaded
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
-"""The prompt says the style, and what checkpoints suggest is known once they are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +52,26 @@ class Terms:
         return error_transcript(file, error, **asked, models=models, settings=dict(self.settings), sha256=sha256)
 
     def changes(self, values: Mapping[str, Any], *, models: bool = True) -> Iterator[Change]:
-        """Whatever a transcript was made with that differs.
-
-        Args:
-            values: the transcript's fields.
-            models: whether the names of its models count.
-        """
-        good = values.get("caption") is not None
-        names = {role: info and info["name"] for role, info in values["models"].items()}
-        rows: list[tuple[Change, bool]] = [
-            (("mode", values["mode"], self.mode), self.mode is not None),
-            (("edge.model", names.get("edge"), self.edge), models),
-            (("cloud.model", names.get("cloud"), self.cloud), models),
-            (("language", values["language"], self.language), self.language is not None),
-            (("prompt", values["prompt"], self.prompt), self.prompt is not None),
-            (("labels", values.get("labels") is not None, self.labels), self.labels is not None and good),
-            (("measured", values.get("measured") is not None, self.measured), self.measured is not None and good),
-        ]
-        yield from (row for row, counts in rows if counts and row[1] != row[2])
+        """Whatever a transcript with the fields `values` was made with that differs; names of models may not count."""
+        made = {name: values[name] for name in ("mode", "language", "prompt")}
+        if values.get("caption") is not None:
+            made |= {name: values.get(name) is not None for name in ("labels", "measured")}
+        for name, then in made.items():
+            if (now := getattr(self, name)) not in (None, then):
+                yield name, then, now
+        for role in Models.model_fields if models else ():
+            info, now = values["models"].get(role), getattr(self, role)
+            if (then := info and info["name"]) != now:
+                yield f"{role}.model", then, now
         # deferred drafts change no lossless text, and earlier versions had none
         idle = frozenset({"defer"} if values["mode"] == "lossless" else ())
         yield from differing(values["settings"], self.settings, but=_NOT_COMPARED | idle)
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them; no model is needed.
+    """Every setting in force that shapes a caption, as transcripts record them.
 
-    Raises:
-        ConfigError: the weights of the learned gate cannot be read.
+    Raises ConfigError if the weights of the learned gate cannot be read.
     """
     gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
@@ -121,16 +109,10 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
     for name in dict.fromkeys((*here, *there)):
         values = (there.get(name), here.get(name))
         then, now = (list(value) if isinstance(value, tuple) else value for value in values)  # as JSON gives them back
-        if _acting(name, then) != _acting(name, now) and name not in but:
+        # 0.1 always had a value: one that does nothing equals one that is left open
+        idle = (None, NOTHING_DONE.get(name))
+        if then != now and name not in but and not (then in idle and now in idle):
             yield name, then, now
-
-
-def _acting(name: str, value: object) -> object:
-    """A value; None for one that does nothing, as if it were left open: 0.1 always had one.
-
-    What each checkpoint suggests for one that is left open is in `suggested`, where it is more than nothing.
-    """
-    return None if name in NOTHING_DONE and value == NOTHING_DONE[name] else value
 
 
 def loaded_changes(
@@ -141,10 +123,7 @@ def loaded_changes(
 ) -> Iterator[Change]:
     """Whatever differs of the loaded models from those of a transcript; what either does not know does not count.
 
-    Args:
-        values: the transcript's fields.
-        models, settings: as transcripts of this run record them.
-        names: fields of each model that count.
+    `values` are the transcript's fields, `models` and `settings` what this run records, `names` the fields that count.
     """
     for role in Models.model_fields:
         theirs, ours = values["models"].get(role), getattr(models, role)
@@ -164,8 +143,7 @@ def loaded_changes(
 def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
     """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`.
 
-    Args:
-        found: the setting `suggested` of a transcript: role -> name -> value; anything else yields nothing.
+    `found` is the setting `suggested` of a transcript: role -> name -> value; anything else yields nothing.
     """
     given = found.items() if isinstance(found, Mapping) else ()
     by_role = {role: values for role, values in given if isinstance(values, Mapping)}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.http import Caller, Http, Request, UnsoundError
+from specdec_cli.cloud.http import BusyError, Caller, Http, Request
 from specdec_cli.cloud.remote import HttpCloud, SessionVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
@@ -134,7 +134,7 @@ def test_of_an_upload_that_is_cut_off_only_what_was_sent_counts() -> None:
         caller = Caller(http)
         with pytest.raises(CloudError, match="did not answer within"), caller.call():
             caller.fetch(Request("POST", "/", body), lambda found: found)
-        assert 0 < caller.traffic.bytes_up < len(body) / 2
+        assert 0 < caller.bytes_up < len(body) / 2
         http.close()
         assert_no_threads()
 
@@ -151,7 +151,7 @@ def test_repeats_are_within_the_time() -> None:
 
 
 def impatient() -> bytes:
-    raise UnsoundError("busy", patience=True)
+    raise BusyError("busy")
 
 
 def test_a_tls_handshake_is_within_the_time() -> None:

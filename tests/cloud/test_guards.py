@@ -6,6 +6,7 @@ import http.client
 import logging
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from specdec_cli.cloud.protocol import Problem, Question, pack, pack_rows, parse
-from specdec_cli.serve.limits import Accepted, ServeLimits
+from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.run import Place, bind
 from tests.cloud.serving import Served, serving
 from tests.cloud.test_security import TOKEN, Caller, a_clip, framed, new_session
@@ -199,9 +200,11 @@ def test_more_requests_than_may_wait_are_turned_away(case: Case) -> None:
         good, numbers = a_clip(served, case)
         caller = Caller(served, None)
         assert caller("PUT", new_session(), framed(good, numbers))[0] == 200
-        served.service.waiting += 1
+        held_up = threading.Event()
+        waiting = served.service.submit(held_up.wait, 60)
         status, answer = caller("POST", f"{new_session()}/verify", pack(Question(text=[], draft=[])))
-        served.service.waiting -= 1
+        held_up.set()
+        assert waiting.result(60)
         assert (status, parse(Problem, answer).code) == (503, "busy")
         caller.close()
 
@@ -216,23 +219,20 @@ def test_the_oldest_idle_connection_of_the_largest_crowd_makes_room() -> None:
     with bind(Place("127.0.0.1", 0), ServeLimits(connections=3)) as bound, ExitStack() as stack:
         bound.listen(8)
 
-        def open_from(host: str) -> tuple[socket.socket, Accepted]:
+        def open_from(host: str) -> tuple[socket.socket, socket.socket]:
             client = socket.create_connection(bound.getsockname(), source_address=(host, 0), timeout=5)
             stack.enter_context(client)
-            accepted = stack.enter_context(bound.accept()[0])
-            assert isinstance(accepted, Accepted)
-            return client, accepted
+            return client, stack.enter_context(bound.accept()[0])
+
+        def answer(*clients: int) -> None:
+            bound.busy = lambda: {opened[index][0].getsockname() for index in clients}
 
         opened = [open_from(host) for host in ("127.0.0.2", "127.0.0.1", "127.0.0.1")]
-        opened[1][1].answering = True
+        answer(1)
         opened.append(open_from("127.0.0.1"))
         assert opened[2][0].recv(1) == b""  # neither the oldest of all, nor the one with a request under way
-        for index in (0, 3):
-            opened[index][1].answering = True
+        answer(0, 1, 3)
         with pytest.raises(ConnectionAbortedError):
             open_from("127.0.0.1")
         opened[3][1].close()
         open_from("127.0.0.1")
-        for _, accepted in opened:
-            accepted.close()
-        assert len(bound.opened) == 1

@@ -348,8 +348,8 @@ def test_too_many_requests_are_turned_away(case: Case) -> None:
         caller = Caller(served, None)
         statuses = Counter(caller("GET", "/v1/info")[0] for _ in range(40))
         assert statuses[429] > 0
-        assert statuses[200] >= 10
-        time.sleep(0.5)
+        assert statuses[200] >= 5
+        time.sleep(1.0)
         assert parse(Info, caller("GET", "/v1/info")[1]).protocol == PROTOCOL
         caller.close()
 

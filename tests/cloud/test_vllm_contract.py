@@ -182,7 +182,8 @@ def _of_drafted(value: Any) -> Change:
 
 def _generate(*tokens: Any) -> Change:
     def change(told: dict[str, Any]) -> None:
-        told["choices"][0]["token_ids"] = list(tokens)
+        content = told["choices"][0]["logprobs"]["content"]
+        content[:] = [{**content[0], "token_id": token} for token in tokens]
 
     return change
 
@@ -190,8 +191,8 @@ def _generate(*tokens: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_shorten, "positions were scored, of"),
-        (lambda told: told.pop("prompt_logprobs"), "0 positions were scored, of"),
+        (_shorten, "scored, of"),
+        (lambda told: told.pop("prompt_logprobs"), "and 0 scored, of"),
         (_rename_drafted, "was not scored"),
         (_name_badly, "prompt_logprobs"),
         (_drown, "scores are not finite"),
@@ -202,11 +203,10 @@ def _generate(*tokens: Any) -> Change:
         (_generate(-1), "greater than or equal to 0"),
         (_generate(1.5), "integer"),
         (_generate(), "at least 1 item"),
-        (_generate(1, 2), "2 generated tokens with 1 scores"),
-        (_generate(1), "token 1 comes with the score of token"),
+        (_generate(1, 2), "2 tokens were generated, and at most 1 requested"),
         (lambda told: told["choices"].clear(), "Field required"),
         (lambda told: told["choices"][0].pop("logprobs"), "Field required"),
-        (lambda told: told["usage"].update(prompt_tokens=3), "it read 3 tokens, and"),
+        (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
         (lambda told: told.clear(), "Field required"),
     ],
 )
