@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_cli.audio import MIN_DURATION_S, Recording, Segment, from_samples, has_speech, open_recording
+from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.scores import Scorer
@@ -53,10 +53,6 @@ Loading = Callable[[str], AbstractContextManager[None]]
 
 class Captioner:
     """A loaded pair of models and the settings to use them with.
-
-    Args:
-        pair: the models that the mode needs.
-        load_s: how long they took to load, seconds; None if they came from elsewhere.
 
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
@@ -137,9 +133,6 @@ class Captioner:
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings, for comparing modes, gates and the like.
-
-        Args:
-            config: the settings; its models must be those that are loaded.
 
         Raises:
             ConfigError: the mode needs a model that is not loaded, or other models are configured.
@@ -251,7 +244,6 @@ class Captioner:
         """One run per piece of a recording.
 
         Args:
-            recording: see `recording`.
             item: as it was given; None: nothing is known of it but its path.
             skip: indices of pieces to leave out.
             setup: with a language or an instruction of its own; None: as for every recording.
@@ -264,14 +256,14 @@ class Captioner:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            measures = self.setup.measures and not cut.silent
+            measures = self.setup.measures and cut.fault is None
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
                 duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
-                no_speech=None if cut.silent else not self._has_speech(cut.samples, self.sampling_rate),
+                no_speech=None if cut.fault else not self._has_speech(cut.samples, self.sampling_rate),
                 piece=cut.index if several else None,
                 pieces=recording.count if several else None,
                 speaker=cut.speaker or speaker,
@@ -309,18 +301,13 @@ class Captioner:
 
     def _refusal(self, clip: Clip, cut: Segment) -> SpecdecError | None:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
+        if not (clip.no_speech and self.config.audio.refuse_no_speech):
+            return cut.fault
         place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
-        if cut.duration_s < MIN_DURATION_S:
-            hint = "Join it with another piece, or leave it out."
-            return AudioContentError(f"{place} is too short: {MIN_DURATION_S} s is the least", hint=hint)
-        if cut.silent:
-            return AudioContentError(f"{place} is silent: a caption would be invented")
-        if clip.no_speech and self.config.audio.refuse_no_speech:
-            return AudioContentError(
-                f"{place} holds no speech: a caption would be invented",
-                hint="To caption it all the same, set audio.refuse_no_speech to false.",
-            )
-        return None
+        return AudioContentError(
+            f"{place} holds no speech: a caption would be invented",
+            hint="To caption it all the same, set audio.refuse_no_speech to false.",
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out."""
@@ -354,11 +341,7 @@ class Captioner:
 
 
 def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
-    """The learned gate's classifier and file, where the mode has a gate and it is that one.
-
-    Raises:
-        ConfigError: its weights cannot be read, or it was fitted with the ids of another tokenizer.
-    """
+    """The learned gate's classifier and file, where the mode has that gate. Raises ConfigError if it cannot be used."""
     path = config.gate.weights_path
     if config.gate_in_force != "learned" or path is None:
         return None

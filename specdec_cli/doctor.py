@@ -24,7 +24,7 @@ from specdec_cli.report.figures import count
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.decoding.build import Pair
-    from specdec_cli.models.family import Family
+    from specdec_cli.models.families import Family
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (

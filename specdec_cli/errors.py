@@ -1,21 +1,5 @@
 """Every error that specdec raises on purpose.
 
-    SpecdecError                   anything below; carries a `hint` (what to do) beside its message
-    ├── ConfigError                a setting that is unknown, malformed or contradicts another
-    │   ├── LexiconError           a lexicon file that cannot be used
-    │   └── ReferencesError        a table of references, a manifest or cuts that cannot be used
-    ├── CheckpointError            a model that cannot be loaded as asked
-    │   └── TokenizerMismatchError edge and cloud do not share one tokenizer
-    ├── AudioError                 a recording that cannot be captioned
-    │   ├── AudioNotFoundError     no such file, or not a file
-    │   ├── AudioDecodeError       not audio, empty, truncated or of an unknown format
-    │   └── AudioContentError      decoded, but nothing to describe: too short or long, silent, NaN
-    ├── DeviceError                a microphone that cannot be used
-    ├── DecodingError              what the settings or a model make impossible to decode
-    ├── CloudError                 a cloud behind a link cannot be reached, refuses, or answers nonsense
-    ├── TranscriptError            a transcript that cannot be written or read, or a file that cannot be written
-    └── UnexpectedError            what nobody foresaw: memory that ran out, or a bug
-
 The command line renders them once, as a sentence and a hint; a traceback appears only with `--debug`.
 """
 
@@ -30,12 +14,7 @@ FLAGS: Final[dict[str, str]] = {}
 
 
 class SpecdecError(Exception):
-    """Base of all errors that specdec raises on purpose.
-
-    Args:
-        message: one sentence that says what is wrong and names the values.
-        hint: one sentence that says what to do about it.
-    """
+    """Base of all errors that specdec raises on purpose: a sentence that names the values, and what to do about it."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -76,7 +55,7 @@ class AudioError(SpecdecError):
 
 
 class AudioNotFoundError(AudioError):
-    """No such file, or not a regular file."""
+    """No such file, not a regular file, or it may not be read."""
 
 
 class AudioDecodeError(AudioError):
@@ -96,17 +75,13 @@ class DecodingError(SpecdecError):
 
 
 class CloudError(SpecdecError):
-    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense.
+    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 
-    Attributes:
-        about_clip: whether it concerns this clip alone and says nothing about the next.
-    """
-
-    about_clip = False
+    about_clip = False  # whether it concerns this clip alone and says nothing about the next
 
 
 class TranscriptError(SpecdecError):
-    """A transcript that cannot be written or read."""
+    """A transcript that cannot be written or read, or a file that cannot be written."""
 
 
 class UnexpectedError(SpecdecError):
@@ -114,12 +89,7 @@ class UnexpectedError(SpecdecError):
 
 
 def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
-    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all.
-
-    Args:
-        error: whatever was raised.
-        log: where the traceback of an unforeseen one goes, as a debug message; None: nowhere.
-    """
+    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all."""
     if isinstance(error, SpecdecError):
         return error
     if log is not None:

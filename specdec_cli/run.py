@@ -69,15 +69,11 @@ class Setup:
         known = PROMPTS.values() if self.settings.get("system") is None else ()
         others, found = [role for role, prompt in asked.items() if prompt not in known], []
         if others:
-            models = " and ".join(others)
-            found.append(
-                f"{models} follow{'s' if len(others) == 1 else ''} the shipped prompts only: this one changes little"
-            )
+            follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
+            found.append(f"{follow} the shipped prompts only: this one changes little")
         if self.unfitted:
-            models = " and ".join(self.unfitted)
-            found.append(
-                f"the learned gate was fitted to other weights of {models}: fit one to these with specdec tune"
-            )
+            fitted = f"the learned gate was fitted to other weights of {' and '.join(self.unfitted)}"
+            found.append(f"{fitted}: fit one to these with specdec tune")
         return tuple(found)
 
     def fields(self) -> dict[str, Any]:
@@ -119,12 +115,8 @@ class Run:
     Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
 
     Args:
-        setup: what its transcript has in common with others.
-        clip: what is captioned.
         prompts: of the clip; None: there is nothing to caption, and `error` says why.
         audio_s: time spent on decoding the audio and on its features, seconds.
-        loop: begins to decode prompts.
-        writer: turns token ids into text.
     """
 
     def __init__(
@@ -146,18 +138,12 @@ class Run:
     def __iter__(self) -> Iterator[Update]:
         """Decodes the clip: Started, then Prefill, Sent and Round events, then Finished, each with its text.
 
-        Raises:
-            SpecdecError: `error`, or what goes wrong while decoding.
-            DecodingError: the run was begun before.
+        Raises `error`, and a SpecdecError for what goes wrong while decoding, or for a run that was begun before.
         """
         yield from self._updates(None)
 
     def finish(self, shared: Shared | None = None) -> Transcript:
-        """The transcript, decoding the clip if that is not done; an error line where the run has an error.
-
-        Args:
-            shared: makes the forwards with those of other clips; None: the clip is decoded alone.
-        """
+        """The transcript, decoding the clip if that is not done; an error line where the run has an error."""
         if self.error is not None:
             return self._setup.error_line(self.clip.file, self.error, self.clip)
         if self._transcript is None:

@@ -50,7 +50,7 @@ class TableFamily(Family):
 
     name = "table"
 
-    def placeholder(self, config: Any) -> int:
+    def placeholder(self, name: str, config: Any) -> int:
         return -1
 
     def placeholders(self, config: Any) -> set[int]:

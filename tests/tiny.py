@@ -37,8 +37,7 @@ from specdec_cli.config.schema import (
 from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import family_named
-from specdec_cli.models.family import AudioProcessor, prune
+from specdec_cli.models.families import AudioProcessor, family_named, prune
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round

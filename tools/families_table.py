@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from specdec_cli.models.families import FAMILIES
-from specdec_cli.models.family import Family
+from specdec_cli.models.families import FAMILIES, Family
 
 _PREFACE: Final = """# Model families
 

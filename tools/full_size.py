@@ -34,7 +34,7 @@ from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.metrics.bootstrap import Figures, Interval
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.device import resolve_device
+from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb

@@ -18,9 +18,8 @@ import specdec_cli
 from specdec_cli.bench.memory import weight_bytes
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.device import resolve_dtype
-from specdec_cli.models.families import QwenOmni
-from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.families import AudioProcessor, QwenOmni
+from specdec_cli.models.loading import resolve_dtype
 from specdec_cli.models.packed import BITS, PackedLinear, packable
 from specdec_cli.models.processor import Processor
 

@@ -1,26 +1,11 @@
 """Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed refusal.
 
-    files    opens a path that may be anything, hashes it, words names and hints
-    decode   opens a recording with libsndfile or FFmpeg, as blocks of samples, and refuses what is cut short
-    samples  recordings in memory; refuses what has nothing to describe: too short, silent, not finite
-    pauses   cuts a stream of samples into utterances
-    speech   decides whether samples hold speech
-    load     opens a Recording: mono at the model's rate, cut while it is decoded if it is longer than the window
-
 Nothing here imports torch. The decoders are imported when a file needs them. Memory does not grow with the length of a
 recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.
 """
 
 from specdec_cli.audio.load import Recording, from_samples, open_recording
-from specdec_cli.audio.samples import MIN_DURATION_S, Cut, Segment
+from specdec_cli.audio.samples import Cut, Segment
 from specdec_cli.audio.speech import has_speech
 
-__all__ = [
-    "MIN_DURATION_S",
-    "Cut",
-    "Recording",
-    "Segment",
-    "from_samples",
-    "has_speech",
-    "open_recording",
-]
+__all__ = ["Cut", "Recording", "Segment", "from_samples", "has_speech", "open_recording"]

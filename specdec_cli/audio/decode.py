@@ -116,12 +116,7 @@ def _sound(
     skipped: int = 0,
     from_s: float = 0.0,
 ) -> Sound:
-    """What a decoder has opened; an end before the declared length is refused.
-
-    Args:
-        skipped: frames before the blocks.
-        from_s: frames before this are decoded and left out.
-    """
+    """What a decoder opened, `skipped` frames in, from `from_s` on; an end before the declared length is refused."""
     if not 1_000 <= rate <= 768_000:
         raise _Refused(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
 

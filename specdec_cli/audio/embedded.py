@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from io import FileIO
@@ -20,11 +21,6 @@ COLUMNS: Final = ("audio", "speech", "wav")
 
 _EMBEDDED: Final = re.compile(r"(.+\.(?:parquet|arrow))#(\d+)", re.DOTALL)
 _TURN: Final = threading.Lock()  # one group of rows is in memory at a time
-
-
-def embedded_path(table: str, row: int) -> str:
-    """What to call the recording in a row, counted from 0."""
-    return f"{table}#{row}"
 
 
 def find_embedded(path: str) -> tuple[str, int] | None:
@@ -56,11 +52,7 @@ def open_embedded(table: str, row: int) -> FileIO:
 
 
 class Table:
-    """A Parquet or Arrow file, read a group of rows at a time.
-
-    Attributes:
-        names: of its columns.
-    """
+    """A Parquet or Arrow file, read a group of rows at a time. Raises ConfigError if that fails, or without pyarrow."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -72,7 +64,7 @@ class Table:
         try:
             if path.suffix == ".arrow":
                 table = _mapped(path)
-                self.names: list[str] = table.column_names
+                self.names: list[str] = table.column_names  # of its columns
                 self._groups, sizes = [table.select], [table.num_rows]
             else:
                 file = parquet.ParquetFile(str(path))
@@ -83,6 +75,7 @@ class Table:
             detail = " ".join(str(error).split())[:200]
             raise ReferencesError(f"{path} cannot be read: {detail}.", hint="Is it complete?") from error
         self._first = [0, *accumulate(sizes)]  # row of each group
+        self._last: tuple[int, Any] = -1, None  # a group, and its recordings
 
     def rows(self, audio: str, columns: Sequence[str]) -> Iterator[tuple[bool, str | None, dict[str, Any]]]:
         """Of each row whether its recording is in it, its path or None, and the cells of the columns."""
@@ -98,16 +91,12 @@ class Table:
                 yield held, cell["path"].as_py() if "path" in fields else None, row
 
     def recording(self, row: int) -> bytes | None:
-        """The bytes of the recording in a row.
-
-        Raises:
-            IndexError: there is no such row.
-        """
-        group = next(at for at, first in enumerate([*self._first[1:], row + 1]) if row < first)
-        if group == len(self._first) - 1:
-            raise IndexError(row)
-        audio = next(name for name in COLUMNS if name in self.names)
-        cell = _last_group(self, group, audio)[row - self._first[group]].as_py()
+        """The bytes of the recording in a row. Raises IndexError where there is no such row."""
+        group = bisect_right(self._first, row) - 1
+        if self._last[0] != group:
+            audio = next(name for name in COLUMNS if name in self.names)
+            self._last = group, self._groups[group]([audio]).column(audio)
+        cell = self._last[1][row - self._first[group]].as_py()
         return cell.get("bytes") if isinstance(cell, dict) else None
 
 
@@ -123,17 +112,5 @@ def _mapped(path: Path) -> Any:
         return pa.ipc.open_file(source).read_all()
 
 
-@lru_cache(maxsize=4)
-def open_table(path: Path) -> Table:
-    """A table, of which a few stay open.
-
-    Raises:
-        ReferencesError: it cannot be read.
-        ConfigError: pyarrow is not installed.
-    """
-    return Table(path)
-
-
-@lru_cache(maxsize=1)
-def _last_group(table: Table, group: int, column: str) -> Any:
-    return table._groups[group]([column]).column(column)
+open_table = lru_cache(maxsize=4)(Table)
+"""A table, of which a few stay open; raises as `Table` does."""

@@ -7,15 +7,24 @@ import os
 import re
 import shlex
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from typing import Final, TypeVar
+from typing import IO, Final, TypeVar
 
 from specdec_cli.audio.embedded import find_embedded, open_embedded
-from specdec_cli.audio.stdin import NAME, open_spooled
-from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
+from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError, ConfigError
 
+STDIN: Final = "-"
+"""What a recording on standard input is called. A temporary file keeps it, because it is read more than once."""
+
+MOST_BYTES: Final = 4 << 30
+"""Largest recording that is taken."""
+
+_BLOCK: Final = 1 << 20
+_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
+_spooled: list[int] = []  # the descriptor of the temporary file
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
 _digests: dict[tuple[int, ...], str] = {}
@@ -75,15 +84,21 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
 
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large one, of which many parts may be named, is kept."""
-    status = os.fstat(file.fileno())
-    stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    if stamp in _digests:
-        return _digests[stamp]
+    size, *others = found = stamp(file)
+    if found in _digests:
+        return _digests[found]
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if status.st_size >= _LARGE and status.st_nlink:
-        _digests[stamp] = digest
+    if size >= _LARGE and others:
+        _digests[found] = digest
     return digest
+
+
+def stamp(file: FileIO) -> tuple[int, ...]:
+    """Size, and what else tells a file from others and from what it was before; of a temporary copy the size alone."""
+    status = os.fstat(file.fileno())
+    others = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    return (status.st_size, *(others if status.st_nlink else ()))
 
 
 def content_of(path: str) -> str | None:
@@ -95,9 +110,39 @@ def content_of(path: str) -> str | None:
 
 def is_there(path: str) -> bool:
     """Whether a recording is where it was, in a file of its own or in another."""
-    return path == NAME or os.path.exists(path) or find_embedded(path) is not None
+    return path == STDIN or os.path.exists(path) or find_embedded(path) is not None
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is an address on the web or in a store."""
     return _URL.match(path) is not None
+
+
+def is_sound(head: bytes) -> bool:
+    """Whether what begins with `head`, some 4 kB, may be a recording, and is no list of paths."""
+    return _NO_TEXT.search(head) is not None
+
+
+def spool(head: bytes, stream: IO[bytes]) -> None:
+    """Takes a recording from a stream, of which `head` was read already. Raises ConfigError if there is no room."""
+    try:
+        with tempfile.TemporaryFile(prefix="specdec-") as file:
+            size, block = 0, head
+            while block:
+                size += len(block)
+                if size > MOST_BYTES:
+                    hint = "Save it to a file, and name that file."
+                    raise ConfigError(f"The recording on stdin is larger than {MOST_BYTES >> 30} GiB.", hint=hint)
+                file.write(block)
+                block = stream.read(_BLOCK)
+            file.flush()
+            while _spooled:
+                os.close(_spooled.pop())
+            _spooled.append(os.dup(file.fileno()))
+    except OSError as error:
+        hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
+        raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
+
+
+def open_spooled(path: str) -> FileIO | None:
+    """The recording, if that is what the path means; None for any other path."""
+    return FileIO(os.dup(_spooled[0]), "rb") if path == STDIN and _spooled else None

@@ -5,33 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from io import FileIO
+from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
-from specdec_cli.audio.files import opened, refusal, sha256
+from specdec_cli.audio.files import opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import (
-    MAX_DURATION_S,
-    SILENCE_DBFS,
-    Cut,
-    Floats,
-    SampleStatistics,
-    Segment,
-    mono,
-)
+from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 
-_LONG_S = 300.0
-_ONE_LONG = threading.Lock()  # of many threads, one at a time holds more than so much of a recording while it decodes
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
@@ -59,17 +47,13 @@ class Recording:
 
     @property
     def count(self) -> int:
-        """Number of pieces."""
         return len(self.cuts)
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
         A recording that is longer than the window is decoded again while the pieces are read, so that only one of them
-        is in memory.
-
-        Raises:
-            AudioError: the file is gone, or has changed since it was opened.
+        is in memory. Raises AudioError if the file is gone, or has changed since it was opened.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
         rest, at = np.zeros(0, np.float32), 0  # and its place
@@ -82,28 +66,25 @@ class Recording:
                 rest, at = rest[done:], at + done
                 rest = np.concatenate([rest, next(blocks, np.zeros(end - at - len(rest), np.float32))])
             samples = rest[start - at : end - at].copy()
-            statistics = SampleStatistics(self.sampling_rate)
-            statistics.add(samples)
-            silent = self.count > 1 and statistics.loudest_frame_dbfs() < SILENCE_DBFS
-            yield Segment(samples, cut.start_s, cut.end_s, silent, index, cut.speaker, cut.text)
+            fault = None
+            if not self.whole:
+                statistics = SampleStatistics(self.sampling_rate)
+                statistics.add(samples)
+                name = f"{self.path} from {cut.start_s:.1f} s to {cut.end_s:.1f} s"
+                fault = statistics.fault(name, cut.end_s - cut.start_s)
+            yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
         with opened(self.path) as (file, _):
-            if _stamp(file) != self._stamp:
+            if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
-            start_s, end_s = self._span
-            with open_sound(self.path, file, start_s) as sound:
-                yield from _Mixdown(sound, self.sampling_rate, end_s - start_s)
+            with open_sound(self.path, file, self._span[0]) as sound:
+                yield from _Mixdown(self.path, sound, self.sampling_rate, self._span)
 
 
 def from_samples(
-    samples: ArrayLike,
-    sample_rate: float,
-    sampling_rate: int,
-    window_s: float,
-    name: str,
-    start_s: float | None = None,
+    samples: ArrayLike, sample_rate: float, sampling_rate: int, window_s: float, name: str, start_s: float | None = None
 ) -> Recording:
     """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
 
@@ -120,7 +101,8 @@ def from_samples(
         )
     statistics = SampleStatistics(round(float(sample_rate)))
     statistics.add(given)
-    statistics.require_content(name, duration_s)
+    if (fault := statistics.fault(name, duration_s)) is not None:
+        raise fault
     if sample_rate != sampling_rate:
         import soxr
 
@@ -171,165 +153,125 @@ def open_recording(
         AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance; it
             ends before `start_s`; a cut ends after it or is longer than the window.
     """
-    path, span, begun = os.fsdecode(path), (start_s, math.inf if end_s is None else end_s), time.perf_counter()
+    path, begun = os.fsdecode(path), time.perf_counter()
+    span = start_s, math.inf if end_s is None else end_s
+    divided = segment_s is not None or cuts is not None
+    finder = None if divided or pauses == "never" else cutter(sampling_rate, window_s)
     with opened(path) as (file, _):
         with open_sound(path, file, start_s) as sound:
-            mixdown = _Mixdown(sound, sampling_rate, span[1] - start_s)
-            decoded = _Decoded(path, mixdown, window_s, segment_s, pauses, cuts, cutter, span)
+            mixdown = _Mixdown(path, sound, sampling_rate, span)
+            samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise refusal(AudioContentError, path, says, "Name an earlier start.")
-        decoded.statistics.require_content(path, mixdown.duration_s)
-        pieces = tuple(decoded.cuts())
+        if (fault := mixdown.statistics.fault(path, mixdown.duration_s)) is not None:
+            raise fault
+        if cuts is not None:
+            pieces = tuple(_usable(cuts, mixdown, window_s))
+        elif found is not None:
+            pieces = tuple(found)
+            if not pieces:
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+                raise refusal(AudioContentError, path, "has no utterances between pauses", hint)
+        else:
+            pieces = tuple(_equal(mixdown, segment_s))
         return Recording(
             path=path,
             sampling_rate=sampling_rate,
             duration_s=mixdown.duration_s,
             sha256=sha256(file),
             cuts=pieces,
-            whole=cuts is None and span == (0.0, math.inf) and len(pieces) == 1 and not decoded.at_pauses,
-            level_dbfs=decoded.statistics.level_dbfs() if len(pieces) > 1 else None,
+            whole=cuts is None and found is None and span == (0.0, math.inf) and len(pieces) == 1,
+            level_dbfs=mixdown.statistics.level_dbfs() if len(pieces) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,
-            _samples=decoded.samples,
-            _stamp=_stamp(file),
+            _samples=samples,
+            _stamp=stamp(file),
         )
 
 
-@dataclass(eq=False)
-class _Decoded:
-    """One pass over a recording, which keeps the samples if they fit the window, and finds the pauses if wanted.
+def _decoded(
+    mixdown: _Mixdown, window_s: float, finder: PauseCutter | None, *, divided: bool, search: bool
+) -> tuple[Floats | None, list[Cut] | None]:
+    """One pass over a recording: its samples if they fit the window, and the places of its utterances.
 
-    For the fields see `open_recording`; `span` is the part that counts, seconds.
-
-    Attributes:
-        statistics: of the samples.
-        samples: float32 mono [n]; None if they do not fit.
+    One that does not fit is searched for them if there is a `finder`, as any one is with `search`, and is refused if
+    there is none and nothing else divides it.
     """
+    declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
+    mixdown.require_bounded(declared_s or 0.0)
+    fits = min((declared_s or 0.0) - start_s, end_s - start_s) <= window_s
+    kept, searched = list[Floats](), 0
+    finding, found = finder if search else None, list[Cut]()
 
-    path: str
-    mixdown: _Mixdown
-    window_s: float
-    segment_s: float | None
-    pauses: Pauses
-    given: Sequence[Cut] | None
-    cutter: type[PauseCutter]
-    span: tuple[float, float]
+    def places(utterances: Sequence[Segment]) -> list[Cut]:
+        return [Cut(start_s + one.start_s, start_s + one.end_s) for one in utterances]
 
-    def __post_init__(self) -> None:
-        mixdown, declared_s = self.mixdown, self.mixdown.sound.declared_s
-        self.statistics = SampleStatistics(mixdown.sampling_rate)
-        self._cutter = self._new_cutter() if self.pauses == "always" else None
-        self._utterances: list[Cut] = []
-        self._require_bounded(declared_s or 0.0)
-        kept, alone = list[Floats](), False
-        fits = min((declared_s or 0.0) - self.span[0], self.span[1] - self.span[0]) <= self.window_s
+    for block in chain([np.zeros(0, np.float32)], mixdown):
+        kept.append(block)
+        fits = fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
+        if not (fits or divided or finder is not None):
+            length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+            says = f"lasts {length}, but the model reads {window_s:g} s at once"
+            hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
+            raise refusal(AudioContentError, mixdown.path, says, hint)
+        finding = finding if fits else finder
+        if finding is not None and math.isfinite(mixdown.statistics.peak):  # else it is refused
+            for part in kept[searched:]:
+                found += places(finding.feed(part))
+            searched = len(kept)
         if not fits:
-            self._begin_to_cut(kept)
-        with ExitStack() as stack:
-            for block in mixdown:
-                self._require_bounded(self.span[0] + mixdown.duration_s)
-                self.statistics.add(block)
-                self._find(block)
-                if fits:
-                    kept.append(block)
-                    fits = mixdown.length <= self.window_s * mixdown.sampling_rate + _ROUNDING
-                    if not fits:
-                        self._begin_to_cut(kept)
-                    elif not alone and mixdown.duration_s > _LONG_S:
-                        alone = bool(stack.enter_context(_ONE_LONG))
-            kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
-            self.samples = np.concatenate(kept)[: mixdown.length] if fits else None
+            kept, searched = [], 0
+    kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
+    samples = np.concatenate(kept)[: mixdown.length] if fits else None
+    return samples, None if finding is None else found + places(finding.finish())
 
-    def _begin_to_cut(self, kept: list[Floats]) -> None:
-        """It turns out to be longer than the window: what has been kept of it is searched for pauses, or dropped."""
-        if self.segment_s is None and self.given is None:
-            declared_s = self.mixdown.sound.declared_s
-            if self.pauses == "never":
-                length = f"more than {self.window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-                says = f"lasts {length}, but the model reads {self.window_s:g} s at once"
-                hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-                raise refusal(AudioContentError, self.path, says, hint)
-            if self.pauses == "long":
-                self._cutter = self._new_cutter()
-                for block in kept:
-                    self._find(block)
-        kept.clear()
 
-    @property
-    def at_pauses(self) -> bool:
-        """Whether the pauses are what it is cut at."""
-        return self._cutter is not None
+def _equal(mixdown: _Mixdown, segment_s: float | None) -> Iterator[Cut]:
+    """The fewest equal pieces within a length, or one piece."""
+    start_s, rate, total = mixdown.span[0], mixdown.sampling_rate, mixdown.length
+    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
+    count = max(1, math.ceil(total / longest))
+    for index in range(count):
+        start, end = total * index // count, total * (index + 1) // count
+        yield Cut(start_s + start / rate, start_s + end / rate)
 
-    def cuts(self) -> Iterator[Cut]:
-        """The pieces.
 
-        Raises:
-            AudioContentError: no utterance was found, or a cut that was given cannot be used.
-        """
-        start_s, rate = self.span[0], self.mixdown.sampling_rate
-        if self.given is not None:
-            yield from self._usable(self.given)
-        elif self._cutter is not None:
-            self._found(self._cutter.finish())
-            if not self._utterances:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-                raise refusal(AudioContentError, self.path, "has no utterances between pauses", hint)
-            yield from self._utterances
-        else:
-            longest = math.inf if self.segment_s is None else math.floor(self.segment_s * rate + _ROUNDING)
-            total = self.mixdown.length
-            count = max(1, math.ceil(total / longest))
-            for index in range(count):
-                start, end = total * index // count, total * (index + 1) // count
-                yield Cut(start_s + start / rate, start_s + end / rate)
-
-    def _new_cutter(self) -> PauseCutter:
-        return self.cutter(self.mixdown.sampling_rate, self.window_s)
-
-    def _require_bounded(self, seconds: float) -> None:
-        if seconds > MAX_DURATION_S:
-            length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
-            says = f"is too long: it lasts {length} or more, and {most} is the most"
-            hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
-            raise refusal(AudioContentError, self.path, says, hint)
-
-    def _find(self, block: Floats) -> None:
-        if self._cutter is not None and math.isfinite(self.statistics.peak):  # else it is refused
-            self._found(self._cutter.feed(block))
-
-    def _found(self, utterances: Sequence[Segment]) -> None:
-        start_s = self.span[0]
-        self._utterances += [Cut(start_s + found.start_s, start_s + found.end_s) for found in utterances]
-
-    def _usable(self, cuts: Sequence[Cut]) -> Iterator[Cut]:
-        """The cuts within the part, by their start."""
-        start_s, end_s = self.span[0], self.span[0] + self.mixdown.duration_s
-        for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
-            where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
-            if cut.start_s < start_s or cut.end_s > self.span[1]:
-                continue
-            if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
-                says = f"lasts {end_s:.2f} s. {where} is outside of it"
-                raise refusal(AudioContentError, self.path, says, "Mend the cuts, or name the right recording.")
-            if cut.end_s - cut.start_s > self.window_s + _ROUNDING:
-                says = f"cannot be cut so: {where} is longer than the {self.window_s:g} s that the model reads at once"
-                raise refusal(AudioContentError, self.path, says, "Divide that cut.")
-            yield replace(cut, end_s=min(cut.end_s, end_s))
+def _usable(cuts: Sequence[Cut], mixdown: _Mixdown, window_s: float) -> Iterator[Cut]:
+    """The given cuts within the part, by their start."""
+    start_s, end_s = mixdown.span[0], mixdown.span[0] + mixdown.duration_s
+    for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
+        where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
+        if cut.start_s < start_s or cut.end_s > mixdown.span[1]:
+            continue
+        if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
+            says = f"lasts {end_s:.2f} s. {where} is outside of it"
+            raise refusal(AudioContentError, mixdown.path, says, "Mend the cuts, or name the right recording.")
+        if cut.end_s - cut.start_s > window_s + _ROUNDING:
+            says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
+            raise refusal(AudioContentError, mixdown.path, says, "Divide that cut.")
+        yield replace(cut, end_s=min(cut.end_s, end_s))
 
 
 class _Mixdown:
     """Iterates over a recording as blocks of mono samples, float32 [n], at `sampling_rate` (soxr, high quality).
 
-    They are the mean over the channels, and end after `most_s` seconds.
+    They are the mean over the channels, from the beginning of the span, seconds, to its end; after six hours they raise
+    AudioContentError.
     """
 
-    def __init__(self, sound: Sound, sampling_rate: int, most_s: float) -> None:
-        self.sound, self.sampling_rate = sound, sampling_rate
-        self._most = None if most_s == math.inf else round(most_s * sound.sampling_rate)
+    def __init__(self, path: str, sound: Sound, sampling_rate: int, span: tuple[float, float]) -> None:
+        self.path, self.sound, self.sampling_rate, self.span = path, sound, sampling_rate, span
+        self._most = None if span[1] == math.inf else round((span[1] - span[0]) * sound.sampling_rate)
         self._frames = 0  # samples per channel so far, at the recording's rate
+        self.statistics = SampleStatistics(sampling_rate)  # of the blocks so far
 
     def __iter__(self) -> Iterator[Floats]:
+        for block in self._blocks():
+            self.statistics.add(block)
+            yield block
+
+    def _blocks(self) -> Iterator[Floats]:
         resampler = None
         if self.sound.sampling_rate != self.sampling_rate:
             import soxr
@@ -341,6 +283,7 @@ class _Mixdown:
                     break
                 block = block[: self._most - self._frames]
             self._frames += len(block)
+            self.require_bounded(self.span[0] + self.duration_s)
             with np.errstate(all="ignore"):  # NaN and inf are refused later
                 mono = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
             yield mono if resampler is None else resampler.resample_chunk(mono)
@@ -357,9 +300,10 @@ class _Mixdown:
         """Samples that it amounts to; the resampler's own count may differ by one."""
         return round(self.duration_s * self.sampling_rate)
 
-
-def _stamp(file: FileIO) -> tuple[int, ...]:
-    status = os.fstat(file.fileno())
-    if not status.st_nlink:  # a temporary file: a copy, which nobody changes
-        return (status.st_size,)
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    def require_bounded(self, seconds: float) -> None:
+        """Refuses a recording of so many seconds if that is too long."""
+        if seconds > MAX_DURATION_S:
+            length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
+            says = f"is too long: it lasts {length} or more, and {most} is the most"
+            hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
+            raise refusal(AudioContentError, self.path, says, hint)

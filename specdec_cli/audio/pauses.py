@@ -71,13 +71,11 @@ class PauseCutter:
         gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of the difference between neighbours
         window_power = float(self._window @ self._window)
         self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
-        self._waiting: list[Floats] = []  # less than a step
-        self._count = 0  # samples in it
+        self._rest = np.zeros(0, np.float32)  # less than a step
         self._samples = np.zeros(0, np.float32)
         self._first = 0  # place of the first of them in the stream
         self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are still to be smoothed
-        self._levels = np.zeros((0, len(self._edges) - 1), np.float32)  # dB, by frame and band
-        self._totals = np.zeros(0, np.float32)  # dBFS, by frame
+        self._levels = np.zeros((0, len(self._edges)), np.float32)  # dB, by frame and band, and of all bands
         self._dropped = 0  # frames before those
         self._framed = 0  # frames whose power was taken
         self._floor = np.zeros(0, np.float32)  # dB, by band
@@ -87,28 +85,26 @@ class PauseCutter:
 
     def feed(self, samples: Floats) -> list[Segment]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
-        found: list[Segment] = []
-        step = _STEP * self._hop
-        for block in np.split(samples, range(step - self._count, len(samples), step)):
-            self._waiting.append(block)
-            self._count += len(block)
-            if self._count == step:
-                self._take()
-                found += self._utterances(last=False)
+        found, step = list[Segment](), _STEP * self._hop
+        arrived = np.concatenate([self._rest, samples])
+        whole = len(arrived) // step * step
+        self._rest = arrived[whole:].copy()
+        for block in arrived[:whole].reshape(-1, step):
+            self._take(block)
+            found += self._utterances(last=False)
         return found
 
     def finish(self) -> list[Segment]:
         """The utterances that the end of the stream ends."""
-        self._take()
+        self._take(self._rest)
         end = len(self._samples)
         self._samples = np.append(self._samples, np.zeros(self._size + _SMOOTH * self._hop, np.float32))
         self._analyse()
         self._samples = self._samples[:end]
         return list(self._utterances(last=True))
 
-    def _take(self) -> None:
-        self._samples = np.concatenate([self._samples, *self._waiting])
-        self._waiting, self._count = [], 0
+    def _take(self, block: Floats) -> None:
+        self._samples = np.concatenate([self._samples, block])
         self._analyse()
 
     def _analyse(self) -> None:
@@ -126,12 +122,12 @@ class PauseCutter:
             return
         smooth = np.lib.stride_tricks.sliding_window_view(self._powers, _SMOOTH, axis=0).mean(axis=-1) + _NOTHING
         self._powers = self._powers[1 - _SMOOTH :]
-        self._levels = np.concatenate([self._levels, (10 * np.log10(smooth)).astype(np.float32)])
-        self._totals = np.concatenate([self._totals, (10 * np.log10(smooth.sum(axis=1))).astype(np.float32)])
+        levels = 10 * np.log10(np.column_stack([smooth, smooth.sum(axis=1)]))
+        self._levels = np.concatenate([self._levels, levels.astype(np.float32)])
 
     def _utterances(self, *, last: bool) -> Iterator[Segment]:
         """The utterances that have ended; forgets what no later one needs."""
-        if len(self._totals) < (1 if last else _FIRST):
+        if len(self._levels) < (1 if last else _FIRST):
             return
         found, settled = self._found(last=last)
         for start, end, after in found:
@@ -144,7 +140,7 @@ class PauseCutter:
 
         Also the frame up to which all is settled: no utterance under way began before it.
         """
-        start, totals = self._done, self._totals[self._done - self._dropped :]
+        start, totals = self._done, self._levels[self._done - self._dropped :, -1]
         sound = self._sound()
         settled = ended = max(0, len(totals) if last else len(totals) - _PAUSE)
         found: list[tuple[int, int, int]] = []
@@ -170,13 +166,13 @@ class PauseCutter:
 
     def _sound(self) -> NDArray[np.bool_]:
         """Which of the frames behind the last utterance stand out from the noise floor."""
-        history, pending = self._levels[-_HISTORY:], self._done - self._dropped
+        history, pending = self._levels[-_HISTORY:, :-1], self._levels[self._done - self._dropped :]
         known = self._dropped + len(self._levels)
         if len(history) < _HISTORY or known >= self._floor_of + _REFRESH:
             rank = len(history) * _FLOOR_PERCENTILE // 100
             self._floor, self._floor_of = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB, known
-        excess = np.clip(self._levels[pending:] - self._floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
-        sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (self._totals[pending:] > _SILENT_DBFS)
+        excess = np.clip(pending[:, :-1] - self._floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
+        sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (pending[:, -1] > _SILENT_DBFS)
         return sound
 
     def _segment(self, start: int, end: int, *, split: bool) -> Segment:
@@ -194,8 +190,8 @@ class PauseCutter:
         self._done = settled
         samples = settled * self._hop - self._first
         self._samples, self._first = self._samples[samples:], self._first + samples
-        levels = max(0, min(settled - self._dropped, len(self._totals) - _HISTORY))
-        self._levels, self._totals, self._dropped = self._levels[levels:], self._totals[levels:], self._dropped + levels
+        levels = max(0, min(settled - self._dropped, len(self._levels) - _HISTORY))
+        self._levels, self._dropped = self._levels[levels:], self._dropped + levels
 
 
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -26,12 +26,6 @@ SILENCE_DBFS = -70.0
 
 _AT_ONCE: Final = 1 << 18  # samples looked at together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
-_FULL_SCALE: Final = {
-    np.dtype(np.uint8): (128.0, 2.0**7),
-    np.dtype(np.int16): (0.0, 2.0**15),
-    np.dtype(np.int32): (0.0, 2.0**31),
-}
-"""Type of integer samples -> (silence, full scale)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +46,13 @@ class Segment:
     samples: Floats  # mono [n]
     start_s: float  # place in the recording
     end_s: float
-    silent: bool = False  # no sound above -70 dBFS; False for a whole recording, which is refused instead
+    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
     index: int = 0  # 0-based, of the pieces of the recording
     speaker: str | None = None  # who speaks and what is said, where the cut says so
     text: str | None = None
 
     @property
     def duration_s(self) -> float:
-        """Length, seconds."""
         return self.end_s - self.start_s
 
 
@@ -97,16 +90,15 @@ class SampleStatistics:
         """Mean power of the active frames, in dB relative to an RMS of 1.0; None without any."""
         return active_level_dbfs(np.concatenate(self._powers))
 
-    def require_content(self, path: str, duration_s: float) -> None:
-        """Refuse samples in which there is nothing to describe.
+    def fault(self, name: str, duration_s: float) -> AudioContentError | None:
+        """What is wrong with samples in which there is nothing to describe; None if nothing is.
 
-        Raises:
-            AudioContentError: they are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are
-                silent: their loudest 20 ms frame, without its constant offset, is below -70 dBFS RMS.
+        They are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are silent: their loudest
+        20 ms frame, without its constant offset, is below -70 dBFS RMS.
         """
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
-            hint = "Name a recording with at least a few spoken words."
+            hint = "Record, or cut, at least a few spoken words."
         elif not math.isfinite(self.peak):
             says = "holds samples that are not numbers (NaN or infinite)"
             hint = "Export it again, as 16-bit PCM for example; whatever wrote this file failed."
@@ -118,15 +110,14 @@ class SampleStatistics:
             says = f"is silent ({moment}): a caption would be invented"
             hint = "Check the microphone and its level, then record again."
         else:
-            return
-        raise refusal(AudioContentError, path, says, hint)
+            return None
+        return refusal(AudioContentError, name, says, hint)
 
 
 def mono(samples: ArrayLike, name: str) -> Floats:
     """Floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits, as float32 [n] of full scale 1.0.
 
-    Raises:
-        AudioContentError: of any other shape or type.
+    Raises AudioContentError for any other shape or type.
     """
     try:
         array = np.asarray(samples)
@@ -137,9 +128,9 @@ def mono(samples: ArrayLike, name: str) -> Floats:
             f"{name} has the shape {array.shape}; mono samples [n] are wanted",
             hint="Mix its channels: samples.mean(axis=1) of [n, channels], samples.mean(axis=0) of [channels, n].",
         )
-    if array.dtype in _FULL_SCALE:
-        silence, full_scale = _FULL_SCALE[array.dtype]
-        array = (array.astype(np.float64) - silence) / full_scale
+    if array.dtype in (np.uint8, np.int16, np.int32):
+        full_scale = 2.0 ** (8 * array.itemsize - 1)
+        array = array.astype(np.float64) / full_scale - (array.dtype == np.uint8)
     elif array.dtype.kind != "f":
         raise AudioContentError(
             f"{name} holds values of the type {array.dtype}, whose full scale is not known",

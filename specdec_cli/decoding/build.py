@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import Gate
@@ -39,12 +39,7 @@ class Pair:
 
     @classmethod
     def of(cls, edge: AudioLM | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
-        """Checks that the two can work together.
-
-        Raises:
-            TokenizerMismatchError: their tokenizers have no common beginning worth having.
-            DecodingError: there is no model at all.
-        """
+        """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
@@ -63,7 +58,7 @@ class Pair:
     @property
     def remote(self) -> RemoteCloud | None:
         """The cloud, if it is elsewhere."""
-        return None if self.cloud is None or isinstance(self.cloud, AudioLM) else self.cloud
+        return None if isinstance(self.cloud, AudioLM) else self.cloud
 
     @property
     def writer(self) -> Processor:
@@ -85,37 +80,27 @@ def build_loop(
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
     Args:
-        pair: the models.
-        config: the settings.
-        edge_prompt, cloud_prompt: the clip's prompt for each model that takes part.
         classifier: of the learned gate.
         shared: makes the forwards together with those of other clips; None: this clip is alone.
         kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
         synonyms: of the acceptance rule `class`.
-
-    Raises:
-        DecodingError: the mode needs a model that is not there.
     """
     settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 
-    def session(role: str, model: AudioLM | None, prompt: Prompt | None) -> Session:
-        if model is None or prompt is None:
-            raise DecodingError(
-                f"mode {settings.mode!r} needs a {role} model, and none is loaded",
-                hint=f"Set {role}.model, or choose another decoding.mode.",
-            )
+    def session(model: AudioLM | None, prompt: Prompt | None) -> Session:
+        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
 
     drafter: Drafter | None = None
     verifier: Verifier | None = None
     if settings.mode != "cloud":
-        drafter = Drafter(session("edge", pair.edge, edge_prompt), settings, stop_ids)
+        drafter = Drafter(session(pair.edge, edge_prompt), settings, stop_ids)
     elif remote is None:
-        drafter = Drafter(session("cloud", pair.loaded_cloud, cloud_prompt), settings, stop_ids)
+        drafter = Drafter(session(pair.loaded_cloud, cloud_prompt), settings, stop_ids)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
         verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
     elif settings.mode in ("hybrid", "lossless"):
-        cloud = session("cloud", pair.loaded_cloud, cloud_prompt)
+        cloud = session(pair.loaded_cloud, cloud_prompt)
         most = settings.max_new_tokens
         verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, kept, synonyms)
     gate = Gate(
@@ -126,12 +111,6 @@ def build_loop(
         classifier=classifier,
         generator=gate_generator(config, edge_prompt),
     )
-    reads_ahead = (
-        settings.cloud_prefill == "auto"
-        and verifier is not None
-        and _apart(pair, verifier)
-        and (settings.mode == "lossless" or pair.costs.calls_often)
-    )
     return Loop(
         drafter,
         verifier,
@@ -140,25 +119,10 @@ def build_loop(
         settings,
         block_length(config, pair.costs),
         costs=pair.costs,
-        beside=verifier is not None and (reads_ahead or _beside(pair, settings, verifier)),
-        reads_ahead=reads_ahead,
+        apart=remote is not None or len({model.device for model in pair.loaded}) > 1,
         away=nullcontext if shared is None else shared.away,
         kept=kept,
     )
-
-
-def _beside(pair: Pair, settings: DecodingConfig, verifier: Verifier) -> bool:
-    """Whether the cloud works while the edge drafts on; on one device the two would take time from each other."""
-    if settings.cloud_prefill == "overlap":
-        return True
-    if settings.draft_ahead == "off" or settings.mode == "cloud":
-        return False
-    return settings.draft_ahead == "on" or _apart(pair, verifier)
-
-
-def _apart(pair: Pair, verifier: Verifier) -> bool:
-    """Whether the cloud works without taking time from the edge: on another device, or behind a link."""
-    return verifier.elsewhere or len({model.device for model in pair.loaded}) > 1
 
 
 def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:

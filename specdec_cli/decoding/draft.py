@@ -51,13 +51,7 @@ class Draft:
 
 
 class Drafter:
-    """Proposes tokens from one model's session.
-
-    Args:
-        session: the clip on the drafting model.
-        settings: of the run; the seed is that of the clip's random generator, on the CPU.
-        stop_ids: a block ends with any of these, since nothing after it could be kept.
-    """
+    """Proposes tokens from one model's session. A block ends with a stop id, since nothing after it could be kept."""
 
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
         self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
@@ -67,7 +61,6 @@ class Drafter:
 
     @property
     def work(self) -> ModelWork:
-        """What the session's model has done for this clip."""
         return self.session.work
 
     @cached_property
@@ -128,15 +121,9 @@ class Drafter:
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
     ) -> None:
-        """Drafts until the verdict is there, or until there is nothing more to draft. Decides nothing.
+        """Drafts on from the text and the block under way until its verdict is there, or nothing can be foreseen.
 
-        Args:
-            gate: of the run.
-            k: tokens of a block.
-            most: length limit of the text.
-            text: the committed text and the block under way.
-            verdict: of that block.
-            loop: after a loop, nothing can be foreseen.
+        Blocks have `k` tokens, and the text at most `most`. Decides nothing.
         """
         written = list(text)
         if most - len(written) < 2 or verdict.done() or not self.stop_ids.isdisjoint(written[-1:]):
@@ -186,33 +173,24 @@ class _Step:
 
 
 class Ahead:
-    """A chain of tokens drafted ahead and, after each of its prefixes, the scores that the next one was chosen by."""
+    """Scores that tokens drafted ahead were chosen by, by the text that each continues."""
 
     def __init__(self) -> None:
-        self._chain: tuple[int, ...] = ()
-        self._steps: dict[int, _Step] = {}  # length of the prefix -> the step after it
-        self._lost = 0
+        self._steps: dict[tuple[int, ...], _Step] = {}
 
     def use(self, text: Sequence[int]) -> tuple[torch.Tensor, float] | None:
         """Scores [1, vocab] after `text`, if they are known, and their hidden milliseconds, which count once."""
-        step = self._steps.get(len(text))
-        if step is None or self._chain[: len(text)] != tuple(text):
+        if not self._steps or (step := self._steps.get(tuple(text))) is None:
             return None
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms
 
     def add(self, text: Sequence[int], scores: torch.Tensor, hidden_ms: float, *, guess: bool) -> int:
-        """Appends the likeliest token after `text`, whose scores [1, vocab] these are; returns it."""
-        token = int(scores.argmax())
-        if self._chain != tuple(text):
-            self._lost = self.keep(None)
-        self._chain = (*text, token)
-        self._steps[len(text)] = _Step(scores, hidden_ms, counts=not guess)
-        return token
+        """Remembers the scores [1, vocab] after `text`; returns the likeliest token."""
+        self._steps[tuple(text)] = _Step(scores, hidden_ms, counts=not guess)
+        return int(scores.argmax())
 
-    def keep(self, text: Sequence[int] | None) -> int:
+    def keep(self, text: tuple[int, ...] | None) -> int:
         """Forgets all but what continues `text`, or everything; returns how many drafted tokens were of no use."""
-        fits = text is not None and len(text) < len(self._chain) and self._chain[: len(text)] == tuple(text)
-        dropped = [self._steps.pop(n) for n in list(self._steps) if not fits or n < len(text or ())]
-        lost, self._lost = self._lost + sum(step.counts for step in dropped), 0
-        return lost
+        useless = [known for known in self._steps if text is None or known[: len(text)] != text]
+        return sum(self._steps.pop(known).counts for known in useless)

@@ -32,7 +32,6 @@ class TokenEvidence(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of the drafted token."""
         return math.exp(self.logprob)
 
 
@@ -70,11 +69,8 @@ class Gate:
         threshold: in the unit of the figure; None: the gate's own.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
-        classifier: of the learned gate.
-        generator: of the random gate, apart from the one that tokens are drawn with.
-
-    Raises:
-        DecodingError: the learned gate without a classifier, or the random one without a generator.
+        classifier: of the learned gate; a DecodingError without.
+        generator: of the random gate, which needs one that is not the one that tokens are drawn with.
     """
 
     def __init__(
@@ -89,8 +85,6 @@ class Gate:
     ) -> None:
         if name == "learned" and classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if name == "random" and generator is None:
-            raise DecodingError("the gate 'random' has no generator")
         self.name = name
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
@@ -100,12 +94,9 @@ class Gate:
         self._generator = generator if name == "random" else None
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> Judge:
-        """Begins a block after `start` tokens of text.
+        """Begins a block after `start` tokens of text, by the wake threshold if `waking`; `whole`: drafted to its end.
 
-        Args:
-            waking: whether the wake threshold counts.
-            whole: whether the block is drafted to its end, whatever the gate finds.
-            ahead: whether it may never be one, so that no random generator may move.
+        While drafting `ahead` it may never be one, so that no random generator may move.
         """
         draw = None
         if self._generator is not None and not ahead:
@@ -123,18 +114,12 @@ class Gate:
 
 
 class Judge:
-    """The gate at work on one block, see `Gate.open`: token by token, so that drafting can end at the first unsure one.
-
-    Attributes:
-        stops: whether drafting ends with the first token that escalates the block.
-        evidence: of each token so far.
-        scores: the gate's figure of each.
-    """
+    """The gate at work on one block, token by token, so that drafting can end (`stops`) at the first unsure one."""
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
-        self.evidence: list[TokenEvidence] = []
-        self.scores: list[float] = []
+        self.evidence: list[TokenEvidence] = []  # of each token so far
+        self.scores: list[float] = []  # the gate's figure of each
 
     def add(self, token: TokenEvidence) -> bool:
         """Judges the block's next token; returns whether it escalates the block."""
@@ -155,8 +140,7 @@ class Judge:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
         for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
-            self.evidence.append(token)
-            self.scores.append(self._score(token))
+            self.add(token)
 
     @property
     def escalates(self) -> bool:

@@ -67,11 +67,7 @@ class Classifier:
     """
 
     def __init__(
-        self,
-        weights: LearnedWeights,
-        threshold: float,
-        wake: float | None = None,
-        waking: LearnedWeights | None = None,
+        self, weights: LearnedWeights, threshold: float, wake: float | None = None, waking: LearnedWeights | None = None
     ) -> None:
         self.threshold, self.wake = threshold, wake
         self.waking = self if waking is None else Classifier(waking, threshold)
@@ -93,10 +89,9 @@ class Classifier:
         self._any = weights.combination == "any"
 
     def token_probability(self, block: Sequence[TokenEvidence], t: int, start: int) -> float:
-        """How likely the cloud is to replace token `t` of `block`, if it has let those before it pass.
+        """How likely the cloud is to replace token `t` of `block`, before which the text has `start` tokens.
 
-        Of the text, `start` tokens stand before the block. A token that is less certain than any in the fit counts as
-        replaced: what was fitted says nothing about it.
+        A token that is less certain than any in the fit counts as replaced: what was fitted says nothing about it.
         """
         if block[t].entropy > self._most_entropy:
             return 1.0

@@ -29,7 +29,6 @@ another clip enters, and nothing of the clock but c; with `decoding.cost_ratio` 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from statistics import median
@@ -155,14 +154,10 @@ class AdaptiveLength:
         return best
 
     def enough(self, judge: Judge) -> bool:
-        """Whether one more token is not worth its time in a block that is to be verified."""
-        return judge.escalates and self.exceeded([token.probability for token in judge.evidence])
-
-    def exceeded(self, probabilities: Sequence[float]) -> bool:
-        """Whether one more token after those of so many probabilities would cost more than it gains."""
+        """Whether one more token would cost more than it gains, in a block that is to be verified."""
         a, level = self._passes.value, self._probability.value
-        chance = prod(min(1.0, p * a / level) for p in probabilities)
-        return chance * a < self._cost * self._rate
+        chances = (min(1.0, token.probability * a / level) for token in judge.evidence)
+        return judge.escalates and prod(chances) * a < self._cost * self._rate
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""

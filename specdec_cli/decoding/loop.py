@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -54,15 +54,25 @@ class Loop:
     settings: DecodingConfig
     length: AdaptiveLength | int  # most tokens of a block, or what finds it
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
-    beside: bool = False  # whether the verifier works while the edge drafts on, in a thread of its own
-    reads_ahead: bool = False  # with `cloud_prefill: auto`: whether the cloud reads the clip while the edge drafts
+    apart: bool = False  # whether the cloud takes no time from the edge: on another device, or behind a link
     away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     kept: int = 0  # likeliest tokens to keep of each committed one
+    reads_ahead: bool = field(default=False, init=False)  # whether the cloud reads the clip while the edge drafts
+    beside: bool = field(default=False, init=False)  # whether the cloud works in a thread, while the edge drafts on
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loop_was_verified: bool = field(default=False, init=False)
     _awake: bool = field(default=False, init=False)  # whether the cloud has read the clip, so that a call costs little
     _degraded: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.verifier is None:
+            return
+        settings, reading, ahead = self.settings, self.settings.cloud_prefill, self.settings.draft_ahead
+        often = settings.mode == "lossless" or self.costs.calls_often
+        self.reads_ahead = reading == "overlap" or (reading == "auto" and self.apart and often)
+        drafts_ahead = settings.mode != "cloud" and (ahead == "on" or (ahead == "auto" and self.apart))
+        self.beside = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished.
@@ -96,14 +106,15 @@ class Loop:
         """A block, and why it should be verified: what the gate finds, or a loop that the edge runs into."""
         if self.drafter is None:
             return Draft()
-        start, settings, adaptive = len(self.text), self.settings, self.length
+        start, settings = len(self.text), self.settings
         whole = settings.defers and self._available
-        size: int
-        enough: Enough | None
+        enough: Enough | None = None
         if whole:
             size, enough = MOST_DEFERRED, self._ended if self.stop.reads_text else None
+        elif isinstance(self.length, int):
+            size = self.length
         else:
-            size, enough = (adaptive, None) if isinstance(adaptive, int) else (adaptive.most(), adaptive.enough)
+            size, enough = self.length.most(), self.length.enough
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
@@ -128,11 +139,7 @@ class Loop:
         return self.stop.first_stop(text, len(text) - 1) is not None
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
-        """The cloud's verdict on a block; None if it fails, and the edge goes on alone.
-
-        Raises:
-            CloudError: the cloud failed, and the mode or the settings need it.
-        """
+        """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
         settings, run_on = self.settings, self.settings.run_on
         if not draft.ids:
             run_on = (CLOUD_CHUNK if settings.mode == "cloud" else ALONE) - 1
@@ -160,7 +167,7 @@ class Loop:
         if not isinstance(self.length, int):
             self.length.learn(draft, verdict)
         start = len(self.text)
-        ids, sources = self._new_tokens(draft, verdict)
+        ids, sources, alternatives = self._outcome(draft, verdict)
         text = (*self.text, *ids)
         end, finish = self.stop.first_stop(text, start) or (len(text), None)
         looped = self.stop.loop.end(text[:end], start)
@@ -191,44 +198,40 @@ class Loop:
             draft_ms=draft.ms,
             verify_ms=judged.ms if verdict is not None else None,
             network_ms=judged.network_ms,
-            hidden_ms=draft.hidden_ms if drafts_ahead and self.beside else None,
+            hidden_ms=draft.hidden_ms if drafts_ahead else None,
             thrown_away=0 if ahead is None else ahead.keep(None if finish else self.text),
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
-            alternatives=self._alternatives(draft, verdict)[: end - start] if self.kept else (),
+            alternatives=tuple(alternatives[: end - start]) if self.kept else (),
             waking=draft.waking,
         )
         return round_, finish
 
-    def _alternatives(self, draft: Draft, verdict: Verdict | None) -> tuple[Alternatives, ...]:
-        """The likeliest tokens at each new token, before stop rules.
+    def _outcome(
+        self, draft: Draft, verdict: Verdict | None
+    ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
+        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place.
 
-        Where the cloud does not tell its own, those of the edge stand in at drafted positions.
+        Where the cloud does not tell its likeliest, those of the edge stand in at drafted positions.
         """
-        drafted = () if draft.scores is None else likeliest(draft.scores, self.kept)
+        told: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
+        edge = () if told or draft.scores is None else likeliest(draft.scores, self.kept)
         if verdict is None:
             by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
-            return tuple((by, row) for row in drafted)
-        if verdict.likeliest is not None:
-            return tuple(("cloud", row) for row in verdict.likeliest)
-        known: list[Alternatives] = [("edge", row) for row in drafted[: verdict.accepted + 1]]
-        unknown: Alternatives = ("cloud", ())
-        return (*known, *[unknown] * (verdict.accepted + 1 + len(verdict.more) - len(known)))
-
-    def _new_tokens(self, draft: Draft, verdict: Verdict | None) -> tuple[tuple[int, ...], list[Source]]:
-        """The tokens that a round adds before stop rules, and where each comes from."""
-        if verdict is None:
-            return draft.ids, ["cloud" if self.settings.mode == "cloud" else "edge"] * len(draft.ids)
-        own: Source = "bonus" if verdict.accepted == len(draft.ids) else "corrected"
-        sources: list[Source] = ["accepted"] * verdict.accepted
-        sources.append(own if draft.ids else "cloud")
+            return draft.ids, [by] * len(draft.ids), [(by, row) for row in edge]
+        kept = verdict.accepted
+        own: Source = "cloud" if not draft.ids else "bonus" if kept == len(draft.ids) else "corrected"
+        sources: list[Source] = ["accepted"] * kept
+        sources.append(own)
         sources.extend("cloud" for _ in verdict.more)
-        return (*draft.ids[: verdict.accepted], verdict.token, *verdict.more), sources
+        known = told or [("edge", row) for row in edge[: kept + 1]]
+        unknown: Alternatives = ("cloud", ())
+        ids = (*draft.ids[:kept], verdict.token, *verdict.more)
+        return ids, sources, [*known, *[unknown] * (len(ids) - len(known))]
 
     @property
     def _available(self) -> bool:
-        """Whether there is a cloud to verify with."""
         return self.verifier is not None and self._degraded is None
 
     @property
@@ -266,19 +269,16 @@ class Loop:
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
-        if self.verifier is None or self.settings.cloud_prefill == "lazy":
-            return
-        if self.settings.cloud_prefill != "auto":
-            self._awake = True
-        elif not self.reads_ahead:
-            return  # and where it is: what other clips have done must not change the text
-        if self.settings.cloud_prefill != "early":  # if it fails, so does the first verification
+        reading = self.settings.cloud_prefill
+        # under `auto` it counts as asleep all the same: what other clips have done must not change the text
+        self._awake = self.verifier is not None and reading in ("early", "overlap")
+        if self.verifier is not None and self.reads_ahead:  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)
-            return
-        try:
-            self.verifier.prefill()
-        except CloudError as error:
-            self._give_up(error)
+        elif self.verifier is not None and reading == "early":
+            try:
+                self.verifier.prefill()
+            except CloudError as error:
+                self._give_up(error)
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._executor is None:
@@ -310,5 +310,4 @@ class _Clock:
 
     @property
     def ms(self) -> float:
-        """So far."""
         return (time.perf_counter() - self._started) * 1e3

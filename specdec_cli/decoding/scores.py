@@ -57,7 +57,6 @@ class Scores:
     each. Padded in front with what cannot change a result, they go through in one call.
 
     Args:
-        settings: of the run.
         session: the clip on the model; its prompt counts as history, as in `generate()`.
         stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
     """
@@ -82,7 +81,6 @@ class Scores:
 
     @cached_property
     def _prompt(self) -> torch.Tensor:
-        """Ids [n] of the prompt."""
         return torch.tensor(self._session.prompt.ids, device=self._session.model.device)
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
@@ -105,10 +103,7 @@ class Scores:
 
 
 def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
-    """A view [rows, n] of a history [n]: the last row is all of it, and every row above has one token less.
-
-    Rows are padded in front with `filling`.
-    """
+    """Histories [rows, n], padded in front with `filling`: the last row is all of it, each above has one token less."""
     if rows == 1:
         return history[None]
     return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
@@ -136,8 +131,5 @@ def generator_for(seed: int, place: bytes) -> torch.Generator:
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:
-    """One token id from a distribution [vocab].
-
-    Draws happen on the CPU whatever the model's device, so that a seed gives one text everywhere.
-    """
+    """One token id from a distribution [vocab], on the CPU whatever the device: so a seed gives one text everywhere."""
     return int(torch.multinomial(probabilities.float().cpu(), 1, generator=generator))

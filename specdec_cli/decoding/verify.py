@@ -75,7 +75,6 @@ class LocalVerifier(Verifier):
 
     @property
     def work(self) -> ModelWork:
-        """What the session's model has done for this clip."""
         return self.session.work
 
     @torch.inference_mode()
@@ -105,7 +104,6 @@ class LocalVerifier(Verifier):
         return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled, likeliest=rows or None)
 
     def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need."""
         self.session.prefill()
 
     def close(self) -> None:

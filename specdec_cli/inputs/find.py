@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from specdec_cli.audio.decode import open_sound
-from specdec_cli.audio.files import is_url, opened, sha256
-from specdec_cli.audio.stdin import NAME, is_sound, spool
+from specdec_cli.audio.files import STDIN, is_sound, is_url, opened, sha256, spool
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError
 from specdec_cli.inputs.recording import InputFile, Key
@@ -65,7 +64,7 @@ class Paths:
     @property
     def missing(self) -> list[str]:
         """Paths as given that lead nowhere, and patterns that nothing matches."""
-        gone = (path for path in self.paths if not os.path.lexists(path) and path != NAME)
+        gone = (path for path in self.paths if not os.path.lexists(path) and path != STDIN)
         return [path for path in gone if not glob.has_magic(path) or next(self._match(path)) == path]
 
     @property
@@ -152,12 +151,12 @@ def with_list(paths: Sequence[str]) -> list[str]:
         ConfigError: one of them is an address, there is none, or a recording on stdin cannot be kept.
     """
     given = list(paths)
-    if NAME in given:
+    if STDIN in given:
         head = sys.stdin.buffer.read(4096)
         if is_sound(head):
             spool(head, sys.stdin.buffer)
         else:
-            at = given.index(NAME)
+            at = given.index(STDIN)
             given[at : at + 1] = read_list(head + sys.stdin.buffer.read())
         if not given:
             raise ConfigError(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.audio.embedded import COLUMNS, embedded_path, open_table
+from specdec_cli.audio.embedded import COLUMNS, open_table
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.corpora import Listed, item
@@ -54,7 +54,7 @@ def _rows(path: Path) -> Iterator[Listed]:
             name: None if column is None else one_line(row[column]) for name, column in columns.items()
         }
         if has_bytes:
-            yield place, item(path, embedded_path(str(path.absolute()), number), **known)
+            yield place, item(path, f"{path.absolute()}#{number}", **known)
         elif file:
             yield place, item(path, file, **known)
         else:

@@ -19,13 +19,9 @@ from specdec_cli.models.processor import Processor
 
 
 class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
-    """A sliding layer that can be cropped again and again.
-
-    The library's keeps what its window needs at the new length, so that nothing can be removed beyond that later.
-    """
+    """A sliding layer that can be cropped again behind an earlier crop, where the library's has lost its past."""
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Removes so many of the last tokens; the number is negative."""
         DynamicLayer.crop(self, tokens_to_remove)
         if self.is_initialized:
             self.cumulative_length = self.keys.shape[-2]

@@ -37,13 +37,7 @@ _SAMPLE = 1024  # bytes of each tensor in a fingerprint
 def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
     """The folder of a checkpoint with readable weights: as configured, or out of the hub's cache.
 
-    Args:
-        config: which model.
-        offline: never download it into that cache.
-        weights: whether the weights must be there.
-
-    Raises:
-        CheckpointError: the folder does not exist, holds no checkpoint, or a file of it is missing or damaged.
+    Raises CheckpointError if it does not exist, holds no checkpoint, or a file of it is missing or damaged.
     """
     source, label = config.source, config.label
     called = label if label == source else f"{label} ({source})"

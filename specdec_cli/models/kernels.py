@@ -30,20 +30,15 @@ _LEAST: Final = 1e-8  # scale
 
 
 class FastLinear(nn.Linear):
-    """x W^T + b, with weight and bias of the layer that it replaces.
-
-    Attributes:
-        product: computes it from `least_rows` rows on; None: as `nn.Linear` does.
-    """
+    """x W^T + b, with weight and bias of the layer that it replaces."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self.product: Product | None = None
+        self.product: Product | None = None  # computes it from `least_rows` rows on; None: as `nn.Linear` does
         self.least_rows = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Activations [..., inputs] to [..., outputs]."""
         if self.product is None or x.numel() < self.least_rows * self.in_features:
             return super().forward(x)
         return self.product(x)
@@ -52,10 +47,7 @@ class FastLinear(nn.Linear):
 class Kernels:
     """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them.
 
-    Args:
-        module: an audio language model of transformers.
-        encoder_dtype: see `choose`.
-        compiled: whether its decoder is compiled, and chooses kernels itself.
+    A decoder that is compiled chooses kernels itself.
     """
 
     def __init__(self, module: Any, encoder_dtype: str | None, *, compiled: bool) -> None:
@@ -73,8 +65,7 @@ class Kernels:
     def choose(self, encoder_dtype: str | None) -> None:
         """Lets the encoder multiply in a number format; None: in that of its weights, as the decoder does.
 
-        Raises:
-            CheckpointError: the format is int8, and the encoder is not on a CPU that has kernels for it.
+        Raises CheckpointError if the format is int8, and the encoder is not on a CPU that has kernels for it.
         """
         if encoder_dtype == "int8" and not self._encoder:
             hint = "Use encoder_dtype: bfloat16, or null."

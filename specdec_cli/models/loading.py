@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config.schema import ModelConfig
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import (
-    checkpoint_folder,
-    fingerprint,
-    loading_errors,
-    require_complete,
-    weight_files,
-)
-from specdec_cli.models.device import quantization_config, resolve_device, resolve_dtype
-from specdec_cli.models.families import family_named, family_of
-from specdec_cli.models.family import Family, prune
+from specdec_cli.models.checkpoint import checkpoint_folder, fingerprint, loading_errors, require_complete, weight_files
+from specdec_cli.models.families import Family, family_named, family_of, prune
+from specdec_cli.models.packed import BITS
 from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
+_MOST_COMPILED: Final = 64  # forms of one function
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
@@ -46,18 +43,13 @@ _GREEDY_ONLY: Final = {
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
     """Loads one configured model, in the layout of the hub or as transformers saves it.
 
-    Args:
-        config: which model, and how.
-        offline: never download.
-        tested: run the self-test, or look up its result; see `models.selftest`.
-
-    Raises:
-        CheckpointError: not found, of another family, incomplete, of another format, or failing the self-test.
+    Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
         folder = checkpoint_folder(config, offline=offline)
-        family, model_config, processor = _front_end(config, str(folder))
+        processor = _front_end(config, str(folder))
+        family, model_config = processor.family, processor.config
         weights = fingerprint(weight_files(config.label, folder))
         dtype = resolve_dtype(config.dtype, device, model_config.dtype)
         quantization = quantization_config(config.quantization, device, family.unused)
@@ -86,6 +78,10 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         free_heap()
         return load_model(config, offline=offline, tested=tested)
     if config.compile is not None:
+        from torch._dynamo import config as compiler
+
+        # By default eight forms of one function are compiled; edge and cloud share theirs, and each takes about seven.
+        compiler.recompile_limit = max(compiler.recompile_limit, _MOST_COMPILED)
         module.get_decoder().compile(dynamic=True)
     how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, **how)
@@ -95,18 +91,13 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere.
-
-    Raises:
-        CheckpointError: they are not there, or do not fit together.
-    """
+    """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere."""
     with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline, weights=False)
-        return _front_end(config, str(folder))[2]
+        return _front_end(config, str(folder))
 
 
-def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor]:
-    """The family of a checkpoint, the configuration of the part of it that is loaded, and its processor."""
+def _front_end(config: ModelConfig, source: str) -> Processor:
     raw, _ = PreTrainedConfig.get_config_dict(source, **_HERE)
     declared = str(raw.get("model_type"))
     family = family_of(declared) if config.family == "auto" else family_named(config.family)
@@ -119,7 +110,11 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
     if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
         says = f"{config.label} needs the package {absent[0]}, which is not installed"
         raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
-    family.refuse(config.label, raw)
+    if raw.get("has_lora_adapter"):  # Granite's: `generate()` switches it on and off, which a forward does not
+        raise CheckpointError(
+            f"{config.label} has a LoRA adapter for audio, which specdec does not load",
+            hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
+        )
     whole = AutoConfig.from_pretrained(source, **_HERE)
     model_config = getattr(whole, "thinker_config", whole)
     parts = family.processor(source, **_HERE)
@@ -134,7 +129,7 @@ def _front_end(config: ModelConfig, source: str) -> tuple[Family, Any, Processor
                 "which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
-    return family, model_config, Processor(config.label, family, parts, model_config, generation)
+    return Processor(config.label, family, parts, model_config, generation)
 
 
 def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str, str]:
@@ -142,3 +137,52 @@ def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str
     if not family.eager:
         return wanted
     return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device called `name`; "auto" means cuda, then mps, then cpu. Raises ConfigError if there is no such one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(name)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # as each backend likes
+        says = first_line(error).partition(". ")[0]  # a page follows
+        hint = "Use device: auto, which takes what the machine has."
+        raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
+    if device.type == "cuda":  # convolutions would round float32 to ten bits, which products do not
+        torch.backends.cudnn.allow_tf32 = False
+    return device
+
+
+def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -> torch.dtype:
+    """The dtype called `name`; "auto" means the one that the checkpoint declares, but float32 for float16 on a CPU."""
+    if name != "auto":
+        return _DTYPES[name]
+    if stored is None or (device.type == "cpu" and stored == torch.float16):
+        return torch.float32
+    return stored
+
+
+def quantization_config(name: str | None, device: torch.device, unused: Sequence[str] = ()) -> Any | None:
+    """The `quantization_config` of `from_pretrained` for "int8" or "int4", without parameters of `unused` prefixes.
+
+    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
+    """
+    if name is None:
+        return None
+    if device.type == "cpu":
+        return PackedConfig(BITS[name], list(unused))
+    if name == "int8":
+        from torchao.quantization import Int8WeightOnlyConfig
+        from transformers import TorchAoConfig
+
+        return TorchAoConfig(Int8WeightOnlyConfig())
+    if device.type != "cuda":
+        raise CheckpointError(
+            f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
+            hint="Use quantization: int8, or device: cpu.",
+        )
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)

@@ -149,9 +149,7 @@ def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _int8(codes: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights code x scale in eight bits with one scale per output: (int8 [inputs, n], float32 [n]).
 
-    Args:
-        codes: int8 [inputs / 32, 32, n], -8 to 7; overwritten.
-        scales: float32 [inputs / 32, n].
+    Codes are int8 [inputs / 32, 32, n], -8 to 7, and overwritten; scales are float32 [inputs / 32, n].
     """
     steps = scales.amax(0) / MULTIPLES
     return codes.mul_((scales / steps).round_().to(torch.int8)[:, None]).flatten(0, 1), steps

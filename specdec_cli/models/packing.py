@@ -27,7 +27,7 @@ from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from specdec_cli.cache import cache_folder
-from specdec_cli.models.family import prune
+from specdec_cli.models.families import prune
 from specdec_cli.models.packed import GROUP, MULTIPLES, PackedLinear, pack, packable
 
 _METHOD: Final = "specdec_packed"
@@ -58,12 +58,7 @@ def free_heap() -> None:
 
 @register_quantization_config(_METHOD)
 class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
-    """Asks `from_pretrained` for packed layers.
-
-    Args:
-        bits: 4 or 8.
-        unused: prefixes of parameters that are not to be loaded.
-    """
+    """Asks `from_pretrained` for layers of 4 or 8 bits, without the parameters that have `unused` prefixes."""
 
     def __init__(self, bits: int, unused: list[str], **_: Any) -> None:
         self.quant_method = _METHOD

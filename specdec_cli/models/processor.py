@@ -20,7 +20,7 @@ from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
 
 if TYPE_CHECKING:
-    from specdec_cli.models.family import Family
+    from specdec_cli.models.families import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
@@ -39,26 +39,18 @@ class Prompt:
 class Processor:
     """Tokenizer, feature extractor and chat template of one checkpoint.
 
-    Args:
-        name: what the user called the checkpoint.
-        family: what is particular about its family.
-        parts: transformers' processor, or a composition of the parts that speech needs.
-        config, generation: its configuration, and what it suggests for `generate()`.
+    `parts` is transformers' processor, or a composition of what speech needs; `generation` is what the checkpoint
+    suggests for `generate()`.
     """
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
         self.name, self.family, self.parts, self.config, self.generation = name, family, parts, config, generation
-        if not hasattr(parts, "tokenizer"):  # transformers gives the tokenizer itself of a model of text alone
-            raise CheckpointError(
-                f"{name} is a model of type {config.model_type!r}, which takes no audio",
-                hint="Use an audio language model, one that takes speech and writes text.",
-            )
+        self.placeholder_id = family.placeholder(name, config)
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
         # positions of prompt and text together
         self.context = int(text_config.max_position_embeddings)
-        self.placeholder_id = family.placeholder(config)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         highest = max(pieces.values(), default=-1)
         if highest >= self.rows:
@@ -112,11 +104,7 @@ class Processor:
         return Prompt(tuple(ids), audio, samples)
 
     def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them.
-
-        Raises:
-            CheckpointError: the text has no single placeholder.
-        """
+        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
         found = ids.count(self.placeholder_id)
         if found != 1:
@@ -129,13 +117,11 @@ class Processor:
 
     def text(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
-        written: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return written
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def piece(self, id_: int) -> str:
         """The text of one token, special ones included."""
-        written: str = self.tokenizer.decode([id_])
-        return written
+        return str(self.tokenizer.decode([id_]))
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""

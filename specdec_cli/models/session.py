@@ -28,8 +28,6 @@ class Session:
     """A model's state for one clip: the prompt, and the part of the text whose keys and values are cached.
 
     Args:
-        model: the loaded checkpoint.
-        prompt: the clip's.
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
         through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
@@ -68,7 +66,6 @@ class Session:
 
     @cached_property
     def _banned(self) -> torch.Tensor:
-        """Ids [n] that are never written."""
         banned = [id_ for id_ in self.model.processor.banned_ids if id_ < self.vocab_size]
         return torch.tensor(banned, dtype=torch.long, device=self.model.device)
 
@@ -146,11 +143,7 @@ class Session:
         return list(text[keep:])
 
     def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
-        """The last `positions` rows out of a forward's logits [m, rows], cut to the vocabulary.
-
-        Raises:
-            DecodingError: they are not finite.
-        """
+        """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary. Raises as `logits` does."""
         scores = logits[:, : self.vocab_size]
         if self._banned.numel():
             scores.index_fill_(1, self._banned, -math.inf)

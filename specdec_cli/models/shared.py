@@ -1,6 +1,6 @@
 """Forwards of several clips on one model, made together.
 
-Each clip is decoded in a thread of its own, by the same loop as a clip alone. Its steps go to one thread per model,
+Each clip is decoded in a thread of its own, by the same loop as a clip alone. Its steps go to a thread for its model,
 which serves all clips that wait for that model in one forward of the module's own: their tokens end to end, a mask that
 keeps the clips apart, and each clip's own cache layers behind a joined one. A clip's first pass, which runs the audio
 encoder, is made in the clip's thread, several at a time.
@@ -12,17 +12,17 @@ import logging
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
 
 import torch
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import DynamicLayer
 
 from specdec_cli.errors import DecodingError, typed
 from specdec_cli.models.audio_lm import AudioLM
@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 MOST: Final = 16
 """Clips that share a forward at most."""
 
+_CLOSED: Final = "the models are shutting down"
 _TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
 
 Watch = Callable[[int, float], None]
@@ -46,8 +47,8 @@ class _Job:
     session: Session
     text: tuple[int, ...]
     positions: int
-    future: Future[torch.Tensor]
     counted: bool  # whether the waiting thread decodes a clip that others wait for
+    future: Future[torch.Tensor] = field(default_factory=Future)
 
 
 def take_short_turns() -> None:
@@ -55,31 +56,30 @@ def take_short_turns() -> None:
     sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
 
 
-class Shared:
-    """The threads that make forwards for several clips, one per model. Use it as a context manager.
+class Shared(AbstractContextManager["Shared"]):
+    """Makes forwards for several clips, one at a time for each model. Use it as a context manager.
 
     A model is served once no clip is at work between two forwards: then all that will wait for it do. So groups are as
     large as they get, and the time that a clip's own work takes changes nothing about them.
 
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
-        threads: of PyTorch, for every forward that is made here; None: as in the thread that waits first.
+        threads: of PyTorch, for every forward that is made here; None: as in the thread that creates this.
         watch: called after every forward that is made here.
     """
 
     def __init__(self, encoders: int = 1, threads: int | None = None, watch: Watch | None = None) -> None:
-        self._count, self._watch = threads, watch
-        self._encoding = threading.BoundedSemaphore(encoders)
-        self._changed = threading.Condition()
-        self._waiting: dict[AudioLM, deque[_Job]] = {}
-        self._threads: list[threading.Thread] = []
+        self._watch, self._encoding = watch, threading.BoundedSemaphore(encoders)
+        # the number of threads counts for the thread that sets it alone
+        count = (threads or torch.get_num_threads(),)
+        self._servers = ThreadPoolExecutor(None, "specdec model", torch.set_num_threads, count)
+        self._lock = threading.RLock()
+        self._waiting: defaultdict[AudioLM, deque[_Job]] = defaultdict(deque)
+        self._served: set[AudioLM] = set()  # those with a forward under way
         self._at_work = 0
         self._closed = False
         self._here = threading.local()
         take_short_turns()
-
-    def __enter__(self) -> Shared:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -106,61 +106,53 @@ class Shared:
             self._work(+counted)
 
     def close(self) -> None:
-        """Ends the threads after the forwards under way; what is still waited for fails."""
-        with self._changed:
+        """Ends after the forwards under way; what is still waited for fails."""
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
-        while self._waiting:
-            for job in self._waiting.popitem()[1]:
-                self._answer([job], [DecodingError("the models are shutting down")])
+        self._servers.shutdown()
+        for jobs in self._waiting.values():
+            while jobs:
+                jobs.popleft().future.set_exception(DecodingError(_CLOSED))
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if session.cache is None or not text:
             with self.away(), self._encoding:
                 return session.forward(text, positions)
-        job = _Job(session, tuple(text), positions, Future(), getattr(self._here, "counted", False))
-        with self._changed:
+        job = _Job(session, tuple(text), positions, getattr(self._here, "counted", False))
+        with self._lock:
             if self._closed:
-                raise DecodingError("the models are shutting down")
-            self._queue(session.model).append(job)
-            self._at_work -= job.counted
-            self._changed.notify_all()
+                raise DecodingError(_CLOSED)
+            self._waiting[session.model].append(job)
+            self._work(-job.counted)
         return job.future.result()
 
-    def _queue(self, model: AudioLM) -> deque[_Job]:
-        if model not in self._waiting:
-            self._waiting[model] = deque()
-            threads = self._count or torch.get_num_threads()
-            thread = threading.Thread(target=self._serve, args=(model, threads), name="specdec model", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        return self._waiting[model]
-
     def _work(self, change: int) -> None:
-        with self._changed:
+        """Counts clips at work; where none is left, lets every model be served that is waited for."""
+        with self._lock:
             self._at_work += change
-            self._changed.notify_all()
+            if self._at_work > 0 or self._closed:
+                return
+            for model, queue in self._waiting.items():
+                if queue and model not in self._served:
+                    self._served.add(model)
+                    most = MOST if model.joins else 1
+                    self._servers.submit(self._serve, model, [queue.popleft() for _ in range(min(len(queue), most))])
 
-    def _serve(self, model: AudioLM, threads: int) -> None:
-        torch.set_num_threads(threads)  # counts for the thread that sets it alone
-        while jobs := self._next(model):
-            started = time.perf_counter()
-            self._answer(jobs, self._forward(jobs))
-            if self._watch is not None:
-                self._watch(len(jobs), time.perf_counter() - started)
-            del jobs  # a waiting thread keeps no finished clip alive
-
-    def _next(self, model: AudioLM) -> list[_Job]:
-        """The clips to serve; empty at the end."""
-        with self._changed:
-            queue = self._waiting[model]
-            self._changed.wait_for(lambda: self._closed or (queue and self._at_work <= 0))
-            if self._closed:
-                return []
-            return [queue.popleft() for _ in range(min(len(queue), MOST if model.joins else 1))]
+    def _serve(self, model: AudioLM, jobs: Sequence[_Job]) -> None:
+        started = time.perf_counter()
+        found = self._forward(jobs)
+        if self._watch is not None:
+            self._watch(len(jobs), time.perf_counter() - started)
+        with self._lock:
+            self._served.remove(model)
+            # All are at work again before the first one wakes up: otherwise another model would serve it alone.
+            self._work(sum(job.counted for job in jobs))
+        for job, scores in zip(jobs, found, strict=True):
+            if isinstance(scores, torch.Tensor):
+                job.future.set_result(scores)
+            else:
+                job.future.set_exception(typed(scores, _log) if isinstance(scores, Exception) else scores)
 
     def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
         """One forward for all; clip by clip if that fails, so that a culprit fails alone."""
@@ -177,23 +169,13 @@ class Shared:
                 found.append(error)
         return found
 
-    def _answer(self, jobs: Sequence[_Job], answers: Sequence[torch.Tensor | BaseException]) -> None:
-        # All are at work again before the first one wakes up: otherwise another model would serve it alone.
-        self._work(sum(job.counted for job in jobs))
-        for job, found in zip(jobs, answers, strict=True):
-            if isinstance(found, torch.Tensor):
-                job.future.set_result(found)
-            else:
-                job.future.set_exception(typed(found, _log) if isinstance(found, Exception) else found)
-
 
 @torch.inference_mode()
 def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[torch.Tensor | BaseException]:
     """One forward for several clips on one model whose prompts are cached: [(session, text, positions)].
 
-    Returns:
-        For each clip what `Session.logits` returns, or the error that it raises. Of the forward's time every clip is
-        charged its share by the number of tokens that it fed.
+    For each clip it returns what `Session.logits` does, or the error that that raises. Of the forward's time every clip
+    is charged its share by the number of tokens that it fed.
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]
@@ -244,19 +226,13 @@ def _apart(sizes: Sequence[int], lengths: Sequence[int]) -> torch.Tensor:
     return mask[None, None]
 
 
-class _Joined(CacheLayerMixin):  # type: ignore[misc]
+class _Joined(DynamicLayer):  # type: ignore[misc]
     """One layer of several clips' caches: new keys go to their clips, and all clips' keys come back end to end."""
-
-    is_sliding = False
 
     def __init__(self, layers: Sequence[Any], sizes: Sequence[int]) -> None:
         super().__init__()
-        self._layers = layers
-        self._sizes = list(sizes)
+        self._layers, self._sizes = layers, list(sizes)
         self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """The clips' own layers are initialised."""
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
@@ -270,11 +246,3 @@ class _Joined(CacheLayerMixin):  # type: ignore[misc]
     def get_seq_length(self) -> int:
         """Positions of all clips."""
         return sum(layer.get_seq_length() for layer in self._layers)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Keys after the update, and the offset of the first."""
-        return self.get_seq_length() + query_length, 0
-
-    def get_max_length(self) -> int:
-        """No maximum."""
-        return -1

@@ -16,7 +16,7 @@ from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -40,8 +40,6 @@ class Recorder:
         captioner = self._captioner
         recording = open_recording(path, captioner.sampling_rate, window_s=captioner.window_s)
         (cut,) = recording.pieces()
-        if cut.silent:
-            raise AudioContentError(f"{path} is silent: a caption would be invented")
         prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
         edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts)
         return Trace(

@@ -140,23 +140,6 @@ def test_four_loaders_with_bombs_take_little_more_than_with_short_clips(folder: 
     assert float(done.stdout) < 400  # four windows of 300 s are 77 MB; held whole, the bombs would take 14,900
 
 
-def test_long_recordings_are_held_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a window of forty minutes, say, the loaders of a batch would hold gigabytes between them."""
-    soundfile.write(tmp_path / "clip.wav", tone(3.0), RATE)
-    monkeypatch.setattr("specdec_cli.audio.load._LONG_S", 1.0)
-    held: list[bool] = []
-    concatenate = np.concatenate
-
-    def watched(parts: list[np.ndarray], *rest: object) -> np.ndarray:
-        held.append(load._ONE_LONG.locked())
-        return concatenate(parts)
-
-    monkeypatch.setattr(load.np, "concatenate", watched)
-    open_recording(tmp_path / "clip.wav", window_s=30)
-    assert (held.count(True), held[-1]) == (1, False), "released with the samples complete"
-    assert not load._ONE_LONG.locked()
-
-
 def wav_header(declared: int) -> bytes:
     fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
     return b"RIFF" + struct.pack("<I", 0xFFFFFFFF) + b"WAVEfmt \x10\0\0\0" + fmt + b"data" + struct.pack("<I", declared)

@@ -29,7 +29,7 @@ def test_what_fits_is_one_segment(seconds: float, tmp_path: Path) -> None:
     recording = recorded(tmp_path, samples, window_s=30)
     (only,) = recording.pieces()
     assert recording.count == 1
-    assert (only.start_s, only.end_s, only.silent) == (0.0, seconds, False)
+    assert (only.start_s, only.end_s, only.fault) == (0.0, seconds, None)
     assert np.array_equal(only.samples, samples[:, 0])
 
 
@@ -132,8 +132,9 @@ def test_a_length_that_fits_needs_no_cut(tmp_path: Path) -> None:
 def test_silent_segments_are_marked(window_s: float, tmp_path: Path) -> None:
     samples = tone(9.0)
     samples[3 * 16000 : 6 * 16000] = 0
-    pieces = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
-    assert [piece.silent for piece in pieces] == [False, True, False]
+    first, second, third = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
+    assert (first.fault, third.fault) == (None, None)
+    assert "from 3.0 s to 6.0 s is silent" in str(second.fault)
 
 
 def test_a_long_silence_is_refused(tmp_path: Path) -> None:

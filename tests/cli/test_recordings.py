@@ -269,7 +269,7 @@ def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Callable[[bytes], None
 def test_a_recording_on_stdin_that_is_too_large_is_refused(
     run: Run, stdin: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec_cli.audio.stdin.MOST_BYTES", 10_000)
+    monkeypatch.setattr("specdec_cli.audio.files.MOST_BYTES", 10_000)
     stdin(Path("talk.wav").read_bytes())
     outcome = run("caption", "-")
     assert outcome.code == 2

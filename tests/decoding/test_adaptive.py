@@ -9,7 +9,7 @@ import pytest
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.build import block_length
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.gate import TokenEvidence
+from specdec_cli.decoding.gate import Gate, TokenEvidence
 from specdec_cli.decoding.length import ALONE, MOST_DRAFTED, AdaptiveLength, Costs
 from specdec_cli.types import ModelWork, Round
 from tests.laws.cases import make_case
@@ -29,6 +29,12 @@ def _block(*probabilities: float) -> Draft:
 
 def _verified(length: AdaptiveLength, block: Draft, accepted: int) -> None:
     length.learn(block, Verdict(accepted, 7))
+
+
+def _ended(length: AdaptiveLength, *probabilities: float) -> bool:
+    judge = Gate("always").open(0)
+    judge.evidence.extend(_block(*probabilities).evidence)
+    return length.enough(judge)
 
 
 def _rate(a: float, cost: float, k: int) -> float:
@@ -77,9 +83,9 @@ def test_drafting_ends_at_an_unlikely_token_that_will_be_verified() -> None:
     for _ in range(8):
         _verified(length, _block(0.9, 0.9, 0.9), 3)
     assert length.most() > 4
-    assert not length.exceeded([0.9, 0.9])
-    assert length.exceeded([0.9, 0.2])
-    assert length.exceeded([0.9] * 3 + [0.05])
+    assert not _ended(length, 0.9, 0.9)
+    assert _ended(length, 0.9, 0.2)
+    assert _ended(length, *[0.9] * 3, 0.05)
 
 
 def test_blocks_of_a_sure_gate_are_longer_than_those_of_an_unsure_one() -> None:

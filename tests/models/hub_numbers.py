@@ -8,7 +8,7 @@ import torch
 from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.families import AudioProcessor
 from tests.tiny import TEMPLATE, as_audio_lm, tiny_config, tiny_processor
 
 

@@ -11,7 +11,7 @@ import torch
 
 from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.device import resolve_dtype
+from specdec_cli.models.loading import resolve_dtype
 from tests.models.checkpoints import (
     edit_json,
     edit_weights,

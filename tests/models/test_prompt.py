@@ -10,7 +10,7 @@ import pytest
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.family import AudioProcessor
+from specdec_cli.models.families import AudioProcessor
 from tests.models.hub_numbers import audio_model
 from tests.tiny import TEMPLATE, as_audio_lm, tiny_clip, tiny_model, tiny_module, tiny_processor
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.device import quantization_config
+from specdec_cli.models.loading import quantization_config
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 needs_torchao_absent = pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")

@@ -300,7 +300,8 @@ def test_another_architecture(damaged: Damage, declared: object) -> None:
 
 
 def test_a_model_of_text_alone(damaged: Damage) -> None:
-    error = refusal(damaged(edit_json("config.json", model_type="qwen2")))
+    change = edit_json("config.json", model_type="qwen2", audio_token_id=None, audio_token_index=None)
+    error = refusal(damaged(change))
     assert error.message == "edge is a model of type 'qwen2', which takes no audio"
 
 

@@ -47,9 +47,9 @@ def test_utterances_are_cut_and_tones_left_out(rate: int) -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    silero._detector.cache_clear()
+    silero._package.cache_clear()
     monkeypatch.setitem(sys.modules, "silero_vad", None)
     with pytest.raises(ConfigError, match="needs the package silero-vad") as error:
         silero.has_speech(np.zeros(16_000, np.float32), 16_000)
     assert "specdec-cli[vad]" in str(error.value.hint)
-    silero._detector.cache_clear()
+    silero._package.cache_clear()
