@@ -19,7 +19,7 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
@@ -195,14 +195,14 @@ class Caller:
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        deadline = self._deadline
-        self._under_way = future = _in_background(lambda: self._tried(request, read, deadline))
+        deadline, troubles = self._deadline, list[str]()
+        self._under_way = future = _in_background(lambda: self._tried(request, read, deadline, troubles))
         if self._closed.is_set():
             raise CloudError(_CLOSED)
         try:
             return future.result(max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
-            raise self._late() from None
+            raise self._late(troubles) from None
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
@@ -210,12 +210,16 @@ class Caller:
         with suppress(InvalidStateError):
             self._under_way.set_exception(CloudError(_CLOSED))
 
-    def _late(self) -> CloudError:
+    def _late(self, troubles: Sequence[str]) -> CloudError:
         hint = "Check the link and the server, or raise cloud.timeout_s."
-        return CloudError(f"{self._http.url} did not answer within {self._limit_s:g} s", hint=hint)
+        why = f": {troubles[-1]}" if troubles else ""
+        return CloudError(f"{self._http.url} did not answer within {self._limit_s:g} s{why}", hint=hint)
 
-    def _tried(self, request: Request, read: Callable[[bytes], T], deadline: float) -> T:
-        """What `fetch` returns, after as many tries as it takes, in a thread that nobody may wait for any more."""
+    def _tried(self, request: Request, read: Callable[[bytes], T], deadline: float, troubles: list[str]) -> T:
+        """What `fetch` returns, after as many tries as it takes, in a thread that nobody may wait for any more.
+
+        `troubles` gets why each try failed.
+        """
         http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
         while tries < _TRIES and (left_s := deadline - time.monotonic()) > 0:
             try:
@@ -228,11 +232,12 @@ class Caller:
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
                 http.require_fit(error, left_s)
                 trouble, tries = " ".join(str(error).split()) or type(error).__name__, tries + 1
+            troubles.append(trouble)
             _log.debug("%s %s: %s", request.method, request.path, trouble)
             if tries < _TRIES and self._closed.wait(pause_s * random.uniform(0.5, 1.0)):
                 raise CloudError(_CLOSED)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        raise CloudError(f"{http.url}: {trouble}") if time.monotonic() < deadline else self._late()
+        raise CloudError(f"{http.url}: {trouble}") if time.monotonic() < deadline else self._late(troubles)
 
 
 def certificate_recipe(host: str) -> str:

@@ -74,7 +74,7 @@ class Clips:
         """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises Refusal."""
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
-            raise Refusal(413, "too_large", f"the clip takes {held.bytes >> 20} MiB, and there are {room >> 20}")
+            raise Refusal(413, "too_large", f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id, "replaced")
             free = [each for each in sorted(self._held.values(), key=attrgetter("used")) if not each.lock.locked()]

@@ -75,8 +75,11 @@ def main(
         typer.echo(f"{listen} -> {target}, {rtt_ms:g} ms", err=True)
         await server.serve_forever()
 
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run())
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(run())
+    except OSError as error:
+        raise typer.BadParameter(f"{listen} cannot be listened at: {error}") from None
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.http import Caller, Http
+from specdec_cli.cloud.http import Caller, Http, read_token
 from specdec_cli.cloud.protocol import (
     MAX_JSON_BYTES,
     ROWS,
@@ -26,7 +26,7 @@ from specdec_cli.cloud.protocol import (
 )
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.draft import Draft
-from specdec_cli.errors import CloudError, DecodingError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
@@ -230,3 +230,10 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         ending.join(60)
     assert not ending.is_alive()
     assert found[0].network_ms is not None
+
+
+def test_what_is_wrong_with_a_token_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "two words")
+    for least, match in ((1, "holds no token of ASCII characters"), (16, "of at least 16 ASCII characters")):
+        with pytest.raises(ConfigError, match=match):
+            read_token("A_TOKEN", "cloud.token_env", least)

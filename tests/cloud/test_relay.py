@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
+import pytest
+import typer
+
+from specdec_cli.serve.relay import main
 from tests.laws.cases import collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tools.link import linked
@@ -24,3 +29,10 @@ def test_a_round_trip_takes_its_time_and_so_do_the_features() -> None:
     assert min(times) >= RTT_MS
     assert rounds[0].bytes_up is not None
     assert times[0] >= RTT_MS + rounds[0].bytes_up * 8 / MBPS / 1e3
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(typer.BadParameter, match=f"{place} cannot be listened at"):
+            main(place, "127.0.0.1:1")
