@@ -258,7 +258,7 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
         return None
     token = os.environ.get(variable, "").strip()
     if re.fullmatch(rf"[!-~]{{{least},}}", token) is None:
-        length, made = (f"{least} ", "$(openssl rand -hex 32)") if least > 1 else ("", "...")
+        length, made = (f"at least {least} ", "$(openssl rand -hex 32)") if least > 1 else ("", "...")
         what = f"holds no token of {length}ASCII characters without blanks" if token else "is not set"
         raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=f"export {variable}={made}")
     return token
