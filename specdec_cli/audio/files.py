@@ -41,7 +41,8 @@ def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
 
     The command turns almost any recording into one that loads, and keeps what it can of a broken one.
     """
-    target = os.path.splitext(os.path.basename(path))[0] + "-16k.wav"
+    stem = os.path.splitext(os.path.basename(path))[0].lstrip("-") or "stdin"  # no option of ffmpeg's
+    target = f"{stem}-16k.wav"
     convert = f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
     return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint.replace("{convert}", convert))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import open_recording
+from specdec_cli.audio.files import refusal
 from specdec_cli.audio.load import from_samples
 from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
@@ -151,6 +152,8 @@ def test_the_hint_is_a_command(tmp_path: Path) -> None:
     with pytest.raises(AudioDecodeError) as raised:
         load_audio(path)
     assert f"ffmpeg -i '{path}' -ac 1 -ar 16000 'my clip-16k.wav'" in (raised.value.hint or "")
+    of_stdin = refusal(AudioDecodeError, "-", "is damaged", "{convert}")
+    assert of_stdin.hint == "ffmpeg -i - -ac 1 -ar 16000 stdin-16k.wav"
 
 
 def test_a_video_without_sound_is_not_to_be_converted(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class InputStream:
         self._blocks = [
             np.repeat(played[at : at + blocksize, None], channels, axis=1) for at in range(0, len(played), blocksize)
         ]
-        self._wait_s = blocksize / samplerate / float(os.environ.get("SPECDEC_TEST_SPEED") or np.inf)
+        self._wait_s = blocksize / samplerate / (float(os.environ.get("SPECDEC_TEST_SPEED") or 0) or np.inf)
         self._callback, self._stopped = callback, threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self.active = False
