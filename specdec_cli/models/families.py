@@ -29,6 +29,7 @@ Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Ids of a prompt, and the clip's tensors by the names of the module's forward."""
 
+THINK: Final = "<think>"  # opens the reasoning of models that write it before their answer
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 _AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
 _OTHER_IDS: Final = ("image_token_id", "video_token_id")
@@ -292,12 +293,15 @@ def rendered(parts: Any, instruction: str, system: str | None) -> str:
     text: str = parts.apply_chat_template(
         conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
     )
-    if text.rstrip().endswith("<think>"):
-        raise CheckpointError(
-            "the chat template opens the answer with <think>: the model reasons before it answers",
-            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
-        )
+    if text.rstrip().endswith(THINK):
+        raise reasons(f"the chat template opens the answer with {THINK}")
     return text
+
+
+def reasons(says: str) -> CheckpointError:
+    """A model is refused because it reasons first."""
+    hint = "Use an Instruct or Captioner variant: reasoning would be taken for the caption."
+    return CheckpointError(f"{says}: the model reasons before it answers", hint=hint)
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]

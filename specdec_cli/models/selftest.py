@@ -20,6 +20,7 @@ import transformers
 from specdec_cli.cache import cache_folder, remember
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import THINK, reasons
 from specdec_cli.models.packed import exact_prefills
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -80,6 +81,8 @@ def _test(model: AudioLM) -> bool:
     prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model)
     whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
+    if int(whole[0].argmax()) == model.processor.tokenizer.get_vocab().get(THINK):  # its template need not say so
+        raise reasons(f"{model.name} begins its text with {THINK}")
     session = Session(model, prompt, 2 * _LENGTH)
     wrong = [text[-1], *text]
     session.prefill()

@@ -56,10 +56,29 @@ def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
     assert "keeps a recurrent state" in refusal(folder)
 
 
-def test_a_model_that_reasons_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["template", "first token"])
+def test_a_model_that_reasons_is_refused(tmp_path: Path, place: str) -> None:
     kind = KINDS["qwen3-omni"]
-    kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
-    assert "reasons before it answers" in refusal(write(tmp_path / "omni", kind, 7))
+    if place == "template":
+        kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
+    folder = write(tmp_path / "omni", kind, 7)  # weights that no other test has loaded, and so remembers
+    if place == "first token":
+        _call_first_token_think(folder)
+    assert "reasons before it answers" in refusal(folder)
+
+
+def _call_first_token_think(folder: Path) -> None:
+    """Renames the token that the model's text begins with."""
+    model = load_model(ModelConfig(model=str(folder), device="cpu"), offline=True, tested=False)
+    first = int(Session(model, model.processor.prompt(rising_tone(1.0, 16000), "How?"), 1).logits(()).argmax())
+    vocab = model.processor.tokenizer.get_vocab()
+    (piece,) = [piece for piece, id_ in vocab.items() if id_ == first]
+
+    def rename(raw: dict[str, Any]) -> None:
+        pieces = raw["model"]["vocab"]
+        pieces["<think>"] = pieces.pop(piece)
+
+    edit_json(folder / "tokenizer.json", rename)
 
 
 def test_an_instruction_that_mentions_reasoning_is_none(tmp_path: Path) -> None:
