@@ -135,9 +135,11 @@ def _value_hint(setting: Setting, value: object) -> str:
 def unknown_setting(name: str, label: str) -> Problem:
     """The problem of a dotted name, or of a section, that does not exist."""
     section, _, field = name.partition(".")
-    if section in SECTIONS and field:
+    if section in SECTIONS:
         valid = [setting.field for setting in settings_of(section)]
         listed = f"Settings in {section}: {', '.join(valid)}."
+        if not field:
+            return Problem(f"{label}: {section} is a section, not a setting.", listed)
         close = nearest(field, valid)
         meant = f"{section}.{close}" if close else _elsewhere(field)
     else:
