@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specdec_cli.models.families import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
+_OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
 
 
@@ -62,14 +63,16 @@ class Processor:
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
         # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
-        extractor = family.extractor(parts)
+        self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         if getattr(extractor, "padding_side", "right") != "right":
             raise CheckpointError(
                 f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
                 hint='Set "padding_side": "right" in its preprocessor_config.json.',
             )
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
-        self.window_s = family.window_s(parts)  # longest recording
+        # longest recording; some processors cut longer ones without a warning
+        limits = (family.longest_s, getattr(parts, "max_audio_len", None), getattr(extractor, "chunk_length", None))
+        self.window_s = float(next(filter(None, limits), 30.0))
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
         """The chat template around a clip and an instruction.
@@ -101,19 +104,12 @@ class Processor:
                 f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
                 hint="Use the chat template and the processor files that belong to the checkpoint.",
             ) from error
-        return Prompt(tuple(ids), audio, samples)
-
-    def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
-        found = ids.count(self.placeholder_id)
-        if found != 1:
+        if self.tokenizer.decode(ids[-_OPENING:]).rstrip().endswith("<think>"):
             raise CheckpointError(
-                f"the chat template of {self.name} puts {found} audio placeholders into the prompt instead of one",
-                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
+                "the chat template opens the answer with <think>: the model reasons before it answers",
+                hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
             )
-        at = ids.index(self.placeholder_id)
-        return (*ids[:at], *before, *[self.placeholder_id] * count, *after, *ids[at + 1 :])
+        return Prompt(tuple(ids), audio, samples)
 
     def text(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
@@ -149,7 +145,7 @@ def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
 
     def settings(processor: Processor) -> object:
-        extractor, vocabulary = processor.family.extractor(processor.parts).to_dict(), processor.tokenizer.get_vocab()
+        extractor, vocabulary = processor.extractor.to_dict(), processor.tokenizer.get_vocab()
         return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor, vocabulary
 
     return one is other or settings(one) == settings(other)
