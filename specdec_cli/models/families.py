@@ -10,7 +10,8 @@ import base64
 import inspect
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,20 +35,21 @@ _AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
 _OTHER_IDS: Final = ("image_token_id", "video_token_id")
 
 
+@dataclass(eq=False)
 class Family:
-    """The generic way."""
+    """The generic way, by default."""
 
-    name: ClassVar[str] = "generic"  # `family` in a configuration
-    model_types: ClassVar[frozenset[str]] = frozenset()  # in config.json
-    class_name: ClassVar[str] = "AutoModelForMultimodalLM"  # in transformers
-    reduced: ClassVar[str | None] = None  # processor class of which only what speech needs is built, `AudioProcessor`
-    unused: ClassVar[tuple[str, ...]] = ()  # prefixes of parameters that speech does not need
-    eager: ClassVar[tuple[str, ...]] = ()  # sections of config.json whose modules have eager attention only
-    needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
-    longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
-    takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt
-    takes_masks: ClassVar[bool] = False  # whether forward takes masks by kinds of layers, as generate() may make them
-    payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
+    name: str = "generic"  # `family` in a configuration
+    model_types: Sequence[str] = ()  # in config.json
+    class_name: str = "AutoModelForMultimodalLM"  # in transformers
+    reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
+    unused: tuple[str, ...] = ()  # prefixes of parameters that speech does not need
+    eager: tuple[str, ...] = ()  # sections of config.json whose modules have eager attention only
+    needs: tuple[str, ...] = ()  # packages beyond specdec's own, by their names on PyPI
+    longest_s: float | None = None  # longest recording; None: the processor's limit, or its window
+    takes_system: bool = True  # whether a prompt can have a system prompt
+    takes_masks: bool = False  # whether forward takes masks by kinds of layers, as generate() may make them
+    payload: str = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def module_class(self) -> Any:
         with deferring():  # it is imported when it is first looked up
@@ -88,14 +90,7 @@ class Family:
 
 
 class QwenOmni(Family):
-    """Qwen2.5-Omni: the thinker alone. Talker, token-to-wave model and vision tower are never built, or dropped."""
-
-    name = "qwen2.5-omni"
-    model_types = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
-    class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
-    reduced = "Qwen2_5OmniProcessor"
-    unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
-    takes_masks = True
+    """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
@@ -136,64 +131,8 @@ class QwenOmni(Family):
         return max(((frames - 1) // 2 + 1 - 2) // 2 + 1, 0)
 
 
-class Qwen3Omni(Family):
-    """Qwen3-Omni-MoE: the thinker of Instruct and Captioner."""
-
-    name = "qwen3-omni"
-    model_types = frozenset({"qwen3_omni_moe", "qwen3_omni_moe_thinker"})
-    class_name = "Qwen3OmniMoeThinkerForConditionalGeneration"
-    reduced = "Qwen3OmniMoeProcessor"
-    unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
-    longest_s = 2400.0  # by the technical report; its processor cuts nothing
-
-
-class Qwen2Audio(Family):
-    """Qwen2-Audio, through transformers' own processor: whole windows of 30 s."""
-
-    name = "qwen2-audio"
-    model_types = frozenset({"qwen2_audio"})
-    class_name = "Qwen2AudioForConditionalGeneration"
-
-
-class AudioFlamingo3(Family):
-    """Audio Flamingo 3, which no auto class loads."""
-
-    name = "audio-flamingo-3"
-    model_types = frozenset({"audioflamingo3"})
-    class_name = "AudioFlamingo3ForConditionalGeneration"
-
-
-class Gemma4(Family):
-    """Gemma 4 E2B and E4B; the vision tower is dropped."""
-
-    name = "gemma4"
-    model_types = frozenset({"gemma4"})
-    class_name = "Gemma4ForConditionalGeneration"
-    reduced = "Gemma4Processor"
-    unused = ("model.vision_tower.", "model.embed_vision.")
-    eager = ("audio_config",)
-
-
-class Gemma4Unified(Family):
-    """Gemma 4 12B, which has no encoder: frames of 640 samples are projected into the language model."""
-
-    name = "gemma4-unified"
-    model_types = frozenset({"gemma4_unified"})
-    class_name = "Gemma4UnifiedForConditionalGeneration"
-    reduced = "Gemma4UnifiedProcessor"
-    unused = ("model.embed_vision.",)
-    payload = "waveform"
-
-
 class Voxtral(Family):
-    """Voxtral Mini and Small, through transformers' processor over mistral-common."""
-
-    name = "voxtral"
-    model_types = frozenset({"voxtral"})
-    class_name = "VoxtralForConditionalGeneration"
-    needs = ("mistral-common",)
-    takes_system = False  # mistral-common refuses one beside audio
-    longest_s = 2400.0  # by the model card; windows of 30 s follow each other
+    """Voxtral, through transformers' processor over mistral-common."""
 
     def clip(self, samples: Samples) -> dict[str, Any]:
         """mistral-common takes the clip as a file."""
@@ -202,24 +141,51 @@ class Voxtral(Family):
             return {"base64": base64.b64encode(file.getvalue()).decode()}
 
 
-class GraniteSpeech(Family):
-    """Granite Speech, whose features need torchaudio."""
-
-    name = "granite-speech"
-    model_types = frozenset({"granite_speech"})
-    class_name = "GraniteSpeechForConditionalGeneration"
-    needs = ("torchaudio",)
-
-
 FAMILIES: Final[tuple[Family, ...]] = (
-    QwenOmni(),
-    Qwen2Audio(),
-    Qwen3Omni(),
-    Gemma4(),
-    Gemma4Unified(),
-    Voxtral(),
-    AudioFlamingo3(),
-    GraniteSpeech(),
+    # of the Omnis the thinker alone: talker, token-to-wave model and vision tower are never built, or dropped
+    QwenOmni(
+        "qwen2.5-omni",
+        ("qwen2_5_omni", "qwen2_5_omni_thinker"),
+        "Qwen2_5OmniThinkerForConditionalGeneration",
+        reduced="Qwen2_5OmniProcessor",
+        unused=("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav."),
+        takes_masks=True,
+    ),
+    Family("qwen2-audio", ("qwen2_audio",), "Qwen2AudioForConditionalGeneration"),
+    Family(
+        "qwen3-omni",
+        ("qwen3_omni_moe", "qwen3_omni_moe_thinker"),
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        reduced="Qwen3OmniMoeProcessor",
+        unused=("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav."),
+        longest_s=2400.0,  # by the technical report; its processor cuts nothing
+    ),
+    Family(
+        "gemma4",  # E2B and E4B
+        ("gemma4",),
+        "Gemma4ForConditionalGeneration",
+        reduced="Gemma4Processor",
+        unused=("model.vision_tower.", "model.embed_vision."),
+        eager=("audio_config",),
+    ),
+    Family(
+        "gemma4-unified",  # 12B, which has no encoder: frames of 640 samples are projected into the language model
+        ("gemma4_unified",),
+        "Gemma4UnifiedForConditionalGeneration",
+        reduced="Gemma4UnifiedProcessor",
+        unused=("model.embed_vision.",),
+        payload="waveform",
+    ),
+    Voxtral(
+        "voxtral",
+        ("voxtral",),
+        "VoxtralForConditionalGeneration",
+        needs=("mistral-common",),
+        takes_system=False,  # mistral-common refuses one beside audio
+        longest_s=2400.0,  # by the model card; windows of 30 s follow each other
+    ),
+    Family("audio-flamingo-3", ("audioflamingo3",), "AudioFlamingo3ForConditionalGeneration"),
+    Family("granite-speech", ("granite_speech",), "GraniteSpeechForConditionalGeneration", needs=("torchaudio",)),
 )
 """Every family; a model of another type is tried as `Family`."""
 
