@@ -1,7 +1,4 @@
-"""A vLLM server as the cloud: an engine for those who outgrow one verify server.
-
-It keeps no clip's keys and values between verifications, but recordings by id, and it takes the waveform itself: the
-log-mel features are computed there.
+"""A vLLM server as the cloud. It keeps recordings by id, and computes their features itself.
 
 One request verifies a block (vLLM's token-in, token-out endpoint): prompt, committed text and draft go in as token ids,
 with one placeholder for the whole recording, and the server generates from there. With `prompt_logprobs` it also gives,

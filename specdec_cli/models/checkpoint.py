@@ -1,8 +1,4 @@
-"""The files of a checkpoint: they are there, of the family, with no weight made up; and a fingerprint of the weights.
-
-transformers only warns about weights that a checkpoint lacks and fills them with random numbers; a caption from such
-a model would look like a bad model instead of a bad download.
-"""
+"""The files of a checkpoint, its errors in words, and a fingerprint of its weights."""
 
 from __future__ import annotations
 
@@ -66,7 +62,7 @@ def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = Tru
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
-    """Refuses a load that left weights random, dropped some, or found some of another shape, by its loading info.
+    """Refuses a load that left weights random, as transformers does with a warning, dropped or misshapen.
 
     Parameters with one of the `ignored` prefixes are not used, and may be missing or of any shape.
     """
@@ -77,8 +73,7 @@ def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, 
             named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
             raise CheckpointError(
                 f"{name} {what} weights: {named}",
-                hint="The config.json and the weights do not belong together, or a shard is missing: "
-                "download the checkpoint again.",
+                hint="The config.json and the weights do not belong together: download the checkpoint again.",
             )
 
 

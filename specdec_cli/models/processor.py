@@ -1,8 +1,4 @@
-"""What stands in front of a model: tokenizer, feature extractor and chat template, without any weights.
-
-A cloud that runs elsewhere is sent ids and features that are computed here, so this part of a checkpoint can be
-loaded alone.
-"""
+"""What stands in front of a model, and is loaded alone for a cloud elsewhere: tokenizer, extractor, chat template."""
 
 from __future__ import annotations
 
@@ -75,16 +71,10 @@ class Processor:
         self.window_s = float(next(filter(None, limits), 30.0))
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
-        """The chat template around a clip and an instruction.
+        """The chat template around a clip, mono [n] at `sampling_rate`, and an instruction after it.
 
-        Args:
-            samples: mono [n] at `sampling_rate`, full scale 1.0.
-            instruction: the user's turn, after the audio.
-            system: a system prompt; None: the template's own.
-
-        Raises:
-            AudioContentError: not mono, or longer than the window.
-            CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
+        Without a system prompt it has the template's own. Raises AudioContentError: not mono, or longer than the
+        window; CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
         """
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
@@ -154,8 +144,7 @@ def same_prompts(one: Processor, other: Processor) -> bool:
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
 
-    Raises:
-        TokenizerMismatchError: it does not hold both models' eos ids; names both models and the first difference.
+    Raises TokenizerMismatchError where it does not hold both models' eos ids.
     """
     mine, theirs = _pieces(edge), _pieces(cloud)
     most = min(len(mine), len(theirs))
@@ -174,7 +163,6 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
 
 def _pieces(processor: Processor) -> list[str | None]:
-    """The piece of each id."""
     table: list[str | None] = [None] * processor.vocab_size
     for piece, id_ in processor.tokenizer.get_vocab().items():
         table[id_] = piece

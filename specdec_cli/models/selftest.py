@@ -1,8 +1,7 @@
 """The self-test of a loaded model: do cached, rolled-back and joint passes score as one pass without a cache does?
 
-Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
-that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same files, versions, device and number format.
+A model that fails is refused: its text would be plausible, and wrong. The result is remembered for the same files,
+versions, device and number format.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ def _test(model: AudioLM) -> bool:
 
 
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor) -> bool:
-    """Whether two clips that share a forward get the scores that each gets alone."""
     other = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
     sessions = [Session(model, each, 2 * _LENGTH) for each in (prompt, other)]
     try:
