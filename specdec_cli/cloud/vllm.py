@@ -137,11 +137,8 @@ class VllmCloud(RemoteCloud):
         if config.model is None:
             raise ConfigError("a vLLM cloud needs cloud.model")
         super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
-        self.model = config.model
+        self.model, self.served = config.model, {"serves": config.model, **self.served}
         self.start(max(config.timeout_s, _START_S))
-
-    def describe(self) -> dict[str, str]:
-        return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""

@@ -32,7 +32,6 @@ Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 _AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
-_OTHER_IDS: Final = ("image_token_id", "video_token_id")
 
 
 @dataclass(eq=False)
@@ -72,7 +71,7 @@ class Family:
 
     def placeholders(self, config: Any) -> set[int]:
         """Ids that stand for audio, image or video."""
-        return set(_ids(config, *_AUDIO_IDS, *_OTHER_IDS))
+        return set(_ids(config, *_AUDIO_IDS, "image_token_id", "video_token_id"))
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """A clip and an instruction as ids and tensors; see `Processor.prompt`."""

@@ -28,8 +28,7 @@ class Session:
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
         through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
 
-    Raises:
-        DecodingError: prompt and text together would not fit into the model's context.
+    Raises DecodingError where prompt and text together would not fit into the model's context.
     """
 
     def __init__(
