@@ -146,7 +146,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "qwen2.5-omni",
         ("qwen2_5_omni", "qwen2_5_omni_thinker"),
         "Qwen2_5OmniThinkerForConditionalGeneration",
-        reduced="Qwen2_5OmniProcessor",
+        reduced="ProcessorMixin",  # the published one is not imported: its prompts would be padded
         unused=("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav."),
         takes_masks=True,
     ),
