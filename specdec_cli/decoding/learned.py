@@ -43,14 +43,14 @@ OF_TOKEN: Final[dict[str, Dense]] = {
 Logarithms are natural, and none is below -7.
 """
 
-OF_BLOCK: Final[dict[str, Dense]] = {
+DENSE: Final[dict[str, Dense]] = OF_TOKEN | {
     "in_block": lambda _, t, __: float(t),
     "before": lambda block, t, _: max((token.entropy for token in block[:t]), default=0.0),
 }
-"""Features of its place in the block and of the tokens before it there."""
+"""Also those of its place in the block and of the tokens before it there.
 
-DENSE: Final = OF_TOKEN | OF_BLOCK
-"""Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides."""
+Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides.
+"""
 
 
 class Classifier:

@@ -178,8 +178,7 @@ class Loop:
         else:
             end, finish = looped, "loop"
         self.text = text[:end]
-        ahead = self.drafter.ahead if self.drafter is not None else None
-        drafts_ahead = ahead is not None and self._executor is not None and self.settings.draft_ahead != "off"
+        drafts_ahead = self.drafter is not None and self._executor is not None and self.settings.draft_ahead != "off"
         judged = verdict or Verdict(len(draft.ids), token=-1)
         _, entropy, margin, logprob, candidates = zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 5
         round_ = Round(
@@ -199,7 +198,7 @@ class Loop:
             verify_ms=judged.ms if verdict is not None else None,
             network_ms=judged.network_ms,
             hidden_ms=draft.hidden_ms if drafts_ahead else None,
-            thrown_away=0 if ahead is None else ahead.keep(None if finish else self.text),
+            thrown_away=0 if self.drafter is None else self.drafter.keep(None if finish else self.text),
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
