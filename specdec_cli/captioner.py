@@ -249,7 +249,7 @@ class Captioner:
             setup: with a language or an instruction of its own; None: as for every recording.
         """
         setup = setup or self.setup
-        whole, several = recording.whole, recording.count > 1
+        whole, count = recording.whole, len(recording.cuts)
         speaker, text = (item.speaker, item.text) if item else (None, None)
         pieces = recording.pieces(skip)
         while True:
@@ -260,12 +260,12 @@ class Captioner:
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
-                duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
+                duration_s=round(recording.duration_s if whole else cut.end_s - cut.start_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.fault else not self._has_speech(cut.samples, self.sampling_rate),
-                piece=cut.index if several else None,
-                pieces=recording.count if several else None,
+                piece=cut.index if count > 1 else None,
+                pieces=count if count > 1 else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
                 measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
@@ -276,7 +276,7 @@ class Captioner:
                     prompts = self.prompts(cut.samples, setup.prompt)
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
-            audio_s = recording.decode_s / recording.count + time.perf_counter() - started
+            audio_s = recording.decode_s / count + time.perf_counter() - started
             yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
 
     def run_samples(

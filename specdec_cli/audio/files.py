@@ -47,17 +47,17 @@ def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[tuple[FileIO, int]]:
-    """Open a regular file that is not empty, and give it with its size in bytes.
+def opened(path: str) -> Iterator[FileIO]:
+    """Open a regular file that is not empty.
 
     Raises:
         AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
         AudioDecodeError: it is empty.
     """
     inside = find_embedded(path)
-    if (held := open_spooled(path) if inside is None else open_embedded(*inside)) is not None:
-        with held:
-            yield held, os.fstat(held.fileno()).st_size
+    if inside is not None or (path == STDIN and _spooled):
+        with open_embedded(*inside) if inside else FileIO(os.dup(_spooled[0]), "rb") as held:
+            yield held
         return
     if is_url(path):
         hint = "Download it first, with curl -O for example, and name the file."
@@ -75,11 +75,10 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
         hint = "Check the path, its permissions and the disk it is on."
         raise refusal(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
     with file:
-        size = os.fstat(file.fileno()).st_size
-        if size == 0:
+        if os.fstat(file.fileno()).st_size == 0:
             hint = "Record it again, or copy it again from its source."
             raise refusal(AudioDecodeError, path, "is empty: it holds 0 bytes", hint)
-        yield file, size
+        yield file
 
 
 def sha256(file: FileIO) -> str:
@@ -103,7 +102,7 @@ def stamp(file: FileIO) -> tuple[int, ...]:
 
 def content_of(path: str) -> str | None:
     """Hex digest of a recording's bytes; None if it cannot be read."""
-    with suppress(AudioError, OSError), opened(path) as (file, _):
+    with suppress(AudioError, OSError), opened(path) as file:
         return sha256(file)
     return None
 
@@ -141,8 +140,3 @@ def spool(head: bytes, stream: IO[bytes]) -> None:
     except OSError as error:
         hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
         raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
-
-
-def open_spooled(path: str) -> FileIO | None:
-    """The recording, if that is what the path means; None for any other path."""
-    return FileIO(os.dup(_spooled[0]), "rb") if path == STDIN and _spooled else None

@@ -45,10 +45,6 @@ class Recording:
     decode_s: float = 0.0  # from opening the file to the checked samples
     _stamp: tuple[int, ...] = field(default=(), repr=False)
 
-    @property
-    def count(self) -> int:
-        return len(self.cuts)
-
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
@@ -75,7 +71,7 @@ class Recording:
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
-        with opened(self.path) as (file, _):
+        with opened(self.path) as file:
             if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
@@ -157,7 +153,7 @@ def open_recording(
     span = start_s, math.inf if end_s is None else end_s
     divided = segment_s is not None or cuts is not None
     finder = None if divided or pauses == "never" else cutter(sampling_rate, window_s)
-    with opened(path) as (file, _):
+    with opened(path) as file:
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
             samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")

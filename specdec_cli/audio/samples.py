@@ -51,10 +51,6 @@ class Segment:
     speaker: str | None = None  # who speaks and what is said, where the cut says so
     text: str | None = None
 
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.start_s
-
 
 class SampleStatistics:
     """Peak and level of mono samples that arrive block by block; it keeps one number for every 20 ms."""

@@ -127,10 +127,10 @@ class Preparer:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
         skip = _captioned(recording, task.begun)
-        if len(skip) == recording.count:
+        if len(skip) == len(recording.cuts):
             yield Outcome(task.item)
             return
-        pieces = _Pieces(task.item, setup, recording.count - len(skip))
+        pieces = _Pieces(task.item, setup, len(recording.cuts) - len(skip))
         try:
             for run in self._captioner.runs_of(recording, task.item, skip, setup):
                 pieces.begin()
