@@ -20,6 +20,7 @@ import torch
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
+from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
@@ -35,10 +36,10 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
-from specdec_cli.run import Clip, Prompts, Run, Setup
+from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Update
+from specdec_cli.types import Clip, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -335,7 +336,7 @@ class Captioner:
             *prompts,
             classifier=self.classifier,
             shared=shared,
-            kept=self.setup.kept,
+            kept=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
         )
 

@@ -6,18 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import EventText, Finished, Measured, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -26,23 +25,6 @@ if TYPE_CHECKING:
 
 Prompts = tuple[Prompt | None, Prompt | None]
 """A clip's prompt for the edge and for the cloud; None for one that does not take part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
-
-    file: str
-    sha256: str
-    duration_s: float  # of the segment if it is one
-    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
-    end_s: float | None = None
-    no_speech: bool | None = None  # None: it was not checked
-    measured: Measured | None = None  # None: not asked for
-    piece: int | None = None  # None where there is one
-    pieces: int | None = None
-    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
-    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +63,6 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    @property
-    def kept(self) -> int:
-        """Likeliest tokens that a clip's loop keeps of each token."""
-        return KEPT if self.scorer else 0
-
     def finished(self, caption: str, clip: Clip) -> EventText:
         """A caption, the classes that it names, and those that can be measured beside the clip's figures."""
         if self.scorer is None:
@@ -96,13 +73,9 @@ class Setup:
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
-        known = {**asdict(clip), "measured": clip.measured, **self.fields()}
-        names = {field.name for field in fields(Started)}
-        return Started(
-            **{name: known[name] for name in known if name in names},
-            edge=_model_line(self.models.edge),
-            cloud=_model_line(self.models.cloud),
-        )
+        known = {name: getattr(clip, name) for name in Clip.__slots__} | self.fields()
+        models: Models = known.pop("models")
+        return Started(**known, edge=_model_line(models.edge), cloud=_model_line(models.cloud))
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""

@@ -207,21 +207,32 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Clip:
+    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
+
+    file: str
+    sha256: str
+    duration_s: float  # of the segment if it is one
+    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
+    end_s: float | None = None
+    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
+    measured: Measured | None = None  # None: not asked for
+    piece: int | None = None  # None where there is one
+    pieces: int | None = None
+    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Clip):
     """A clip is about to be decoded: what a display needs for its heading."""
 
-    file: str  # the path as the user gave it
-    duration_s: float  # of the recording, or of the segment
     language: str  # of the caption
     prompt: str  # the instruction given to the models
     mode: Mode
     edge: str | None  # "name · dtype · device" of each model in use
     cloud: str | None
     settings: dict[str, object] = field(default_factory=dict)  # flat name -> value in force
-    start_s: float | None = None  # place in the recording, when it is one segment of several
-    end_s: float | None = None
-    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
-    measured: Measured | None = None  # None: not asked for
     warnings: tuple[str, ...] = ()  # what a user should know of these settings, in sentences
 
 

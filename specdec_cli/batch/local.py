@@ -18,8 +18,9 @@ from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
 from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
-from specdec_cli.run import Clip, Setup
+from specdec_cli.run import Setup
 from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Clip
 
 if TYPE_CHECKING:
     from specdec_cli.audio import Recording
