@@ -133,11 +133,7 @@ class Captioner:
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings, for comparing modes, gates and the like.
-
-        Raises:
-            ConfigError: the mode needs a model that is not loaded, or other models are configured.
-        """
+        """The same loaded models with other settings; raises ConfigError where these need other models."""
         for role, ours, theirs in (("edge", self.config.edge, config.edge), ("cloud", self.config.cloud, config.cloud)):
             if ours != theirs:
                 raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
@@ -242,12 +238,9 @@ class Captioner:
         skip: Collection[int] = (),
         setup: Setup | None = None,
     ) -> Iterator[Run]:
-        """One run per piece of a recording.
+        """One run per piece of a recording, but for those whose index is in `skip`.
 
-        Args:
-            item: as it was given; None: nothing is known of it but its path.
-            skip: indices of pieces to leave out.
-            setup: with a language or an instruction of its own; None: as for every recording.
+        `item` is the recording as it was given, and `setup` has a language or an instruction of its own.
         """
         setup = setup or self.setup
         whole, count = recording.whole, len(recording.cuts)
@@ -357,7 +350,7 @@ def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
 
 
 def _synonyms(config: Config, pair: Pair) -> Synonyms:
-    """Of the acceptance rule `class`, by the shipped lexicon; none for any other."""
+    """Of the acceptance rule `class`, by the shipped lexicon."""
     if config.acceptance.rule != "class":
         return NO_SYNONYMS
     from specdec_cli.lexicon import Lexicon

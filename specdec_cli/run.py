@@ -85,11 +85,8 @@ class Setup:
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
-    Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
-
-    Args:
-        prompts: of the clip; None: there is nothing to caption, and `error` says why.
-        audio_s: time spent on decoding the audio and on its features, seconds.
+    A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
+    says why; `audio_s` is what decoding the audio and its features took, seconds.
     """
 
     def __init__(

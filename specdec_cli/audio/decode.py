@@ -140,14 +140,10 @@ def _sound(
 
 
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
-    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know.
-
-    The file is passed as a descriptor: soundfile would guess from the name (`x.raw` raises), and an error inside a
-    Python reader would be printed by the C layer.
-    """
+    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know."""
     import soundfile
 
-    file.seek(0)
+    file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
     try:
         with _OPENING:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))

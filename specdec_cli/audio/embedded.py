@@ -16,9 +16,7 @@ from typing import Any, Final
 
 from specdec_cli.errors import AudioDecodeError, AudioNotFoundError, ConfigError, ReferencesError
 
-COLUMNS: Final = ("audio", "speech", "wav")
-"""Names that a column of recordings may have."""
-
+COLUMNS: Final = ("audio", "speech", "wav")  # names that a column of recordings may have
 _EMBEDDED: Final = re.compile(r"(.+\.(?:parquet|arrow))#(\d+)", re.DOTALL)
 _TURN: Final = threading.Lock()  # one group of rows is in memory at a time
 

@@ -16,12 +16,8 @@ from typing import IO, Final, TypeVar
 from specdec_cli.audio.embedded import find_embedded, open_embedded
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError, ConfigError
 
-STDIN: Final = "-"
-"""What a recording on standard input is called. A temporary file keeps it, because it is read more than once."""
-
-MOST_BYTES: Final = 4 << 30
-"""Largest recording that is taken."""
-
+STDIN: Final = "-"  # a recording there, which a temporary file keeps, because it is read more than once
+MOST_BYTES: Final = 4 << 30  # of it
 _BLOCK: Final = 1 << 20
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 _spooled: list[int] = []  # the descriptor of the temporary file
@@ -37,10 +33,7 @@ def shown(path: str) -> str:
 
 
 def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
-    """An error about the recording at `path`, of which `says` is what is wrong; "{convert}" in a hint is a command.
-
-    The command turns almost any recording into one that loads, and keeps what it can of a broken one.
-    """
+    """An error about the recording at `path`; "{convert}" in a hint is a command that mends what it can of it."""
     target = os.path.splitext(os.path.basename(path))[0] + "-16k.wav"
     convert = f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
     return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint.replace("{convert}", convert))

@@ -24,7 +24,6 @@ _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
 
-
 Pauses = Literal["never", "long", "always"]
 """Which recordings are cut at their pauses: none, so that one longer than the window is refused; those; or all."""
 
@@ -82,10 +81,7 @@ class Recording:
 def from_samples(
     samples: ArrayLike, sample_rate: float, sampling_rate: int, window_s: float, name: str, start_s: float | None = None
 ) -> Recording:
-    """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
-
-    The result has the model's `sampling_rate`, Hz, and fits its window, `window_s` seconds.
-    """
+    """A recording in memory, resampled, in one piece; arguments and errors as in `Captioner.run_samples`."""
     if not isinstance(sample_rate, int | float | np.number) or not 1.0 <= sample_rate <= _HIGHEST_RATE:
         raise AudioContentError(f"{name} cannot have the sample rate {sample_rate!r}", hint="Give its rate in Hz.")
     array = given = mono(samples, name)
@@ -128,20 +124,16 @@ def open_recording(
     start_s: float = 0.0,
     end_s: float | None = None,
 ) -> Recording:
-    """Decode a recording, mix it down to mono (mean over the channels), resample it, check it and cut it.
-
-    Of equal pieces the number is the smallest that keeps each within `segment_s`; so there is no tail too short to
-    describe.
+    """Decode a recording, mix it down to mono, resample it, check it and cut it.
 
     Args:
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest of equal pieces, 0.1 s to `window_s`, seconds; None: no such pieces.
-        pauses: which recordings are cut into utterances.
-        cutter: finds the utterances.
+        segment_s: longest of the fewest equal pieces, seconds, of which none is too short to describe.
+        pauses: which recordings are cut into utterances, by the `cutter`.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
-        start_s, end_s: the part of it that counts, seconds; None: to its end.
+        start_s, end_s: the part of it that counts, seconds.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.

@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 from specdec_cli.audio.samples import Floats, Segment
 from specdec_cli.prosody.activity import runs_of
 
-PAUSE_S: Final = 0.33
-"""A shorter pause does not end an utterance, seconds; noise lengthens what is measured of those of 0.3 s."""
-
-LEAST_S: Final = 0.2
-"""Less sound than this is no utterance, seconds."""
-
-MARGIN_S: Final = 0.08
-"""What an utterance gets of the pauses around it, seconds."""
-
+PAUSE_S: Final = 0.33  # a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
+LEAST_S: Final = 0.2  # of the sound of an utterance
+MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
 _PAUSE: Final = round(PAUSE_S / _HOP_S)
@@ -138,7 +132,7 @@ class PauseCutter:
     def _found(self, *, last: bool) -> tuple[list[tuple[int, int, int]], int]:
         """First frame, frame behind the last, and frame where the next may begin, of each utterance that has ended.
 
-        Also the frame up to which all is settled: no utterance under way began before it.
+        Also the frame before which no utterance under way began.
         """
         start, totals = self._done, self._levels[self._done - self._dropped :, -1]
         sound = self._sound()

@@ -79,11 +79,7 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    Args:
-        classifier: of the learned gate.
-        shared: makes the forwards together with those of other clips; None: this clip is alone.
-        kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
-        synonyms: of the acceptance rule `class`.
+    `shared` makes the forwards together with those of other clips; of each committed token `kept` likeliest are kept.
     """
     settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 

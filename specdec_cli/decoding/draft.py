@@ -79,14 +79,9 @@ class Drafter:
     def propose(
         self, text: Sequence[int], k: int, judge: Judge, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`.
+        """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
 
-        Args:
-            text: the committed token ids.
-            k: most tokens; fewer if one of them ends the text, the gate stops drafting, or `enough` says so.
-            judge: the gate, open for this block.
-            enough: called after each token.
-            top_k: draw every token from so many likeliest: a way out of a loop.
+        With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
         stops, written, rows, hidden_ms = judge.stops, [*text], list[torch.Tensor](), 0.0

@@ -56,14 +56,8 @@ Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the
 class Classifier:
     """The probability that the cloud would change a block, token by token.
 
-    Args:
-        weights: fitted.
-        threshold: probability at which the gate escalates by default.
-        wake: the wake threshold that belongs to it; None: the same.
-        waking: weights for blocks that the wake threshold counts for; None: the same.
-
-    Raises:
-        ConfigError: a feature that this version does not know.
+    Where the wake threshold counts, `waking` are the weights. Raises ConfigError for a feature that this version does
+    not know.
     """
 
     def __init__(

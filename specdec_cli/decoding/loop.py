@@ -34,12 +34,8 @@ from specdec_cli.types import (
     Source,
 )
 
-CLOUD_CHUNK: Final = 16
-"""Tokens that a cloud elsewhere generates at a time in cloud mode. More would save round trips, and delay the view."""
-
-_STEP_AHEAD: Final = 0.5
-"""A step, in units of a verification, up to which the edge drafts ahead by itself."""
-
+CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
+_STEP_AHEAD: Final = 0.5  # a step, in units of a verification, up to which the edge drafts ahead by itself
 T = TypeVar("T")
 
 
@@ -75,10 +71,7 @@ class Loop:
         self.beside = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
-        """Yields a Prefill per model, a Round per block, and Finished.
-
-        A block that is verified elsewhere is announced by a Sent. Stopping to read ends what is under way.
-        """
+        """Yields a Prefill per model, a Round per block, and Finished. Stopping to read ends what is under way."""
         clock, prefilled = _Clock(), set[str]()
         index, ttft_ms, finish = 0, 0.0, None
         try:
@@ -210,10 +203,8 @@ class Loop:
     def _outcome(
         self, draft: Draft, verdict: Verdict | None
     ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
-        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place.
-
-        Where the cloud does not tell its likeliest, those of the edge stand in at drafted positions.
-        """
+        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place."""
+        # where the cloud does not tell its likeliest, those of the edge stand in at drafted positions
         told: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
         edge = () if told or draft.scores is None else likeliest(draft.scores, self.kept)
         if verdict is None:
