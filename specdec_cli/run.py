@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +63,6 @@ class Setup:
         """The fields of a transcript that have the same names."""
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
-
-    def finished(self, caption: str, clip: Clip) -> EventText:
-        """A caption, the classes that it names, and those that can be measured beside the clip's figures."""
-        if self.scorer is None:
-            return EventText(caption=caption)
-        labels = self.scorer.lexicon.labels(caption, self.language)
-        claims = None if clip.measured is None else self.scorer.lexicon.claims(labels, clip.measured)
-        return EventText(caption=caption, labels=labels, claims=claims)
 
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
@@ -143,26 +136,29 @@ class Run:
                     draft_text = writer.text(event.draft_ids)
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
-                    caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    pieces = self._setup.finished(caption, self.clip)
-                    self._transcript = made = self._build(event, pieces, began, alone=shared is None)
-                    pieces = replace(pieces, probabilities=made.probabilities)
+                    pieces = self._finished(event, text, began, alone=shared is None)
                 yield Update(event, pieces)
 
-    def _build(self, finished: Finished, text: EventText, began: tuple[float, float], *, alone: bool) -> Transcript:
-        setup, labels, scores = self._setup, text.labels, None
+    def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
+        """The caption with what is known of it, as the transcript has it, which is made here."""
+        setup, labels, claims, scores = self._setup, None, None, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        if setup.scorer is not None and labels is not None:
+        if finished.finish_reason == "stop_string":
+            text = re.split("|".join(map(re.escape, setup.stop_strings)), text, maxsplit=1)[0]
+        caption = text.strip()
+        if setup.scorer is not None:
+            labels = setup.scorer.lexicon.labels(caption, setup.language)
             scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
+            claims = setup.scorer.lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
         sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
-        return Transcript(
+        self._transcript = Transcript(
             **asdict(self.clip),
             **setup.fields(),
-            caption=text.caption,
-            labels=None if labels is None else dict(labels),
+            caption=caption,
+            labels=labels,
             scores=scores,
             needs_review=None if labels is None or scores is None else needs_review(labels, scores),
-            agrees=None if text.claims is None else {claim.attribute: claim.agrees for claim in text.claims},
+            agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=self._records,
@@ -175,6 +171,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
+        return EventText((), (), caption, labels, claims, self._transcript.probabilities)
 
 
 def peak_rss_mb() -> float | None:
@@ -194,14 +191,6 @@ def gpu_mb() -> float | None:
     if not torch.cuda.is_available():
         return None
     return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
-
-
-def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequence[str]) -> str:
-    """The caption up to the stop string that ended it."""
-    if finished.finish_reason != "stop_string":
-        return caption
-    found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
-    return caption[: min(found)] if found else caption
 
 
 def _model_line(info: ModelInfo | None) -> str | None:
