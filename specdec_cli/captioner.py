@@ -197,10 +197,7 @@ class Captioner:
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens as it happens: Started, Prefill, Round ..., Finished.
-
-        Of several segments a silent one raises its AudioContentError and ends the stream; use `runs` to go on.
-        """
+        """Captions a recording, yielding what happens; a silent segment raises its AudioContentError and ends it."""
         for run in self.runs(path):
             yield from run
 

@@ -47,8 +47,7 @@ class Recording:
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
-        A recording that is longer than the window is decoded again while the pieces are read, so that only one of them
-        is in memory. Raises AudioError if the file is gone, or has changed since it was opened.
+        One that is longer than the window is decoded again meanwhile. Raises AudioError if the file has changed.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
         rest, at = np.zeros(0, np.float32), 0  # and its place
@@ -183,8 +182,7 @@ def _decoded(
 ) -> tuple[Floats | None, list[Cut] | None]:
     """One pass over a recording: its samples if they fit the window, and the places of its utterances.
 
-    One that does not fit is searched for them if there is a `finder`, as any one is with `search`, and is refused if
-    there is none and nothing else divides it.
+    One that does not fit is searched for them, as any one is with `search`, or refused if nothing divides it.
     """
     declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
     mixdown.require_bounded(declared_s or 0.0)

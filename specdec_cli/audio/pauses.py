@@ -90,19 +90,14 @@ class PauseCutter:
 
     def finish(self) -> list[Segment]:
         """The utterances that the end of the stream ends."""
-        self._take(self._rest)
-        end = len(self._samples)
-        self._samples = np.append(self._samples, np.zeros(self._size + _SMOOTH * self._hop, np.float32))
-        self._analyse()
+        end = len(self._samples) + len(self._rest)
+        self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
         self._samples = self._samples[:end]
         return list(self._utterances(last=True))
 
     def _take(self, block: Floats) -> None:
+        """Adds samples, and the levels of the frames that are whole with them, smoothed over their neighbours."""
         self._samples = np.concatenate([self._samples, block])
-        self._analyse()
-
-    def _analyse(self) -> None:
-        """Levels of the frames that are whole, smoothed over their neighbours."""
         rest = self._samples[max(0, self._framed * self._hop - self._first) :]
         if len(rest) <= self._size:
             return

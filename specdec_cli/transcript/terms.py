@@ -69,10 +69,7 @@ class Terms:
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them.
-
-    Raises ConfigError if the weights of the learned gate cannot be read.
-    """
+    """Every setting in force that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
     gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     if gate == "learned" and (path := config.gate.weights_path) is not None:
