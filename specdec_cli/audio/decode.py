@@ -63,8 +63,7 @@ class Sound:
 def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
     """Open the sound of a file, for one pass over its blocks, of which the first begins at `from_s`, seconds.
 
-    Raises:
-        AudioDecodeError: on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
+    Raises AudioDecodeError on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
     """
     try:
         with ExitStack() as stack:

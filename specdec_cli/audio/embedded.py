@@ -28,12 +28,7 @@ def find_embedded(path: str) -> tuple[str, int] | None:
 
 
 def open_embedded(table: str, row: int) -> FileIO:
-    """The bytes of a recording as an open file without a name.
-
-    Raises:
-        AudioNotFoundError: the table cannot be read, or has no such row.
-        AudioDecodeError: the row has no recording.
-    """
+    """The bytes of a recording as an open file without a name; errors as in `files.opened`."""
     try:
         with _TURN:
             data = open_table(Path(table)).recording(row)

@@ -41,12 +41,7 @@ def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
 
 @contextmanager
 def opened(path: str) -> Iterator[FileIO]:
-    """Open a regular file that is not empty.
-
-    Raises:
-        AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
-        AudioDecodeError: it is empty.
-    """
+    """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
     inside = find_embedded(path)
     if inside is not None or (path == STDIN and _spooled):
         with open_embedded(*inside) if inside else FileIO(os.dup(_spooled[0]), "rb") as held:
