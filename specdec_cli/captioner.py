@@ -20,6 +20,7 @@ import torch
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
+from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
@@ -35,10 +36,10 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model, load_processor
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.prosody import measure
-from specdec_cli.run import Clip, Prompts, Run, Setup
+from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Update
+from specdec_cli.types import Clip, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
@@ -132,11 +133,7 @@ class Captioner:
         return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings, for comparing modes, gates and the like.
-
-        Raises:
-            ConfigError: the mode needs a model that is not loaded, or other models are configured.
-        """
+        """The same loaded models with other settings; raises ConfigError where these need other models."""
         for role, ours, theirs in (("edge", self.config.edge, config.edge), ("cloud", self.config.cloud, config.cloud)):
             if ours != theirs:
                 raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
@@ -200,10 +197,7 @@ class Captioner:
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens as it happens: Started, Prefill, Round ..., Finished.
-
-        Of several segments a silent one raises its AudioContentError and ends the stream; use `runs` to go on.
-        """
+        """Captions a recording, yielding what happens; a silent segment raises its AudioContentError and ends it."""
         for run in self.runs(path):
             yield from run
 
@@ -241,15 +235,12 @@ class Captioner:
         skip: Collection[int] = (),
         setup: Setup | None = None,
     ) -> Iterator[Run]:
-        """One run per piece of a recording.
+        """One run per piece of a recording, but for those whose index is in `skip`.
 
-        Args:
-            item: as it was given; None: nothing is known of it but its path.
-            skip: indices of pieces to leave out.
-            setup: with a language or an instruction of its own; None: as for every recording.
+        `item` is the recording as it was given, and `setup` has a language or an instruction of its own.
         """
         setup = setup or self.setup
-        whole, several = recording.whole, recording.count > 1
+        whole, count = recording.whole, len(recording.cuts)
         speaker, text = (item.speaker, item.text) if item else (None, None)
         pieces = recording.pieces(skip)
         while True:
@@ -260,12 +251,12 @@ class Captioner:
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
-                duration_s=round(recording.duration_s if whole else cut.duration_s, 4),
+                duration_s=round(recording.duration_s if whole else cut.end_s - cut.start_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.fault else not self._has_speech(cut.samples, self.sampling_rate),
-                piece=cut.index if several else None,
-                pieces=recording.count if several else None,
+                piece=cut.index if count > 1 else None,
+                pieces=count if count > 1 else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
                 measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
@@ -276,7 +267,7 @@ class Captioner:
                     prompts = self.prompts(cut.samples, setup.prompt)
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
-            audio_s = recording.decode_s / recording.count + time.perf_counter() - started
+            audio_s = recording.decode_s / count + time.perf_counter() - started
             yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
 
     def run_samples(
@@ -335,7 +326,7 @@ class Captioner:
             *prompts,
             classifier=self.classifier,
             shared=shared,
-            kept=self.setup.kept,
+            kept=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
         )
 
@@ -356,7 +347,7 @@ def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
 
 
 def _synonyms(config: Config, pair: Pair) -> Synonyms:
-    """Of the acceptance rule `class`, by the shipped lexicon; none for any other."""
+    """Of the acceptance rule `class`, by the shipped lexicon."""
     if config.acceptance.rule != "class":
         return NO_SYNONYMS
     from specdec_cli.lexicon import Lexicon

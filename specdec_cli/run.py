@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
-from specdec_cli.types import EventText, Finished, Measured, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -26,23 +26,6 @@ if TYPE_CHECKING:
 
 Prompts = tuple[Prompt | None, Prompt | None]
 """A clip's prompt for the edge and for the cloud; None for one that does not take part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
-
-    file: str
-    sha256: str
-    duration_s: float  # of the segment if it is one
-    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
-    end_s: float | None = None
-    no_speech: bool | None = None  # None: it was not checked
-    measured: Measured | None = None  # None: not asked for
-    piece: int | None = None  # None where there is one
-    pieces: int | None = None
-    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
-    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +64,11 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    @property
-    def kept(self) -> int:
-        """Likeliest tokens that a clip's loop keeps of each token."""
-        return KEPT if self.scorer else 0
-
-    def finished(self, caption: str, clip: Clip) -> EventText:
-        """A caption, the classes that it names, and those that can be measured beside the clip's figures."""
-        if self.scorer is None:
-            return EventText(caption=caption)
-        labels = self.scorer.lexicon.labels(caption, self.language)
-        claims = None if clip.measured is None else self.scorer.lexicon.claims(labels, clip.measured)
-        return EventText(caption=caption, labels=labels, claims=claims)
-
     def started(self, clip: Clip) -> Started:
         """The heading of a clip's run."""
-        known = {**asdict(clip), "measured": clip.measured, **self.fields()}
-        names = {field.name for field in fields(Started)}
-        return Started(
-            **{name: known[name] for name in known if name in names},
-            edge=_model_line(self.models.edge),
-            cloud=_model_line(self.models.cloud),
-        )
+        known = {name: getattr(clip, name) for name in Clip.__slots__} | self.fields()
+        models: Models = known.pop("models")
+        return Started(**known, edge=_model_line(models.edge), cloud=_model_line(models.cloud))
 
     def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
         """The transcript of a file, or of a clip of it, that could not be captioned."""
@@ -112,11 +78,8 @@ class Setup:
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
-    Created by `Captioner.runs` and `Captioner.run_samples`. A run decodes once; stopping to read half-way is safe.
-
-    Args:
-        prompts: of the clip; None: there is nothing to caption, and `error` says why.
-        audio_s: time spent on decoding the audio and on its features, seconds.
+    A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
+    says why; `audio_s` is what decoding the audio and its features took, seconds.
     """
 
     def __init__(
@@ -173,26 +136,29 @@ class Run:
                     draft_text = writer.text(event.draft_ids)
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
-                    caption = _without_stop_string(text, event, self._setup.stop_strings).strip()
-                    pieces = self._setup.finished(caption, self.clip)
-                    self._transcript = made = self._build(event, pieces, began, alone=shared is None)
-                    pieces = replace(pieces, probabilities=made.probabilities)
+                    pieces = self._finished(event, text, began, alone=shared is None)
                 yield Update(event, pieces)
 
-    def _build(self, finished: Finished, text: EventText, began: tuple[float, float], *, alone: bool) -> Transcript:
-        setup, labels, scores = self._setup, text.labels, None
+    def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
+        """The caption with what is known of it, as the transcript has it, which is made here."""
+        setup, labels, claims, scores = self._setup, None, None, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        if setup.scorer is not None and labels is not None:
+        if finished.finish_reason == "stop_string":
+            text = re.split("|".join(map(re.escape, setup.stop_strings)), text, maxsplit=1)[0]
+        caption = text.strip()
+        if setup.scorer is not None:
+            labels = setup.scorer.lexicon.labels(caption, setup.language)
             scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
+            claims = setup.scorer.lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
         sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
-        return Transcript(
+        self._transcript = Transcript(
             **asdict(self.clip),
             **setup.fields(),
-            caption=text.caption,
-            labels=None if labels is None else dict(labels),
+            caption=caption,
+            labels=labels,
             scores=scores,
             needs_review=None if labels is None or scores is None else needs_review(labels, scores),
-            agrees=None if text.claims is None else {claim.attribute: claim.agrees for claim in text.claims},
+            agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=self._records,
@@ -205,6 +171,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
+        return EventText((), (), caption, labels, claims, self._transcript.probabilities)
 
 
 def peak_rss_mb() -> float | None:
@@ -224,14 +191,6 @@ def gpu_mb() -> float | None:
     if not torch.cuda.is_available():
         return None
     return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
-
-
-def _without_stop_string(caption: str, finished: Finished, stop_strings: Sequence[str]) -> str:
-    """The caption up to the stop string that ended it."""
-    if finished.finish_reason != "stop_string":
-        return caption
-    found = [at for stop in stop_strings if (at := caption.find(stop)) >= 0]
-    return caption[: min(found)] if found else caption
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

@@ -22,10 +22,7 @@ GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always"
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]
 
 DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "random": 0.1}
-"""Threshold of each gate that has one by itself: nats; a difference of probabilities; nats; a share of the blocks.
-
-The learned gate's comes with its weights.
-"""
+"""Nats; a difference of probabilities; nats; a share of the blocks. The learned gate's comes with its weights."""
 
 TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "margin", "logprob", "learned"})
 """Gates that judge token by token, so that drafting can stop at the first one they are unsure of."""
@@ -36,8 +33,7 @@ LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typi
 VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank", "class"})
 """Acceptance rules for which the likeliest few tokens of each position suffice, which is what vLLM gives."""
 
-VLLM_HIGHEST_RANK: Final = 16
-"""Highest rank that those few show for certain: vLLM gives 20, some of which may be banned tokens."""
+VLLM_HIGHEST_RANK: Final = 16  # that those few show for certain: vLLM gives 20, some of which may be banned tokens
 
 NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that a checkpoint may suggest a value for, and the value at which each does nothing."""
@@ -58,8 +54,7 @@ cloud alone, in cloud mode or as a run-on after one of the former two.
 Candidates = tuple[tuple[int, float], ...]
 """The likeliest tokens at one position, best first: (token id, probability)."""
 
-LEAST_PROBABILITY: Final = 5e-4
-"""Less likely tokens are not kept as alternatives of a committed one."""
+LEAST_PROBABILITY: Final = 5e-4  # less likely tokens are not kept as alternatives of a committed one
 
 Decider = Literal["edge", "cloud"]
 """The model whose distribution a token was chosen from."""
@@ -90,10 +85,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One block: drafted, then kept or escalated, then committed. Times are in milliseconds.
-
-    The tuples `entropy` to `candidates` hold an item for each drafted token, after the logits processors.
-    """
+    """One block: drafted, then kept or escalated, then committed. `entropy` to `candidates`: of each drafted token."""
 
     index: int  # 0-based
     draft_ids: tuple[int, ...]  # none where the cloud generates without a draft
@@ -120,7 +112,6 @@ class Round:
 
     @property
     def max_entropy(self) -> float | None:
-        """Largest entropy among the drafted tokens, nats; None if there are none."""
         return max(self.entropy, default=None)
 
     @property
@@ -150,7 +141,7 @@ class ModelWork:
 
     @property
     def reading_ms(self) -> float:
-        """Milliseconds in forwards that read the prompt, audio tower included."""
+        """In forwards that read the prompt, audio tower included."""
         return self.encoder_ms + self.prefill_ms
 
     @property
@@ -207,32 +198,40 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Clip:
+    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
+
+    file: str
+    sha256: str
+    duration_s: float  # of the segment if it is one
+    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
+    end_s: float | None = None
+    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
+    measured: Measured | None = None  # None: not asked for
+    piece: int | None = None  # None where there is one
+    pieces: int | None = None
+    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Clip):
     """A clip is about to be decoded: what a display needs for its heading."""
 
-    file: str  # the path as the user gave it
-    duration_s: float  # of the recording, or of the segment
     language: str  # of the caption
     prompt: str  # the instruction given to the models
     mode: Mode
     edge: str | None  # "name · dtype · device" of each model in use
     cloud: str | None
     settings: dict[str, object] = field(default_factory=dict)  # flat name -> value in force
-    start_s: float | None = None  # place in the recording, when it is one segment of several
-    end_s: float | None = None
-    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
-    measured: Measured | None = None  # None: not asked for
     warnings: tuple[str, ...] = ()  # what a user should know of these settings, in sentences
 
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """An event's token ids as text: the engine knows ids only, and a display no tokenizer.
+    """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
 
-    Bytes that are not yet a character come as U+FFFD in pieces.
-    """
-
-    draft_pieces: tuple[str, ...] = ()
+    draft_pieces: tuple[str, ...] = ()  # bytes that are not yet a character are U+FFFD
     committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset

@@ -48,8 +48,6 @@ class Letters:
 class TableFamily(Family):
     """Whatever the clip, the prompt is two start tokens."""
 
-    name = "table"
-
     def placeholder(self, name: str, config: Any) -> int:
         return -1
 
@@ -119,7 +117,7 @@ class TableModel(AudioLM):
         module = TableModule(table)
         parts = SimpleNamespace(tokenizer=Letters(letters or len(table)), feature_extractor=SimpleNamespace())
         generation = GenerationConfig(eos_token_id=EOS)
-        super().__init__(module, Processor(name, TableFamily(), parts, module.config, generation))
+        super().__init__(module, Processor(name, TableFamily("table"), parts, module.config, generation))
 
     @property
     def table(self) -> torch.Tensor:

@@ -18,7 +18,7 @@ import specdec_cli
 from specdec_cli.bench.memory import weight_bytes
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import AudioProcessor, QwenOmni
+from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.loading import resolve_dtype
 from specdec_cli.models.packed import BITS, PackedLinear, packable
 from specdec_cli.models.processor import Processor
@@ -154,7 +154,7 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)
     _fill(module, number, device)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    processor = Processor(shape.name, QwenOmni(), parts, module.config, module.generation_config)
+    processor = Processor(shape.name, family_named("qwen2.5-omni"), parts, module.config, module.generation_config)
     processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
     return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if bits is not None else None)
 

@@ -82,9 +82,11 @@ def _in_fresh_process(asked: dict[str, Any]) -> None:
             import_module("torch")
         with _part(parts, "transformers"):
             import_libraries()
-            from specdec_cli.models.families import QwenOmni
+            from specdec_cli.models.families import family_named
 
-            QwenOmni().module_class()  # transformers imports a family's modules when its class is first looked up
+            family_named(
+                "qwen2.5-omni"
+            ).module_class()  # transformers imports a family's modules when its class is first looked up
         with _part(parts, "ours"):
             from specdec_cli.captioner import Captioner
         with _part(parts, "weights"):

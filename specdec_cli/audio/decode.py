@@ -63,8 +63,7 @@ class Sound:
 def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
     """Open the sound of a file, for one pass over its blocks, of which the first begins at `from_s`, seconds.
 
-    Raises:
-        AudioDecodeError: on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
+    Raises AudioDecodeError on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
     """
     try:
         with ExitStack() as stack:
@@ -140,14 +139,10 @@ def _sound(
 
 
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
-    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know.
-
-    The file is passed as a descriptor: soundfile would guess from the name (`x.raw` raises), and an error inside a
-    Python reader would be printed by the C layer.
-    """
+    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know."""
     import soundfile
 
-    file.seek(0)
+    file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
     try:
         with _OPENING:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))

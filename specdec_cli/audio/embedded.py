@@ -16,9 +16,7 @@ from typing import Any, Final
 
 from specdec_cli.errors import AudioDecodeError, AudioNotFoundError, ConfigError, ReferencesError
 
-COLUMNS: Final = ("audio", "speech", "wav")
-"""Names that a column of recordings may have."""
-
+COLUMNS: Final = ("audio", "speech", "wav")  # names that a column of recordings may have
 _EMBEDDED: Final = re.compile(r"(.+\.(?:parquet|arrow))#(\d+)", re.DOTALL)
 _TURN: Final = threading.Lock()  # one group of rows is in memory at a time
 
@@ -30,12 +28,7 @@ def find_embedded(path: str) -> tuple[str, int] | None:
 
 
 def open_embedded(table: str, row: int) -> FileIO:
-    """The bytes of a recording as an open file without a name.
-
-    Raises:
-        AudioNotFoundError: the table cannot be read, or has no such row.
-        AudioDecodeError: the row has no recording.
-    """
+    """The bytes of a recording as an open file without a name; errors as in `files.opened`."""
     try:
         with _TURN:
             data = open_table(Path(table)).recording(row)

@@ -16,12 +16,8 @@ from typing import IO, Final, TypeVar
 from specdec_cli.audio.embedded import find_embedded, open_embedded
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError, ConfigError
 
-STDIN: Final = "-"
-"""What a recording on standard input is called. A temporary file keeps it, because it is read more than once."""
-
-MOST_BYTES: Final = 4 << 30
-"""Largest recording that is taken."""
-
+STDIN: Final = "-"  # a recording there, which a temporary file keeps, because it is read more than once
+MOST_BYTES: Final = 4 << 30  # of it
 _BLOCK: Final = 1 << 20
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 _spooled: list[int] = []  # the descriptor of the temporary file
@@ -37,10 +33,7 @@ def shown(path: str) -> str:
 
 
 def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
-    """An error about the recording at `path`, of which `says` is what is wrong; "{convert}" in a hint is a command.
-
-    The command turns almost any recording into one that loads, and keeps what it can of a broken one.
-    """
+    """An error about the recording at `path`; "{convert}" in a hint is a command that mends what it can of it."""
     stem = os.path.splitext(os.path.basename(path))[0].lstrip("-") or "stdin"  # no option of ffmpeg's
     target = f"{stem}-16k.wav"
     convert = f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
@@ -48,17 +41,12 @@ def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[tuple[FileIO, int]]:
-    """Open a regular file that is not empty, and give it with its size in bytes.
-
-    Raises:
-        AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
-        AudioDecodeError: it is empty.
-    """
+def opened(path: str) -> Iterator[FileIO]:
+    """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
     inside = find_embedded(path)
-    if (held := open_spooled(path) if inside is None else open_embedded(*inside)) is not None:
-        with held:
-            yield held, os.fstat(held.fileno()).st_size
+    if inside is not None or (path == STDIN and _spooled):
+        with open_embedded(*inside) if inside else FileIO(os.dup(_spooled[0]), "rb") as held:
+            yield held
         return
     if is_url(path):
         hint = "Download it first, with curl -O for example, and name the file."
@@ -76,11 +64,10 @@ def opened(path: str) -> Iterator[tuple[FileIO, int]]:
         hint = "Check the path, its permissions and the disk it is on."
         raise refusal(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
     with file:
-        size = os.fstat(file.fileno()).st_size
-        if size == 0:
+        if os.fstat(file.fileno()).st_size == 0:
             hint = "Record it again, or copy it again from its source."
             raise refusal(AudioDecodeError, path, "is empty: it holds 0 bytes", hint)
-        yield file, size
+        yield file
 
 
 def sha256(file: FileIO) -> str:
@@ -104,7 +91,7 @@ def stamp(file: FileIO) -> tuple[int, ...]:
 
 def content_of(path: str) -> str | None:
     """Hex digest of a recording's bytes; None if it cannot be read."""
-    with suppress(AudioError, OSError), opened(path) as (file, _):
+    with suppress(AudioError, OSError), opened(path) as file:
         return sha256(file)
     return None
 
@@ -142,8 +129,3 @@ def spool(head: bytes, stream: IO[bytes]) -> None:
     except OSError as error:
         hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
         raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
-
-
-def open_spooled(path: str) -> FileIO | None:
-    """The recording, if that is what the path means; None for any other path."""
-    return FileIO(os.dup(_spooled[0]), "rb") if path == STDIN and _spooled else None

@@ -24,7 +24,6 @@ _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
 
-
 Pauses = Literal["never", "long", "always"]
 """Which recordings are cut at their pauses: none, so that one longer than the window is refused; those; or all."""
 
@@ -45,15 +44,10 @@ class Recording:
     decode_s: float = 0.0  # from opening the file to the checked samples
     _stamp: tuple[int, ...] = field(default=(), repr=False)
 
-    @property
-    def count(self) -> int:
-        return len(self.cuts)
-
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
-        A recording that is longer than the window is decoded again while the pieces are read, so that only one of them
-        is in memory. Raises AudioError if the file is gone, or has changed since it was opened.
+        One that is longer than the window is decoded again meanwhile. Raises AudioError if the file has changed.
         """
         blocks = self._decoded_again() if self._samples is None else iter((self._samples,))
         rest, at = np.zeros(0, np.float32), 0  # and its place
@@ -75,7 +69,7 @@ class Recording:
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
-        with opened(self.path) as (file, _):
+        with opened(self.path) as file:
             if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
@@ -86,10 +80,7 @@ class Recording:
 def from_samples(
     samples: ArrayLike, sample_rate: float, sampling_rate: int, window_s: float, name: str, start_s: float | None = None
 ) -> Recording:
-    """A recording that is in memory, in one piece; arguments and errors as in `Captioner.run_samples`.
-
-    The result has the model's `sampling_rate`, Hz, and fits its window, `window_s` seconds.
-    """
+    """A recording in memory, resampled, in one piece; arguments and errors as in `Captioner.run_samples`."""
     if not isinstance(sample_rate, int | float | np.number) or not 1.0 <= sample_rate <= _HIGHEST_RATE:
         raise AudioContentError(f"{name} cannot have the sample rate {sample_rate!r}", hint="Give its rate in Hz.")
     array = given = mono(samples, name)
@@ -132,20 +123,16 @@ def open_recording(
     start_s: float = 0.0,
     end_s: float | None = None,
 ) -> Recording:
-    """Decode a recording, mix it down to mono (mean over the channels), resample it, check it and cut it.
-
-    Of equal pieces the number is the smallest that keeps each within `segment_s`; so there is no tail too short to
-    describe.
+    """Decode a recording, mix it down to mono, resample it, check it and cut it.
 
     Args:
         path: anything that libsndfile or FFmpeg reads; of a video, the first sound track.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
-        segment_s: longest of equal pieces, 0.1 s to `window_s`, seconds; None: no such pieces.
-        pauses: which recordings are cut into utterances.
-        cutter: finds the utterances.
+        segment_s: longest of the fewest equal pieces, seconds, of which none is too short to describe.
+        pauses: which recordings are cut into utterances, by the `cutter`.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
-        start_s, end_s: the part of it that counts, seconds; None: to its end.
+        start_s, end_s: the part of it that counts, seconds.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
@@ -157,7 +144,7 @@ def open_recording(
     span = start_s, math.inf if end_s is None else end_s
     divided = segment_s is not None or cuts is not None
     finder = None if divided or pauses == "never" else cutter(sampling_rate, window_s)
-    with opened(path) as (file, _):
+    with opened(path) as file:
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
             samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
@@ -195,8 +182,7 @@ def _decoded(
 ) -> tuple[Floats | None, list[Cut] | None]:
     """One pass over a recording: its samples if they fit the window, and the places of its utterances.
 
-    One that does not fit is searched for them if there is a `finder`, as any one is with `search`, and is refused if
-    there is none and nothing else divides it.
+    One that does not fit is searched for them, as any one is with `search`, or refused if nothing divides it.
     """
     declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
     mixdown.require_bounded(declared_s or 0.0)

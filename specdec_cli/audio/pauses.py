@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 from specdec_cli.audio.samples import Floats, Segment
 from specdec_cli.prosody.activity import runs_of
 
-PAUSE_S: Final = 0.33
-"""A shorter pause does not end an utterance, seconds; noise lengthens what is measured of those of 0.3 s."""
-
-LEAST_S: Final = 0.2
-"""Less sound than this is no utterance, seconds."""
-
-MARGIN_S: Final = 0.08
-"""What an utterance gets of the pauses around it, seconds."""
-
+PAUSE_S: Final = 0.33  # a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
+LEAST_S: Final = 0.2  # of the sound of an utterance
+MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
 _PAUSE: Final = round(PAUSE_S / _HOP_S)
@@ -96,19 +90,14 @@ class PauseCutter:
 
     def finish(self) -> list[Segment]:
         """The utterances that the end of the stream ends."""
-        self._take(self._rest)
-        end = len(self._samples)
-        self._samples = np.append(self._samples, np.zeros(self._size + _SMOOTH * self._hop, np.float32))
-        self._analyse()
+        end = len(self._samples) + len(self._rest)
+        self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
         self._samples = self._samples[:end]
         return list(self._utterances(last=True))
 
     def _take(self, block: Floats) -> None:
+        """Adds samples, and the levels of the frames that are whole with them, smoothed over their neighbours."""
         self._samples = np.concatenate([self._samples, block])
-        self._analyse()
-
-    def _analyse(self) -> None:
-        """Levels of the frames that are whole, smoothed over their neighbours."""
         rest = self._samples[max(0, self._framed * self._hop - self._first) :]
         if len(rest) <= self._size:
             return
@@ -138,7 +127,7 @@ class PauseCutter:
     def _found(self, *, last: bool) -> tuple[list[tuple[int, int, int]], int]:
         """First frame, frame behind the last, and frame where the next may begin, of each utterance that has ended.
 
-        Also the frame up to which all is settled: no utterance under way began before it.
+        Also the frame before which no utterance under way began.
         """
         start, totals = self._done, self._levels[self._done - self._dropped :, -1]
         sound = self._sound()

@@ -15,15 +15,9 @@ from specdec_cli.prosody.activity import active_level_dbfs
 
 Floats = NDArray[np.float32]
 
-MIN_DURATION_S = 0.1
-"""Shortest recording that is accepted, seconds."""
-
-MAX_DURATION_S = 6 * 3600.0
-"""Longest recording that is accepted, seconds."""
-
-SILENCE_DBFS = -70.0
-"""A recording whose loudest 20 ms are below this is silent; 0 dBFS is an RMS of 1.0."""
-
+MIN_DURATION_S: Final = 0.1  # of recordings that are accepted
+MAX_DURATION_S: Final = 6 * 3600.0
+SILENCE_DBFS: Final = -70.0  # of the loudest 20 ms of a silent one; 0: an RMS of 1.0
 _AT_ONCE: Final = 1 << 18  # samples looked at together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
 
@@ -51,10 +45,6 @@ class Segment:
     speaker: str | None = None  # who speaks and what is said, where the cut says so
     text: str | None = None
 
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.start_s
-
 
 class SampleStatistics:
     """Peak and level of mono samples that arrive block by block; it keeps one number for every 20 ms."""
@@ -77,25 +67,20 @@ class SampleStatistics:
                 self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
 
     def loudest_frame_dbfs(self) -> float:
-        """RMS of the loudest 20 ms, in dB relative to an RMS of 1.0; -inf for digital silence.
+        """RMS of the loudest 20 ms without their mean, in dB relative to an RMS of 1.0; -inf for digital silence.
 
-        The mean of each frame is subtracted: a constant offset is no sound. Of five frames or more the first and the
-        last do not count, because a resampled offset rings there.
+        Of five frames or more the first and the last do not count, because a resampled offset rings there.
         """
         powers = np.concatenate(self._powers)
         power = float((powers[1:-1] if len(powers) >= 5 else powers).max(initial=0.0))
         return 10 * math.log10(power) if power > 0 else -math.inf
 
     def level_dbfs(self) -> float | None:
-        """Mean power of the active frames, in dB relative to an RMS of 1.0; None without any."""
+        """Mean power of the active frames, likewise; None without any."""
         return active_level_dbfs(np.concatenate(self._powers))
 
     def fault(self, name: str, duration_s: float) -> AudioContentError | None:
-        """What is wrong with samples in which there is nothing to describe; None if nothing is.
-
-        They are shorter than 0.1 s, hold NaN or infinite values, are scaled as integers, or are silent: their loudest
-        20 ms frame, without its constant offset, is below -70 dBFS RMS.
-        """
+        """What is wrong with samples in which there is nothing to describe; None if nothing is."""
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
             hint = "Record, or cut, at least a few spoken words."

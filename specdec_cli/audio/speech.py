@@ -5,13 +5,10 @@ flatness, its harmonicity and the shape of its spectrum vary, each within a know
 as it falls, and its pitch glides. A logistic model of eleven such figures and their squares tells it from tones, hum,
 noise, impulses and music, in the band of a telephone.
 
-`python -m training.fit_speech_check` fits it, to 2,000 synthetic sounds and 3,000 clips of acted speech in English,
-German and Polish, each as it is and with noise, echo or the band of a telephone, and counts. Of 2,000 other sounds
-1,988 are marked as no speech: all tones, chords, modulated tones, hum, arpeggios and vibrato, 199 of 200 noises, 198
-impulses, 197 drum loops and 194 mixtures. Of all 10,548 clips of speech 3 are, all of them among the 6,813 of speakers
-that it was not fitted to (801 in Mandarin: 2), and of 3,000 of those with noise, echo or the band of a telephone one.
-The figures and the margin of the threshold were chosen with other sounds and clips in view. A clip of 4.6 s takes 1 to
-3 ms on one core.
+`python -m training.fit_speech_check` fits it, to 2,000 synthetic sounds and 3,000 clips of acted speech, each as it is
+and with noise, echo or the band of a telephone, and counts: of 2,000 other sounds 1,988 are marked as no speech, of all
+10,548 clips of speech 3, and of 3,000 of those with noise, echo or the band of a telephone one. The figures and the
+margin of the threshold were chosen with other sounds and clips in view. A clip of 4.6 s takes 1 to 3 ms on one core.
 """
 
 from __future__ import annotations
@@ -27,9 +24,7 @@ Numbers = NDArray[np.float64]
 Reals = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]
 
-MIN_ACTIVE_S: Final = 0.3
-"""A clip with less sound than this, seconds, counts as no speech."""
-
+MIN_ACTIVE_S: Final = 0.3  # a clip with less sound counts as no speech
 _RATE: Final = 8000  # Hz, to which clips are resampled
 _HOP, _FRAME = 160, 256  # samples: 20 and 32 ms
 _COUNT: Final = _FRAME + _FRAME // 2  # samples that are transformed: room for the longest lag

@@ -18,8 +18,9 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.models.shared import Shared
-from specdec_cli.run import Clip, Run
+from specdec_cli.run import Run
 from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Clip
 
 _log = logging.getLogger(__name__)
 

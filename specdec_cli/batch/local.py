@@ -18,8 +18,9 @@ from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
 from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import prompt_for
-from specdec_cli.run import Clip, Setup
+from specdec_cli.run import Setup
 from specdec_cli.transcript.schema import Transcript
+from specdec_cli.types import Clip
 
 if TYPE_CHECKING:
     from specdec_cli.audio import Recording
@@ -127,10 +128,10 @@ class Preparer:
             yield error_outcome(task.item, typed(error, _log), ours, prompt)
             return
         skip = _captioned(recording, task.begun)
-        if len(skip) == recording.count:
+        if len(skip) == len(recording.cuts):
             yield Outcome(task.item)
             return
-        pieces = _Pieces(task.item, setup, recording.count - len(skip))
+        pieces = _Pieces(task.item, setup, len(recording.cuts) - len(skip))
         try:
             for run in self._captioner.runs_of(recording, task.item, skip, setup):
                 pieces.begin()

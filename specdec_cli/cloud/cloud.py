@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -27,6 +27,7 @@ class RemoteCloud(ABC):
     """
 
     verifier: type[RemoteVerifier]  # of the blocks of one clip
+    served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         if payload == "waveform" and not http.config.allow_audio_upload:
@@ -44,9 +45,9 @@ class RemoteCloud(ABC):
     def fit(self, caller: Caller) -> None:
         """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
 
-    @abstractmethod
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
+        return {"name": self.name, **self.served}
 
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
@@ -71,7 +72,7 @@ class RemoteCloud(ABC):
         caller = Caller(self.http)
         with caller.call():
             self.fit(caller)
-        return f"{self.name}: {self.describe()['serves']}, {self.http.shortest_s * 1e3:.1f} ms round trip"
+        return f"{self.name}: {self.served['serves']}, {self.http.shortest_s * 1e3:.1f} ms round trip"
 
     def close(self) -> None:
         """Closes the connections, as happens by itself when this is dropped."""

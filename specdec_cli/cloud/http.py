@@ -1,11 +1,8 @@
 """HTTP to a cloud elsewhere: calls that block, each with a hard deadline.
 
-Every request may be repeated, so whatever looks like the link's fault is tried again within the deadline: a connection
-that is refused or reset, a server that is busy or fails, an answer that was cut short or altered. After a failure the
-server is left alone for a while, so that clips do not wait for it one after the other.
-
-A daemon thread makes each request, and the caller waits for it no longer than its deadline. So nothing delays a call:
-no name server that never answers, and no server that sends a byte a second. Nor does the end of the process wait.
+Every request may be repeated, so whatever looks like the link's fault is tried again within the deadline. After a
+failure the server is left alone for a while, so that clips do not wait for it one after the other. A daemon thread
+makes each request: no name server that never answers, no server that sends a byte a second delays a call, or the exit.
 """
 
 from __future__ import annotations

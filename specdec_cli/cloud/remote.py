@@ -119,12 +119,6 @@ class HttpCloud(RemoteCloud):
         super().__init__(processor, http, payload, own=own)
         self.start()
 
-    def describe(self) -> dict[str, str]:
-        if self.info is None:
-            return {"name": self.name, "dtype": "unknown", "device": "unknown"}
-        shown = {"name": self.name, "serves": self.info.model, "dtype": self.info.dtype, "device": self.info.device}
-        return shown if self.info.weights is None else {**shown, "weights": self.info.weights}
-
     def fit(self, caller: Caller) -> None:
         info, mine = caller.fetch(_INFO, partial(wire.parse, wire.Info)), self.processor
         prints = mine.fingerprints()
@@ -145,6 +139,9 @@ class HttpCloud(RemoteCloud):
                     "that the server runs in cloud.processor.",
                 )
         self.info = info
+        self.served = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True) | {
+            "serves": info.model
+        }
 
 
 def _checked(url: str, request: Request, reply: Reply) -> bytes:

@@ -1,7 +1,4 @@
-"""A vLLM server as the cloud: an engine for those who outgrow one verify server.
-
-It keeps no clip's keys and values between verifications, but recordings by id, and it takes the waveform itself: the
-log-mel features are computed there.
+"""A vLLM server as the cloud. It keeps recordings by id, and computes their features itself.
 
 One request verifies a block (vLLM's token-in, token-out endpoint): prompt, committed text and draft go in as token ids,
 with one placeholder for the whole recording, and the server generates from there. With `prompt_logprobs` it also gives,
@@ -140,11 +137,8 @@ class VllmCloud(RemoteCloud):
         if config.model is None:
             raise ConfigError("a vLLM cloud needs cloud.model")
         super().__init__(processor, Http(config, "application/json", _MOST_BYTES, _checked), "waveform", own=own)
-        self.model = config.model
+        self.model, self.served = config.model, {"serves": config.model, **self.served}
         self.start(max(config.timeout_s, _START_S))
-
-    def describe(self) -> dict[str, str]:
-        return {"name": self.name, "serves": self.model, "dtype": "unknown", "device": "unknown"}
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""

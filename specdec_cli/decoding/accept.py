@@ -63,13 +63,8 @@ def judge(
 ) -> tuple[int, int]:
     """Applies the rule in force to a block of m tokens: (accepted, the cloud's own token).
 
-    Args:
-        draft: the block, with the edge's scores [m, vocab].
-        scores: the cloud's processed scores [m + 1, vocab]: at each drafted token, and after the block.
-        rules: the rule and its bounds.
-        generator: of this verdict's draws.
-        sampling: whether the cloud's own token is drawn.
-        synonyms: for the rule `class`: token id -> group; tokens of one group say the same.
+    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. `sampling`: its own
+    token is drawn.
     """
     rule = rules.in_force(sampling=sampling)
     if sampling and rule in ("sampling", "cascade"):

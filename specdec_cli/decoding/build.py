@@ -79,11 +79,7 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    Args:
-        classifier: of the learned gate.
-        shared: makes the forwards together with those of other clips; None: this clip is alone.
-        kept: likeliest tokens to keep of each committed one, for the probabilities of classes; 0: none.
-        synonyms: of the acceptance rule `class`.
+    `shared` makes the forwards together with those of other clips; of each committed token `kept` likeliest are kept.
     """
     settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 
@@ -136,13 +132,10 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
-    """The random gate's generator; None for every other gate.
-
-    It is not the clip's own, so that the gate changes no token that is drawn. The clip seeds it as well as the run, or
-    every clip would escalate the same blocks.
-    """
+    """The random gate's own generator, so that the gate changes no token that is drawn; None for every other gate."""
     if config.gate_in_force != "random" or clip is None:
         return None
+    # the clip seeds it as well, or every clip would escalate the same blocks
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))
 

@@ -50,14 +50,22 @@ class Draft:
         return self.scores.softmax(dim=-1)
 
 
+@dataclass(slots=True)
+class _Step:
+    scores: torch.Tensor  # [1, vocab], processed
+    hidden_ms: float  # the part of the step's time that lay within the verification
+    counts: bool  # whether its token was drafted and is in no block yet; a guess of the cloud's own is no draft
+
+
 class Drafter:
     """Proposes tokens from one model's session. A block ends with a stop id, since nothing after it could be kept."""
 
     def __init__(self, session: Session, settings: ScoringConfig, stop_ids: Collection[int]) -> None:
-        self.session, self.stop_ids, self.ahead = session, frozenset(stop_ids), Ahead()
+        self.session, self.stop_ids = session, frozenset(stop_ids)
         self.scores = Scores(settings, session, stop_ids)
         self._blocked_s = 0.0  # in calls of the session
         self._drafted: tuple[int, ...] = ()  # the text of the last block, and the block
+        self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
     def work(self) -> ModelWork:
@@ -71,14 +79,9 @@ class Drafter:
     def propose(
         self, text: Sequence[int], k: int, judge: Judge, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`.
+        """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
 
-        Args:
-            text: the committed token ids.
-            k: most tokens; fewer if one of them ends the text, the gate stops drafting, or `enough` says so.
-            judge: the gate, open for this block.
-            enough: called after each token.
-            top_k: draw every token from so many likeliest: a way out of a loop.
+        With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
         started, blocked_s, steps_ms = time.perf_counter(), self._blocked_s, self.work.step_ms
         stops, written, rows, hidden_ms = judge.stops, [*text], list[torch.Tensor](), 0.0
@@ -110,11 +113,11 @@ class Drafter:
         """Scores in one forward what was drafted after a token that has been corrected, and remembers what stands."""
         end = len(text)
         tail = self._drafted[end : end + k - 1]
-        if not tail or self._drafted[: end - 1] != tuple(text[:-1]) or self.ahead.use(text) is not None:
+        if not tail or self._drafted[: end - 1] != tuple(text[:-1]) or tuple(text) in self._ahead:
             return
         written = [*text, *tail]
         for at, scores in enumerate(self._scored(written, len(tail) + 1), start=end):
-            token = self.ahead.add(written[:at], scores[None], 0.0, guess=True)
+            token = self._remember(written[:at], _Step(scores[None], 0.0, counts=False))
             if at == len(written) or token != written[at]:
                 return
 
@@ -149,13 +152,24 @@ class Drafter:
         scores, _ = self.row(text)
         # of a step in which the verdict arrived, nothing counts as hidden
         hidden_ms = 0.0 if verdict.done() else self.work.step_ms - before_ms
-        return self.ahead.add(text, scores, hidden_ms, guess=guess), scores
+        return self._remember(text, _Step(scores, hidden_ms, counts=not guess)), scores
+
+    def _remember(self, text: Sequence[int], step: _Step) -> int:
+        """Keeps a step after `text`; returns the likeliest token."""
+        self._ahead[tuple(text)] = step
+        return int(step.scores.argmax())
+
+    def keep(self, text: tuple[int, ...] | None) -> int:
+        """Forgets steps that do not continue `text`, or all; returns how many tokens drafted ahead were of no use."""
+        useless = [known for known in self._ahead if text is None or known[: len(text)] != text]
+        return sum(self._ahead.pop(known).counts for known in useless)
 
     def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float]:
-        """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time."""
-        if (known := self.ahead.use(text)) is not None:
-            return known
-        return self._scored(text, 1), 0.0
+        """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time, once."""
+        if (step := self._ahead.get(tuple(text))) is None:
+            return self._scored(text, 1), 0.0
+        hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
+        return step.scores, hidden_ms
 
     def _scored(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text`."""
@@ -163,34 +177,3 @@ class Drafter:
         logits = self.session.logits(text, positions)
         self._blocked_s += time.perf_counter() - started
         return self.scores(text, logits)
-
-
-@dataclass(slots=True)
-class _Step:
-    scores: torch.Tensor  # [1, vocab], processed
-    hidden_ms: float  # the part of the step's time that lay within the verification
-    counts: bool  # whether its token was drafted and is in no block yet; a guess of the cloud's own is no draft
-
-
-class Ahead:
-    """Scores that tokens drafted ahead were chosen by, by the text that each continues."""
-
-    def __init__(self) -> None:
-        self._steps: dict[tuple[int, ...], _Step] = {}
-
-    def use(self, text: Sequence[int]) -> tuple[torch.Tensor, float] | None:
-        """Scores [1, vocab] after `text`, if they are known, and their hidden milliseconds, which count once."""
-        if not self._steps or (step := self._steps.get(tuple(text))) is None:
-            return None
-        hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
-        return step.scores, hidden_ms
-
-    def add(self, text: Sequence[int], scores: torch.Tensor, hidden_ms: float, *, guess: bool) -> int:
-        """Remembers the scores [1, vocab] after `text`; returns the likeliest token."""
-        self._steps[tuple(text)] = _Step(scores, hidden_ms, counts=not guess)
-        return int(scores.argmax())
-
-    def keep(self, text: tuple[int, ...] | None) -> int:
-        """Forgets all but what continues `text`, or everything; returns how many drafted tokens were of no use."""
-        useless = [known for known in self._steps if text is None or known[: len(text)] != text]
-        return sum(self._steps.pop(known).counts for known in useless)

@@ -17,8 +17,7 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateN
 if TYPE_CHECKING:
     from specdec_cli.decoding.learned import Classifier
 
-CANDIDATES: Final = 3
-"""Likeliest tokens that are kept for each position."""
+CANDIDATES: Final = 3  # likeliest tokens that are kept for each position
 
 
 class TokenEvidence(NamedTuple):
@@ -61,14 +60,12 @@ class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
     Args:
-        name: which figure: `entropy` (nats, escalates at or above the threshold), `margin` (probability of the
-            likeliest token minus that of the second, at or below), `logprob` (natural log of the drafted token's
-            probability, at or below), `learned` (probability that the cloud would replace a token of the block up
-            to this one, at or above); `random` escalates a fixed share of the blocks, which is the baseline that a
-            gate has to beat; `always` and `never` decide without a figure.
+        name: which figure of `TokenEvidence`, or `learned` (probability that the cloud would replace a token of the
+            block up to this one); `margin` and `logprob` escalate at or below the threshold, the others at or above;
+            `random` escalates a share of the blocks, the baseline that a gate has to beat.
         threshold: in the unit of the figure; None: the gate's own.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
-        stop_drafting: end a block with the first token that escalates it, where the gate judges tokens.
+        stop_drafting: end a block with the first token that escalates it.
         classifier: of the learned gate; a DecodingError without.
         generator: of the random gate, which needs one that is not the one that tokens are drawn with.
     """
@@ -94,11 +91,8 @@ class Gate:
         self._generator = generator if name == "random" else None
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> Judge:
-        """Begins a block after `start` tokens of text, by the wake threshold if `waking`; `whole`: drafted to its end.
-
-        While drafting `ahead` it may never be one, so that no random generator may move.
-        """
-        draw = None
+        """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
+        draw = None  # what is drafted ahead may never become a block: no random generator may move
         if self._generator is not None and not ahead:
             draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
         return Judge(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)

@@ -43,27 +43,21 @@ OF_TOKEN: Final[dict[str, Dense]] = {
 Logarithms are natural, and none is below -7.
 """
 
-OF_BLOCK: Final[dict[str, Dense]] = {
+DENSE: Final[dict[str, Dense]] = OF_TOKEN | {
     "in_block": lambda _, t, __: float(t),
     "before": lambda block, t, _: max((token.entropy for token in block[:t]), default=0.0),
 }
-"""Features of its place in the block and of the tokens before it there."""
+"""Also those of its place in the block and of the tokens before it there.
 
-DENSE: Final = OF_TOKEN | OF_BLOCK
-"""Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides."""
+Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides.
+"""
 
 
 class Classifier:
     """The probability that the cloud would change a block, token by token.
 
-    Args:
-        weights: fitted.
-        threshold: probability at which the gate escalates by default.
-        wake: the wake threshold that belongs to it; None: the same.
-        waking: weights for blocks that the wake threshold counts for; None: the same.
-
-    Raises:
-        ConfigError: a feature that this version does not know.
+    Where the wake threshold counts, `waking` are the weights. Raises ConfigError for a feature that this version does
+    not know.
     """
 
     def __init__(

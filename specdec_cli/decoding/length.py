@@ -40,13 +40,9 @@ from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.gate import Judge
 from specdec_cli.types import ModelWork
 
-MOST_DRAFTED: Final = 16
-"""Tokens drafted per round at most, where the number is not given."""
-MOST_DEFERRED: Final = 64
-"""Tokens of a deferred draft at most: what the schema allows a block, and a server a draft."""
-ALONE: Final = 4
-"""Tokens of a block where nothing is verified, and of the cloud's where nothing is drafted."""
-
+MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
+MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
+ALONE: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
 PASSES: Final = 0.7  # what a and p begin at
 UNSURE: Final = 0.1  # what s begins at
 COST: Final = 0.2  # c while nothing has been measured

@@ -34,12 +34,8 @@ from specdec_cli.types import (
     Source,
 )
 
-CLOUD_CHUNK: Final = 16
-"""Tokens that a cloud elsewhere generates at a time in cloud mode. More would save round trips, and delay the view."""
-
-_STEP_AHEAD: Final = 0.5
-"""A step, in units of a verification, up to which the edge drafts ahead by itself."""
-
+CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
+_STEP_AHEAD: Final = 0.5  # a step, in units of a verification, up to which the edge drafts ahead by itself
 T = TypeVar("T")
 
 
@@ -75,10 +71,7 @@ class Loop:
         self.beside = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
-        """Yields a Prefill per model, a Round per block, and Finished.
-
-        A block that is verified elsewhere is announced by a Sent. Stopping to read ends what is under way.
-        """
+        """Yields a Prefill per model, a Round per block, and Finished. Stopping to read ends what is under way."""
         clock, prefilled = _Clock(), set[str]()
         index, ttft_ms, finish = 0, 0.0, None
         try:
@@ -178,8 +171,7 @@ class Loop:
         else:
             end, finish = looped, "loop"
         self.text = text[:end]
-        ahead = self.drafter.ahead if self.drafter is not None else None
-        drafts_ahead = ahead is not None and self._executor is not None and self.settings.draft_ahead != "off"
+        drafts_ahead = self.drafter is not None and self._executor is not None and self.settings.draft_ahead != "off"
         judged = verdict or Verdict(len(draft.ids), token=-1)
         _, entropy, margin, logprob, candidates = zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 5
         round_ = Round(
@@ -199,7 +191,7 @@ class Loop:
             verify_ms=judged.ms if verdict is not None else None,
             network_ms=judged.network_ms,
             hidden_ms=draft.hidden_ms if drafts_ahead else None,
-            thrown_away=0 if ahead is None else ahead.keep(None if finish else self.text),
+            thrown_away=0 if self.drafter is None else self.drafter.keep(None if finish else self.text),
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
@@ -211,10 +203,8 @@ class Loop:
     def _outcome(
         self, draft: Draft, verdict: Verdict | None
     ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
-        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place.
-
-        Where the cloud does not tell its likeliest, those of the edge stand in at drafted positions.
-        """
+        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place."""
+        # where the cloud does not tell its likeliest, those of the edge stand in at drafted positions
         told: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
         edge = () if told or draft.scores is None else likeliest(draft.scores, self.kept)
         if verdict is None:

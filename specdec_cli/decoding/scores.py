@@ -51,14 +51,10 @@ def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
 
 
 class Scores:
-    """Turns a model's raw logits into scores.
+    """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
     The library's processors take rows of one length, but the positions of a block have histories that grow by a token
     each. Padded in front with what cannot change a result, they go through in one call.
-
-    Args:
-        session: the clip on the model; its prompt counts as history, as in `generate()`.
-        stop_ids: ids that end the text, which are not those of the model alone in hybrid mode.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
@@ -110,10 +106,7 @@ def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
 
 
 def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
-    """At most `count` likeliest tokens of each row of processed scores [m, vocab]; none if `count` is 0.
-
-    The best one is kept in any case, others from `LEAST_PROBABILITY` on.
-    """
+    """The `count` likeliest tokens of each row of processed scores [m, vocab]: the best, and others that may count."""
     if count < 1:
         return ()
     best = scores.softmax(dim=-1).topk(min(count, scores.shape[-1]), dim=-1)

@@ -77,10 +77,7 @@ class LoopRule:
         if end < 1 or ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
             return False  # as nearly always
         for unit in range(1, self.period + 1):
-            times = max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats
-            start = end - unit * times
-            if start < 0:
-                continue
-            if ids[start + unit : end] == ids[start : end - unit]:
+            start = end - unit * (max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats)
+            if start >= 0 and ids[start + unit : end] == ids[start : end - unit]:
                 return True
         return False

@@ -20,8 +20,7 @@ from specdec_cli.types import ModelWork
 class Verifier(Protocol):
     """Judges the blocks of one clip: a model of this process, or one that is elsewhere. Calls block."""
 
-    elsewhere: bool
-    """Whether it works while this process waits, so that the edge can draft ahead."""
+    elsewhere: bool  # whether it works while this process waits, so that the edge can draft ahead
 
     @property
     def work(self) -> ModelWork:
@@ -30,14 +29,8 @@ class Verifier(Protocol):
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         """Judges `draft` as the continuation of `text`. Two calls with the same arguments return the same.
 
-        Args:
-            text: the committed token ids.
-            draft: a block of m >= 0 tokens; with none the cloud just generates.
-            run_on: most tokens to generate after the verdict's own one, into `Verdict.more`; fewer where one of them
-                ends the text.
-
-        Raises:
-            CloudError: a cloud elsewhere did not answer, or with nonsense.
+        Without drafted tokens the cloud just generates. At most `run_on` tokens follow the verdict's own one, in
+        `Verdict.more`. Raises CloudError where a cloud elsewhere did not answer, or with nonsense.
         """
 
     def prefill(self) -> None:
@@ -48,11 +41,9 @@ class Verifier(Protocol):
 
 
 class LocalVerifier(Verifier):
-    """Judges blocks with a session of this process, by an acceptance rule.
+    """Judges blocks with a session of this process, and generates nothing past `most` tokens of text.
 
-    Nothing is generated after any of the stop ids, and nothing runs on past `most` tokens of text. Verdicts name the
-    `kept` likeliest tokens of each position that they decide. The rule `class` takes tokens of one group in `synonyms`
-    for the same.
+    Verdicts name the `kept` likeliest tokens of each position that they decide.
     """
 
     elsewhere = False

@@ -196,7 +196,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     copies: dict[str, str] = {}
     for path in paths:
         try:
-            with opened(path) as (file, _):
+            with opened(path) as file:
                 digest = sha256(file)
         except AudioError as error:
             recordings.append(InputFile(path, error=error))
@@ -211,7 +211,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
 def unreadable(recording: InputFile) -> AudioError | None:
     """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
     try:
-        with opened(recording.path) as (file, _), open_sound(recording.path, file):
+        with opened(recording.path) as file, open_sound(recording.path, file):
             return None
     except AudioError as error:
         return recording.explained(error)

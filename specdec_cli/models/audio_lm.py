@@ -90,18 +90,15 @@ class AudioLM:
         audio: Mapping[str, torch.Tensor] | None = None,
         mask: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, float, int]:
-        """One pass of the module's own forward over tokens that follow what `cache` holds; call it in inference mode.
+        """One pass of the module's own forward over q tokens that follow what `cache` holds; call it in inference mode.
 
         Args:
-            ids: the q tokens.
-            positions: of each, int64 [q].
-            cache: extended in place.
+            positions: of each token, int64 [q].
             rows: how many of the last tokens to score, or the indices [m] of those that are scored.
             audio: the clip's tensors, where its placeholders are among the tokens.
             mask: bool [1, 1, q, cached + q], which tokens attend to which; None: causal.
 
-        Returns:
-            (float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes).
+        Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes.
         """
         calls = self._calls
         calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0

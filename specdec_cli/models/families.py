@@ -10,7 +10,8 @@ import base64
 import inspect
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,33 +30,35 @@ Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Ids of a prompt, and the clip's tensors by the names of the module's forward."""
 
-THINK: Final = "<think>"  # opens the reasoning of models that write it before their answer
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 _AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
-_OTHER_IDS: Final = ("image_token_id", "video_token_id")
 
 
+@dataclass(eq=False)
 class Family:
-    """The generic way."""
+    """The generic way, by default."""
 
-    name: ClassVar[str] = "generic"  # `family` in a configuration
-    model_types: ClassVar[frozenset[str]] = frozenset()  # in config.json
-    class_name: ClassVar[str] = "AutoModelForMultimodalLM"  # in transformers
-    composed: ClassVar[bool] = False  # whether its processor is composed of what speech needs, see `AudioProcessor`
-    unused: ClassVar[tuple[str, ...]] = ()  # prefixes of parameters that speech does not need
-    eager: ClassVar[tuple[str, ...]] = ()  # sections of config.json whose modules have eager attention only
-    needs: ClassVar[tuple[str, ...]] = ()  # packages beyond specdec's own, by their names on PyPI
-    longest_s: ClassVar[float | None] = None  # longest recording; None: the processor's limit, or its window
-    takes_system: ClassVar[bool] = True  # whether a prompt can have a system prompt
-    takes_masks: ClassVar[bool] = False  # whether forward takes masks by kinds of layers, as generate() may make them
-    payload: ClassVar[str] = "features"  # what the tensors of a clip are: features of it, or the waveform itself
+    name: str = "generic"  # `family` in a configuration
+    model_types: Sequence[str] = ()  # in config.json
+    class_name: str = "AutoModelForMultimodalLM"  # in transformers
+    reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
+    unused: tuple[str, ...] = ()  # prefixes of parameters that speech does not need
+    eager: tuple[str, ...] = ()  # sections of config.json whose modules have eager attention only
+    needs: tuple[str, ...] = ()  # packages beyond specdec's own, by their names on PyPI
+    longest_s: float | None = None  # longest recording; None: the processor's limit, or its window
+    takes_system: bool = True  # whether a prompt can have a system prompt
+    takes_masks: bool = False  # whether forward takes masks by kinds of layers, as generate() may make them
+    payload: str = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def module_class(self) -> Any:
         with deferring():  # it is imported when it is first looked up
             return getattr(transformers, self.class_name)
 
     def processor(self, source: str, **common: Any) -> Any:
-        return (AudioProcessor if self.composed else transformers.AutoProcessor).from_pretrained(source, **common)
+        if self.reduced is None:
+            return transformers.AutoProcessor.from_pretrained(source, **common)
+        kind: Any = type(self.reduced, (AudioProcessor, getattr(transformers, self.reduced)), {})
+        return kind.from_pretrained(source, **common)
 
     def placeholder(self, name: str, config: Any) -> int:
         """The id that stands for one audio token."""
@@ -68,46 +71,40 @@ class Family:
 
     def placeholders(self, config: Any) -> set[int]:
         """Ids that stand for audio, image or video."""
-        return set(_ids(config, *_AUDIO_IDS, *_OTHER_IDS))
-
-    def extractor(self, parts: Any) -> Any:
-        return getattr(parts, "feature_extractor", None) or parts.audio_processor
-
-    def window_s(self, parts: Any) -> float:
-        """Longest recording, seconds; some processors cut longer ones without a warning."""
-        limits = (self.longest_s, getattr(parts, "max_audio_len", None))
-        return float(next(filter(None, (*limits, getattr(self.extractor(parts), "chunk_length", None))), 30.0))
+        return set(_ids(config, *_AUDIO_IDS, "image_token_id", "video_token_id"))
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """A clip and an instruction as ids and tensors; see `Processor.prompt`."""
-        made = processor.parts(
-            text=[rendered(processor.parts, instruction, system)],
-            audio=[samples],
-            sampling_rate=processor.sampling_rate,
-            return_tensors="pt",
+        turns = conversation(instruction, system, **self.clip(samples))
+        made = processor.parts.apply_chat_template(
+            turns, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
-        return made["input_ids"][0].tolist(), self.tensors(made)
-
-    def tensors(self, made: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """What the module's forward takes of a processor's output, ids and masks over them left out."""
         taken = inspect.signature(self.module_class().forward).parameters if self.model_types else made
-        return {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
+        audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
+        return made["input_ids"][0].tolist(), audio
+
+    def clip(self, samples: Samples) -> dict[str, Any]:
+        """A clip as the part of a turn that the processor takes."""
+        return {"audio": samples}
 
 
 class QwenOmni(Family):
-    """Qwen2.5-Omni: the thinker alone. Talker, token-to-wave model and vision tower are never built, or dropped."""
-
-    name = "qwen2.5-omni"
-    model_types = frozenset({"qwen2_5_omni", "qwen2_5_omni_thinker"})
-    class_name = "Qwen2_5OmniThinkerForConditionalGeneration"
-    composed = True  # the whole one needs torchvision
-    unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav.")
-    takes_masks = True
+    """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
     def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
         features = self.features(processor, samples)
-        ids = processor.expanded(rendered(processor.parts, instruction, system), self.audio_tokens(features.shape[-1]))
+        text = processor.parts.apply_chat_template(
+            conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
+        )
+        ids: list[int] = processor.tokenizer(text, add_special_tokens=False).input_ids
+        if (found := ids.count(processor.placeholder_id)) != 1:
+            raise CheckpointError(
+                f"the chat template of {processor.name} puts {found} audio placeholders into the prompt instead of one",
+                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
+            )
+        at = ids.index(processor.placeholder_id)
+        ids[at : at + 1] = ids[at : at + 1] * self.audio_tokens(features.shape[-1])
         mask = torch.ones(1, features.shape[-1], dtype=torch.long)
         return ids, {"input_features": features, "feature_attention_mask": mask}
 
@@ -123,133 +120,71 @@ class QwenOmni(Family):
         frames = -(-len(samples) // hop)
         padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
         padded[: len(samples)] = samples
-        return self.extracted(processor, padded, padding=False)[:, :, :frames].contiguous()
-
-    def extracted(self, processor: Processor, samples: Samples, *, padding: bool) -> torch.Tensor:
-        """What the feature extractor makes of all samples."""
-        features: torch.Tensor = processor.parts.feature_extractor(
-            samples, sampling_rate=processor.sampling_rate, padding=padding, truncation=False, return_tensors="pt"
+        features: torch.Tensor = extractor(
+            padded, sampling_rate=processor.sampling_rate, padding=False, truncation=False, return_tensors="pt"
         ).input_features
-        return features
+        return features[:, :, :frames].contiguous()
 
     def audio_tokens(self, frames: int) -> int:
         """Audio tokens of a clip of `frames` mel frames: two strides of two."""
         return max(((frames - 1) // 2 + 1 - 2) // 2 + 1, 0)
 
 
-class Qwen3Omni(QwenOmni):
-    """Qwen3-Omni-MoE: the thinker of Instruct and Captioner."""
-
-    name = "qwen3-omni"
-    model_types = frozenset({"qwen3_omni_moe", "qwen3_omni_moe_thinker"})
-    class_name = "Qwen3OmniMoeThinkerForConditionalGeneration"
-    unused = ("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav.")
-    takes_masks = False
-    longest_s = 2400.0  # by the technical report; its processor cuts nothing
-
-    def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
-        """Log-mel features [1, bins, frames]; this family's own processor pads nothing."""
-        return self.extracted(processor, samples, padding=True)
-
-    def audio_tokens(self, frames: int) -> int:
-        """Three strides of two in chunks of 100 frames, 13 tokens each."""
-        rest = frames % 100
-        strided = (rest - 1) // 2 + 1
-        return ((strided - 1) // 2 + 1 - 1) // 2 + 1 + frames // 100 * 13
-
-
-class Qwen2Audio(Family):
-    """Qwen2-Audio, through transformers' own processor: whole windows of 30 s."""
-
-    name = "qwen2-audio"
-    model_types = frozenset({"qwen2_audio"})
-    class_name = "Qwen2AudioForConditionalGeneration"
-
-
-class AudioFlamingo3(Family):
-    """Audio Flamingo 3, which no auto class loads."""
-
-    name = "audio-flamingo-3"
-    model_types = frozenset({"audioflamingo3"})
-    class_name = "AudioFlamingo3ForConditionalGeneration"
-
-
-class Gemma4(Family):
-    """Gemma 4 E2B and E4B; the vision tower is dropped."""
-
-    name = "gemma4"
-    model_types = frozenset({"gemma4"})
-    class_name = "Gemma4ForConditionalGeneration"
-    composed = True  # the whole one needs torchvision
-    unused: ClassVar[tuple[str, ...]] = ("model.vision_tower.", "model.embed_vision.")
-    eager: ClassVar[tuple[str, ...]] = ("audio_config",)
-
-    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
-        """Features and their mask; audio tokens stand between a begin and an end token."""
-        made = processor.parts.feature_extractor([samples], return_tensors="pt")
-        made["input_features_mask"] = made["input_features_mask"].bool()
-        tokenizer, count = processor.tokenizer, self.audio_tokens(made["input_features_mask"][0])
-        around = tokenizer.convert_tokens_to_ids([tokenizer.boa_token, tokenizer.eoa_token])
-        text = rendered(processor.parts, instruction, system)
-        return processor.expanded(text, count, around[:1], around[1:]), self.tensors(made)
-
-    def audio_tokens(self, mask: torch.Tensor) -> int:
-        """Audio tokens of a clip with this mask [frames]: two strides of two."""
-        return int(mask[::4].sum())
-
-
-class Gemma4Unified(Gemma4):
-    """Gemma 4 12B, which has no encoder: frames of 640 samples are projected into the language model."""
-
-    name = "gemma4-unified"
-    model_types = frozenset({"gemma4_unified"})
-    class_name = "Gemma4UnifiedForConditionalGeneration"
-    unused = ("model.embed_vision.",)
-    eager = ()
-    payload = "waveform"
-
-    def audio_tokens(self, mask: torch.Tensor) -> int:
-        """One per frame."""
-        return int(mask.sum())
-
-
 class Voxtral(Family):
-    """Voxtral Mini and Small, through transformers' processor over mistral-common."""
+    """Voxtral, through transformers' processor over mistral-common."""
 
-    name = "voxtral"
-    model_types = frozenset({"voxtral"})
-    class_name = "VoxtralForConditionalGeneration"
-    needs = ("mistral-common",)
-    takes_system = False  # mistral-common refuses one beside audio
-    longest_s = 2400.0  # by the model card; windows of 30 s follow each other
-
-    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
-        """mistral-common builds the prompt, and takes the clip as a file."""
+    def clip(self, samples: Samples) -> dict[str, Any]:
+        """mistral-common takes the clip as a file."""
         with io.BytesIO() as file:
-            soundfile.write(file, samples, processor.sampling_rate, format="WAV", subtype="FLOAT")
-            encoded = base64.b64encode(file.getvalue()).decode()
-        made = processor.parts.apply_chat_template(conversation(instruction, system, base64=encoded))
-        return made["input_ids"][0].tolist(), self.tensors(made)
-
-
-class GraniteSpeech(Family):
-    """Granite Speech, whose features need torchaudio."""
-
-    name = "granite-speech"
-    model_types = frozenset({"granite_speech"})
-    class_name = "GraniteSpeechForConditionalGeneration"
-    needs = ("torchaudio",)
+            soundfile.write(file, samples, 16_000, format="WAV", subtype="FLOAT")
+            return {"base64": base64.b64encode(file.getvalue()).decode()}
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    QwenOmni(),
-    Qwen2Audio(),
-    Qwen3Omni(),
-    Gemma4(),
-    Gemma4Unified(),
-    Voxtral(),
-    AudioFlamingo3(),
-    GraniteSpeech(),
+    # of the Omnis the thinker alone: talker, token-to-wave model and vision tower are never built, or dropped
+    QwenOmni(
+        "qwen2.5-omni",
+        ("qwen2_5_omni", "qwen2_5_omni_thinker"),
+        "Qwen2_5OmniThinkerForConditionalGeneration",
+        reduced="ProcessorMixin",  # the published one is not imported: its prompts would be padded
+        unused=("visual.", "model.visual.", "thinker.visual.", "talker.", "token2wav."),
+        takes_masks=True,
+    ),
+    Family("qwen2-audio", ("qwen2_audio",), "Qwen2AudioForConditionalGeneration"),
+    Family(
+        "qwen3-omni",
+        ("qwen3_omni_moe", "qwen3_omni_moe_thinker"),
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        reduced="Qwen3OmniMoeProcessor",
+        unused=("visual.", "model.visual.", "thinker.visual.", "talker.", "code2wav."),
+        longest_s=2400.0,  # by the technical report; its processor cuts nothing
+    ),
+    Family(
+        "gemma4",  # E2B and E4B
+        ("gemma4",),
+        "Gemma4ForConditionalGeneration",
+        reduced="Gemma4Processor",
+        unused=("model.vision_tower.", "model.embed_vision."),
+        eager=("audio_config",),
+    ),
+    Family(
+        "gemma4-unified",  # 12B, which has no encoder: frames of 640 samples are projected into the language model
+        ("gemma4_unified",),
+        "Gemma4UnifiedForConditionalGeneration",
+        reduced="Gemma4UnifiedProcessor",
+        unused=("model.embed_vision.",),
+        payload="waveform",
+    ),
+    Voxtral(
+        "voxtral",
+        ("voxtral",),
+        "VoxtralForConditionalGeneration",
+        needs=("mistral-common",),
+        takes_system=False,  # mistral-common refuses one beside audio
+        longest_s=2400.0,  # by the model card; windows of 30 s follow each other
+    ),
+    Family("audio-flamingo-3", ("audioflamingo3",), "AudioFlamingo3ForConditionalGeneration"),
+    Family("granite-speech", ("granite_speech",), "GraniteSpeechForConditionalGeneration", needs=("torchaudio",)),
 )
 """Every family; a model of another type is tried as `Family`."""
 
@@ -288,24 +223,12 @@ def conversation(instruction: str, system: str | None, **audio: Any) -> list[dic
     return turns
 
 
-def rendered(parts: Any, instruction: str, system: str | None) -> str:
-    """The chat template with the audio before the instruction, as text with one placeholder."""
-    text: str = parts.apply_chat_template(
-        conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
-    )
-    if text.rstrip().endswith(THINK):
-        raise reasons(f"the chat template opens the answer with {THINK}")
-    return text
-
-
-def reasons(says: str) -> CheckpointError:
-    """A model is refused because it reasons first."""
-    hint = "Use an Instruct or Captioner variant: reasoning would be taken for the caption."
-    return CheckpointError(f"{says}: the model reasons before it answers", hint=hint)
-
-
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
-    """Feature extractor, tokenizer and chat template alone: those of Qwen-Omni and Gemma 4 also want torchvision."""
+    """Feature extractor, tokenizer and chat template alone: the whole processors also want torchvision."""
+
+    image_token = video_token = None
 
     def __init__(self, feature_extractor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
-        super().__init__(feature_extractor, tokenizer, chat_template=chat_template)
+        for name in ("audio_token", "audio_token_id", "boa_token", "eoa_token"):
+            setattr(self, name, getattr(tokenizer, name, None))
+        ProcessorMixin.__init__(self, feature_extractor, tokenizer, chat_template=chat_template)

@@ -17,7 +17,7 @@ from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import checkpoint_folder, fingerprint, loading_errors, require_complete, weight_files
-from specdec_cli.models.families import Family, family_named, family_of, prune
+from specdec_cli.models.families import family_named, family_of, prune
 from specdec_cli.models.packed import BITS
 from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
@@ -41,10 +41,7 @@ _GREEDY_ONLY: Final = {
 
 
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
-    """Loads one configured model, in the layout of the hub or as transformers saves it.
-
-    Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
-    """
+    """Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test."""
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
         folder = checkpoint_folder(config, offline=offline)
@@ -57,11 +54,15 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> Au
         if isinstance(quantization, PackedConfig):
             packed = packed_folder(weights, quantization.bits, dtype)
             quantization = None if packed.is_dir() else quantization  # as its own config.json says
+        attention: Any = config.attention
+        if family.eager:  # of every part by its name
+            parts = dict.fromkeys(("", *model_config.sub_configs), config.attention)
+            attention = parts | dict.fromkeys(family.eager, "eager")
         _log.debug("loading %s as %s", folder, family.name)
         loaded: Any = family.module_class().from_pretrained(
             str(folder if packed is None or quantization else packed),
             dtype=dtype,
-            attn_implementation=_attention(config.attention, family, model_config),
+            attn_implementation=attention,
             device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
             quantization_config=quantization,
             use_safetensors=True,
@@ -130,13 +131,6 @@ def _front_end(config: ModelConfig, source: str) -> Processor:
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
     return Processor(config.label, family, parts, model_config, generation)
-
-
-def _attention(wanted: str, family: Family, model_config: Any) -> str | dict[str, str]:
-    """The attention of every part of a model, where some of them have one kind only."""
-    if not family.eager:
-        return wanted
-    return {"": wanted, **dict.fromkeys(model_config.sub_configs, wanted), **dict.fromkeys(family.eager, "eager")}
 
 
 def resolve_device(name: str) -> torch.device:

@@ -1,8 +1,4 @@
-"""What stands in front of a model: tokenizer, feature extractor and chat template, without any weights.
-
-A cloud that runs elsewhere is sent ids and features that are computed here, so this part of a checkpoint can be
-loaded alone.
-"""
+"""What stands in front of a model, and is loaded alone for a cloud elsewhere: tokenizer, extractor, chat template."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from specdec_cli.models.families import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
+_OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
 
 
@@ -62,26 +59,22 @@ class Processor:
         self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
         # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
-        extractor = family.extractor(parts)
+        self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         if getattr(extractor, "padding_side", "right") != "right":
             raise CheckpointError(
                 f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
                 hint='Set "padding_side": "right" in its preprocessor_config.json.',
             )
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
-        self.window_s = family.window_s(parts)  # longest recording
+        # longest recording; some processors cut longer ones without a warning
+        limits = (family.longest_s, getattr(parts, "max_audio_len", None), getattr(extractor, "chunk_length", None))
+        self.window_s = float(next(filter(None, limits), 30.0))
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
-        """The chat template around a clip and an instruction.
+        """The chat template around a clip, mono [n] at `sampling_rate`, and an instruction after it.
 
-        Args:
-            samples: mono [n] at `sampling_rate`, full scale 1.0.
-            instruction: the user's turn, after the audio.
-            system: a system prompt; None: the template's own.
-
-        Raises:
-            AudioContentError: not mono, or longer than the window.
-            CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
+        Without a system prompt it has the template's own. Raises AudioContentError: not mono, or longer than the
+        window; CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
         """
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
@@ -101,19 +94,12 @@ class Processor:
                 f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
                 hint="Use the chat template and the processor files that belong to the checkpoint.",
             ) from error
-        return Prompt(tuple(ids), audio, samples)
-
-    def expanded(self, text: str, count: int, before: Sequence[int] = (), after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of a rendered chat template, its one audio placeholder repeated `count` times, with ids around them."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
-        found = ids.count(self.placeholder_id)
-        if found != 1:
+        if self.tokenizer.decode(ids[-_OPENING:]).rstrip().endswith("<think>"):
             raise CheckpointError(
-                f"the chat template of {self.name} puts {found} audio placeholders into the prompt instead of one",
-                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
+                "the chat template opens the answer with <think>: the model reasons before it answers",
+                hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
             )
-        at = ids.index(self.placeholder_id)
-        return (*ids[:at], *before, *[self.placeholder_id] * count, *after, *ids[at + 1 :])
+        return Prompt(tuple(ids), audio, samples)
 
     def text(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
@@ -149,7 +135,7 @@ def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
 
     def settings(processor: Processor) -> object:
-        extractor, vocabulary = processor.family.extractor(processor.parts).to_dict(), processor.tokenizer.get_vocab()
+        extractor, vocabulary = processor.extractor.to_dict(), processor.tokenizer.get_vocab()
         return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor, vocabulary
 
     return one is other or settings(one) == settings(other)
@@ -158,8 +144,7 @@ def same_prompts(one: Processor, other: Processor) -> bool:
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
 
-    Raises:
-        TokenizerMismatchError: it does not hold both models' eos ids; names both models and the first difference.
+    Raises TokenizerMismatchError where it does not hold both models' eos ids.
     """
     mine, theirs = _pieces(edge), _pieces(cloud)
     most = min(len(mine), len(theirs))
@@ -178,7 +163,6 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
 
 def _pieces(processor: Processor) -> list[str | None]:
-    """The piece of each id."""
     table: list[str | None] = [None] * processor.vocab_size
     for piece, id_ in processor.tokenizer.get_vocab().items():
         table[id_] = piece
@@ -190,15 +174,10 @@ def _eos_ids(name: str, generation: GenerationConfig, tokenizer: Any, rows: int)
     if declared is None or declared == []:
         fallback = tokenizer.get_vocab().get(_CHAT_END)
         declared = tokenizer.eos_token_id if fallback is None else fallback
-    if declared is None:
-        raise CheckpointError(
-            f"{name} names no eos token, and neither does its tokenizer",
-            hint="Add a generation_config.json with eos_token_id.",
-        )
     ids = declared if isinstance(declared, list) else [declared]
     if not all(isinstance(id_, int) and 0 <= id_ < rows for id_ in ids):
         raise CheckpointError(
             f"{name} has the eos_token_id {declared!r}, but its token ids go from 0 to {rows - 1}",
-            hint="Correct eos_token_id in generation_config.json.",
+            hint="Set the right eos_token_id in its generation_config.json.",
         )
     return tuple(sorted(set(ids)))

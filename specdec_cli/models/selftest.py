@@ -1,8 +1,7 @@
 """The self-test of a loaded model: do cached, rolled-back and joint passes score as one pass without a cache does?
 
-Everything in specdec rests on that. A cache that cannot be rolled back, positions that are counted otherwise or a mask
-that is read otherwise give plausible text that is wrong, so a model that fails is refused. The result is remembered
-for the same files, versions, device and number format.
+A model that fails is refused: its text would be plausible, and wrong. The result is remembered for the same files,
+versions, device and number format.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import transformers
 from specdec_cli.cache import cache_folder, remember
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import THINK, reasons
 from specdec_cli.models.packed import exact_prefills
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -81,8 +79,11 @@ def _test(model: AudioLM) -> bool:
     prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model)
     whole = Session(model, prompt, 2 * _LENGTH).logits(text, _LENGTH + 1)
-    if int(whole[0].argmax()) == model.processor.tokenizer.get_vocab().get(THINK):  # its template need not say so
-        raise reasons(f"{model.name} begins its text with {THINK}")
+    if int(whole[0].argmax()) == model.processor.tokenizer.get_vocab().get("<think>"):  # its template need not say so
+        raise CheckpointError(
+            f"{model.name} begins its text with <think>: the model reasons before it answers",
+            hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
+        )
     session = Session(model, prompt, 2 * _LENGTH)
     wrong = [text[-1], *text]
     session.prefill()
@@ -101,7 +102,6 @@ def _test(model: AudioLM) -> bool:
 
 
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor) -> bool:
-    """Whether two clips that share a forward get the scores that each gets alone."""
     other = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
     sessions = [Session(model, each, 2 * _LENGTH) for each in (prompt, other)]
     try:

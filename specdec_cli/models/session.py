@@ -1,8 +1,4 @@
-"""One clip on one model. The cache follows the text by itself: nobody rolls back.
-
-The same class serves edge and cloud, drafting and verifying. It is told the whole text every time, feeds whatever the
-cache lacks in one pass, and crops what the cache has too much; nothing is fed twice.
-"""
+"""One clip on one model: it takes the whole text every time, feeds what the cache lacks, crops what it has too much."""
 
 from __future__ import annotations
 
@@ -32,8 +28,7 @@ class Session:
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
         through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
 
-    Raises:
-        DecodingError: prompt and text together would not fit into the model's context.
+    Raises DecodingError where prompt and text together would not fit into the model's context.
     """
 
     def __init__(
@@ -70,17 +65,10 @@ class Session:
         return torch.tensor(banned, dtype=torch.long, device=self.model.device)
 
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
-        """Scores what follows the last `positions` prefixes of prompt + text.
+        """Scores what follows the last `positions` (1 to len(text) + 1) prefixes of prompt + text, drafts included.
 
-        Args:
-            text: all token ids after the prompt, drafts included.
-            positions: 1 to len(text) + 1; row i is the distribution after text[: len(text) - positions + 1 + i].
-
-        Returns:
-            float32 [positions, vocab_size] raw logits, placeholders at -inf.
-
-        Raises:
-            DecodingError: the scores are not finite.
+        Returns float32 [positions, vocab_size] raw logits, placeholders at -inf; row i is the distribution after
+        text[: len(text) - positions + 1 + i]. Raises DecodingError where they are not finite.
         """
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
@@ -157,16 +145,8 @@ class Session:
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
-        done, prefill_ms, step_ms = self.work, *((ms, 0.0) if passes else (0.0, ms))
-        self.work = ModelWork(
-            done.encoder_passes + passes,
-            done.forwards + 1,
-            done.encoder_ms + encoder_ms,
-            done.prefill_ms + prefill_ms,
-            done.step_ms + step_ms,
-            done.prompt_tokens,
-            done.fed_tokens + tokens,
-        )
+        prefill_ms, step_ms = (ms, 0.0) if passes else (0.0, ms)
+        self.work += ModelWork(passes, 1, encoder_ms, prefill_ms, step_ms, fed_tokens=tokens)
 
     def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
         """The scores after the prompt, which an earlier forward gave, and `scores` after them."""

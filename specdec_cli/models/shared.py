@@ -1,9 +1,8 @@
 """Forwards of several clips on one model, made together.
 
-Each clip is decoded in a thread of its own, by the same loop as a clip alone. Its steps go to a thread for its model,
-which serves all clips that wait for that model in one forward of the module's own: their tokens end to end, a mask that
-keeps the clips apart, and each clip's own cache layers behind a joined one. A clip's first pass, which runs the audio
-encoder, is made in the clip's thread, several at a time.
+Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward of its own: their
+tokens end to end, a mask that keeps the clips apart, and each clip's cache layers behind a joined one. A clip's first
+pass, which runs the audio encoder, is made in the clip's thread, several at a time.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ def take_short_turns() -> None:
 class Shared(AbstractContextManager["Shared"]):
     """Makes forwards for several clips, one at a time for each model. Use it as a context manager.
 
-    A model is served once no clip is at work between two forwards: then all that will wait for it do. So groups are as
-    large as they get, and the time that a clip's own work takes changes nothing about them.
+    A model is served once no clip is at work between two forwards: then all that will wait for it do.
 
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.

@@ -97,7 +97,7 @@ def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | Non
         cuts = [Cut(start, end, place="the transcript") for start, end in spans]
         longest_s = max(end - start for start, end in spans)
     try:
-        with opened(file) as (content, _):
+        with opened(file) as content:
             if digest_of(content) != sha256:
                 raise SoundUnavailable("The file has changed since it was captioned.")
         for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts).pieces():

@@ -69,10 +69,7 @@ class Terms:
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption, as transcripts record them.
-
-    Raises ConfigError if the weights of the learned gate cannot be read.
-    """
+    """Every setting in force that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
     gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     if gate == "learned" and (path := config.gate.weights_path) is not None:
@@ -121,10 +118,7 @@ def loaded_changes(
     settings: Mapping[str, object],
     names: Sequence[str] = tuple(ModelInfo.model_fields),
 ) -> Iterator[Change]:
-    """Whatever differs of the loaded models from those of a transcript; what either does not know does not count.
-
-    `values` are the transcript's fields, `models` and `settings` what this run records, `names` the fields that count.
-    """
+    """Which of `names` differs of the loaded models from those of a transcript; what either does not know does not."""
     for role in Models.model_fields:
         theirs, ours = values["models"].get(role), getattr(models, role)
         if theirs is None or ours is None:
@@ -141,10 +135,7 @@ def loaded_changes(
 
 
 def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
-    """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`.
-
-    `found` is the setting `suggested` of a transcript: role -> name -> value; anything else yields nothing.
-    """
+    """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`."""
     given = found.items() if isinstance(found, Mapping) else ()
     by_role = {role: values for role, values in given if isinstance(values, Mapping)}
     alike = len(by_role) == 2 and by_role.get("edge") == by_role.get("cloud")

@@ -35,7 +35,7 @@ list(open_recording(sys.argv[1], window_s=30, segment_s=30).pieces())
 before = peak_mb()
 try:
     recording = open_recording(sys.argv[2], window_s=30, segment_s=30 if sys.argv[3] == "cut" else None)
-    print(recording.count, sum(len(piece.samples) for piece in recording.pieces()))
+    print(len(recording.cuts), sum(len(piece.samples) for piece in recording.pieces()))
 except AudioContentError as error:
     print(error.message)
 print(peak_mb() - before)

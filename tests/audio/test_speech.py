@@ -106,5 +106,7 @@ def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]
 
 
 def test_the_view_says_so() -> None:
-    started = Started("a.wav", 1.0, "en", "How?", "edge", None, None, no_speech=True)
+    started = Started(
+        "a.wav", "", 1.0, language="en", prompt="How?", mode="edge", edge=None, cloud=None, no_speech=True
+    )
     assert "no speech found" in file_line(started, 100, UNICODE).plain

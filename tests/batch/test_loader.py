@@ -15,7 +15,8 @@ from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.local import Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.run import Clip, Run
+from specdec_cli.run import Run
+from specdec_cli.types import Clip
 from tests.mini_pair import captioner, write_voice
 
 

@@ -17,7 +17,6 @@ from specdec_cli.config import Config, model_source
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import CloudError
 from specdec_cli.models import families
-from specdec_cli.models.families import QwenOmni
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
@@ -228,10 +227,7 @@ def test_a_torchvision_that_does_not_fit_fails(specdec: Specdec, monkeypatch: py
 def test_a_package_that_the_family_needs_is_named(
     specdec: Specdec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Wanting(QwenOmni):
-        needs = ("mistral-common",)
-
-    monkeypatch.setattr(families, "FAMILIES", (Wanting(),))
+    monkeypatch.setattr(families.family_named("qwen2.5-omni"), "needs", ("mistral-common",))
     with_package(monkeypatch, "mistral_common", present=False)
     failed = failing(specdec("doctor", "--quick"))
     assert failed == {"mistral-common": "not installed, and qwen2.5-omni needs it: pip install mistral-common"}

@@ -102,7 +102,6 @@ def test_a_cloud_elsewhere_tells_the_same() -> None:
 def test_what_all_clips_have_in_common_reaches_another_process() -> None:
     setup = captioner(decoding__mode="edge").labelled(LEXICON).setup
     again = pickle.loads(pickle.dumps(setup))
-    assert again.kept == setup.kept > 0
     assert again.scorer.lexicon.attributes == setup.scorer.lexicon.attributes
 
 

@@ -114,8 +114,9 @@ def started(file: str, language: str, mode: Mode = "hybrid", **settings: object)
     used |= {"temperature": 0.0, "max_new_tokens": 128, "repetition_penalty": 1.05, "no_repeat_ngram": 0, "seed": 0}
     used |= {"stop_strings": [], "sentences": None, "style": "default", "system": None}
     return Started(
-        file=file,
-        duration_s=3.72,
+        file,
+        "",
+        3.72,
         language=language,
         prompt=prompt,
         mode=mode,

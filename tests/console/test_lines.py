@@ -13,7 +13,7 @@ from specdec_cli.console.live import LiveView
 from specdec_cli.console.rounds import layout_for
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import AudioContentError
-from specdec_cli.types import EventText, Mode, Round, Started
+from specdec_cli.types import EventText, Mode, Round
 from tests.console.screens import COLOUR, Screen, play, shown
 from tests.console.script import CLIPS, CUT, EN, LOOP, LOSSLESS, ZH, Clip, build, started, step
 
@@ -202,7 +202,8 @@ def test_events_before_a_clip_are_a_mistake() -> None:
 
 def test_settings_take_two_lines_at_most() -> None:
     many: dict[str, object] = {f"a_rather_long_setting_{index}": index for index in range(40)}
-    head = Started("a.wav", 1.0, "en", "p", "hybrid", "e", "c", {"k": 5, "gate": "entropy", "threshold": 1.0} | many)
+    given = {"k": 5, "gate": "entropy", "threshold": 1.0} | many
+    head = dataclasses.replace(started("a.wav", "en"), settings=given)
     screen = shown(dataclasses.replace(EN, started=head), 80)
     lines = [line for line in screen.lines if "rather_long" in line]
     assert len(lines) <= 2

@@ -25,7 +25,7 @@ from transformers.models.granite_speech import feature_extraction_granite_speech
 from transformers.models.granite_speech.processing_granite_speech import GraniteSpeechProcessor
 from transformers.models.voxtral.processing_voxtral import VoxtralProcessor
 
-from specdec_cli.models.families import GraniteSpeech, Voxtral
+from specdec_cli.models.families import family_named
 from tests.families.checkpoints import tekken_tokenizer
 
 HAS_MISTRAL = find_spec("mistral_common") is not None
@@ -79,14 +79,14 @@ def install(patch: pytest.MonkeyPatch) -> None:
         audio = SimpleNamespace(transforms=SimpleNamespace(MelSpectrogram=MelSpectrogram))
         patch.setattr(granite_features, "torchaudio", audio, raising=False)
         patch.setattr(granite_features, "requires_backends", lambda *_: None)
-        patch.setattr(GraniteSpeech, "needs", ())
-        patch.setattr(GraniteSpeech, "processor", _granite_processor)
+        patch.setattr(family_named("granite-speech"), "needs", ())
+        patch.setattr(family_named("granite-speech"), "processor", _granite_processor)
     if not HAS_MISTRAL:
-        patch.setattr(Voxtral, "needs", ())
-        patch.setattr(Voxtral, "processor", _voxtral_processor)
+        patch.setattr(family_named("voxtral"), "needs", ())
+        patch.setattr(family_named("voxtral"), "processor", _voxtral_processor)
 
 
-def _granite_processor(_self: GraniteSpeech, source: str, **_: Any) -> GraniteSpeechProcessor:
+def _granite_processor(source: str, **_: Any) -> GraniteSpeechProcessor:
     settings = json.loads((Path(source) / "preprocessor_config.json").read_text(encoding="utf-8"))
     extractor = granite_features.GraniteSpeechFeatureExtractor(**settings)
     tokenizer = tf.AutoTokenizer.from_pretrained(source)
@@ -97,7 +97,7 @@ def _granite_processor(_self: GraniteSpeech, source: str, **_: Any) -> GraniteSp
         return GraniteSpeechProcessor(extractor, tokenizer, chat_template=template)
 
 
-def _voxtral_processor(_self: Voxtral, source: str, **_: Any) -> StandInVoxtralProcessor:
+def _voxtral_processor(source: str, **_: Any) -> StandInVoxtralProcessor:
     extractor = tf.WhisperFeatureExtractor.from_pretrained(source)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VoxtralProcessor, "check_argument_for_proper_class", lambda *_: None)

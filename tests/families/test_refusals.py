@@ -89,7 +89,7 @@ def test_an_instruction_that_mentions_reasoning_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["voxtral", "granite-speech"])
 def test_a_missing_package_is_named(tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "model", KINDS[family], 0)
-    monkeypatch.setattr(type(families.family_named(family)), "needs", ("no-such-package",))
+    monkeypatch.setattr(families.family_named(family), "needs", ("no-such-package",))
     words = refusal(folder)
     assert "needs the package no-such-package, which is not installed" in words
     assert "pip install no-such-package" in words

@@ -139,7 +139,7 @@ def test_without_an_im_end_a_text_ends_at_the_tokenizers_eos(damaged: Damage) ->
 
 
 def test_a_model_that_could_never_end_is_refused(damaged: Damage) -> None:
-    with pytest.raises(CheckpointError, match="names no eos token, and neither does its tokenizer") as error:
+    with pytest.raises(CheckpointError, match="has the eos_token_id None") as error:
         load(
             damaged(
                 remove("generation_config.json"), _rename_im_end, edit_json("tokenizer_config.json", eos_token=None)
