@@ -11,7 +11,7 @@ import inspect
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.imports import deferring
-
-if TYPE_CHECKING:
-    from specdec_cli.models.processor import Processor
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
@@ -73,10 +70,10 @@ class Family:
         """Ids that stand for audio, image or video."""
         return set(_ids(config, *_AUDIO_IDS, "image_token_id", "video_token_id"))
 
-    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
-        """A clip and an instruction as ids and tensors; see `Processor.prompt`."""
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
+        """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
-        made = processor.parts.apply_chat_template(
+        made = parts.apply_chat_template(
             turns, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
         taken = inspect.signature(self.module_class().forward).parameters if self.model_types else made
@@ -91,37 +88,33 @@ class Family:
 class QwenOmni(Family):
     """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
-    def prompt(self, processor: Processor, samples: Samples, instruction: str, system: str | None) -> Made:
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
-        features = self.features(processor, samples)
-        text = processor.parts.apply_chat_template(
+        features = self.features(parts.feature_extractor, samples)
+        text = parts.apply_chat_template(
             conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
         )
-        ids: list[int] = processor.tokenizer(text, add_special_tokens=False).input_ids
-        if (found := ids.count(processor.placeholder_id)) != 1:
-            raise CheckpointError(
-                f"the chat template of {processor.name} puts {found} audio placeholders into the prompt instead of one",
-                hint="Use the chat template that belongs to the checkpoint; do not write placeholders into a prompt.",
-            )
-        at = ids.index(processor.placeholder_id)
+        ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
+        if (found := ids.count(placeholder)) != 1:
+            raise ValueError(f"it puts {found} audio placeholders into the prompt instead of one")
+        at = ids.index(placeholder)
         ids[at : at + 1] = ids[at : at + 1] * self.audio_tokens(features.shape[-1])
         mask = torch.ones(1, features.shape[-1], dtype=torch.long)
         return ids, {"input_features": features, "feature_attention_mask": mask}
 
-    def features(self, processor: Processor, samples: Samples) -> torch.Tensor:
+    def features(self, extractor: Any, samples: Samples) -> torch.Tensor:
         """Log-mel features at the clip's own length: float32 [1, bins, ceil(n / hop)].
 
         The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of silence at the
         end give the same frames: the last ones cover the zeros that the padding would be, and silence changes no
         maximum. At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
         """
-        extractor = processor.parts.feature_extractor
         hop = int(extractor.hop_length)
         frames = -(-len(samples) // hop)
         padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
         padded[: len(samples)] = samples
         features: torch.Tensor = extractor(
-            padded, sampling_rate=processor.sampling_rate, padding=False, truncation=False, return_tensors="pt"
+            padded, sampling_rate=extractor.sampling_rate, padding=False, truncation=False, return_tensors="pt"
         ).input_features
         return features[:, :, :frames].contiguous()
 

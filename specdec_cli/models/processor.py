@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,7 @@ from transformers import GenerationConfig
 
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
-
-if TYPE_CHECKING:
-    from specdec_cli.models.families import Family
+from specdec_cli.models.families import Family
 
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
@@ -86,13 +84,13 @@ class Processor:
                 f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
             )
         try:
-            ids, audio = self.family.prompt(self, samples, instruction, system)
+            ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
         except SpecdecError:
             raise
         except Exception as error:  # a template is a program, and may raise anything
             raise CheckpointError(
                 f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
-                hint="Use the chat template and the processor files that belong to the checkpoint.",
+                hint="Use the checkpoint's own chat template and files; write no placeholders into a prompt.",
             ) from error
         if self.tokenizer.decode(ids[-_OPENING:]).rstrip().endswith("<think>"):
             raise CheckpointError(

@@ -74,7 +74,7 @@ def test_a_template_without_one_place_for_the_audio_is_refused(template: str, co
     source = tiny_processor()
     parts = AudioProcessor(source.feature_extractor, source.tokenizer, chat_template=template)
     model = as_audio_lm(tiny_module(3), "edge", parts)
-    with pytest.raises(CheckpointError, match=f"template of edge puts {count} audio placeholders") as error:
+    with pytest.raises(CheckpointError, match=f"template of edge fails: .* puts {count} audio placeholders") as error:
         model.processor.prompt(tiny_clip(0), "how?")
     assert "template" in str(error.value.hint)
 
