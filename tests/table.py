@@ -54,7 +54,7 @@ class TableFamily(Family):
     def placeholders(self, config: Any) -> set[int]:
         return set()
 
-    def prompt(self, processor: Processor, samples: Any, instruction: str, system: str | None) -> Made:
+    def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Made:
         return (START, START), {"sound": torch.zeros(1)}
 
 
