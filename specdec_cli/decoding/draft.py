@@ -166,7 +166,7 @@ class Drafter:
 
     def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float]:
         """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time, once."""
-        if (step := self._ahead.get(tuple(text))) is None:
+        if not self._ahead or (step := self._ahead.get(tuple(text))) is None:
             return self._scored(text, 1), 0.0
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms

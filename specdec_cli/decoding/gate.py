@@ -82,6 +82,8 @@ class Gate:
     ) -> None:
         if name == "learned" and classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
+        if name == "random" and generator is None:  # it would judge by entropy
+            raise DecodingError("the gate 'random' has no generator")
         self.name = name
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold

@@ -41,7 +41,10 @@ _GREEDY_ONLY: Final = {
 
 
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
-    """Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test."""
+    """Loads and tests one configured model.
+
+    Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
+    """
     device = resolve_device(config.device)
     with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
         folder = checkpoint_folder(config, offline=offline)

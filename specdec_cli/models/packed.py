@@ -88,7 +88,7 @@ class PackedLinear(nn.Module):
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
-        sums = x.view(len(x), -1, GROUP).sum(-1) if self.bits == 4 else x
+        sums = x.view(len(x), -1, GROUP).sum(-1) if self.bits == 4 else x  # for zero points
 
         def multiply(at: int) -> None:
             piece = slice(at, min(at + step, self.out_features))

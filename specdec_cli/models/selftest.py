@@ -87,6 +87,11 @@ def _test(model: AudioLM) -> bool:
     session = Session(model, prompt, 2 * _LENGTH)
     wrong = [text[-1], *text]
     session.prefill()
+    if (passes := session.work.encoder_passes) != 1:
+        raise CheckpointError(
+            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
+            hint="Use a model of one of the tested families.",
+        )
     session.logits(wrong, 3)  # a draft that is rejected at once
     stepped = [session.logits(text[:at], 1) for at in range(3)]
     session.logits([*text[:3], *wrong[:2]], 2)

@@ -105,9 +105,10 @@ def test_a_feature_of_another_version_is_refused(name: str) -> None:
     assert "specdec tune" in str(refused.value.hint)
 
 
-def test_a_learned_gate_without_weights_is_refused() -> None:
-    with pytest.raises(DecodingError, match="learned"):
-        Gate("learned")
+@pytest.mark.parametrize("gate", ["learned", "random"])
+def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
+    with pytest.raises(DecodingError, match=gate):
+        Gate(gate)  # type: ignore[arg-type]
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:

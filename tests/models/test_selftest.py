@@ -156,6 +156,18 @@ def test_noise_beyond_what_the_number_format_explains_is_refused() -> None:
         assert "differ" in _refused(model).message
 
 
+def test_an_encoder_that_runs_twice_is_refused() -> None:
+    model = tiny_model(0)
+    inner, encode = model.module.model, model.module.model.get_audio_features
+
+    def twice(*args: Any, **kwargs: Any) -> Any:
+        encode(*args, **kwargs)
+        return encode(*args, **kwargs)
+
+    inner.get_audio_features = twice
+    assert "runs its audio encoder 2 times for one prompt" in _refused(model).message
+
+
 def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
     def fail(inputs: dict[str, Any]) -> None:
         raise NotImplementedError("no cache\nhere")
