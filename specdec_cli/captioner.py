@@ -19,6 +19,7 @@ import torch
 
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.pauses import PauseCutter
+from specdec_cli.audio.samples import piece_of
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.probabilities import KEPT
 from specdec_cli.confidence.scores import Scorer
@@ -294,7 +295,7 @@ class Captioner:
         """Why a recording or a piece of it gets no caption; None: it gets one."""
         if not (clip.no_speech and self.config.audio.refuse_no_speech):
             return cut.fault
-        place = clip.file if clip.start_s is None else f"{clip.file} from {clip.start_s:.1f} s to {clip.end_s:.1f} s"
+        place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
         return AudioContentError(
             f"{place} holds no speech: a caption would be invented",
             hint="To caption it all the same, set audio.refuse_no_speech to false.",

@@ -249,7 +249,7 @@ def test_segments_come_as_one_transcript_each(long_clip: Path) -> None:
     silent = transcripts[1].error
     assert silent is not None
     assert silent.type == "AudioContentError"
-    assert "2.0 s to 4.0 s" in silent.message
+    assert "2.00 s to 4.00 s" in silent.message
     assert transcripts[0].caption == captioner().run_samples(voice(1, 2.0), RATE).finish().caption
     runs = list(runner.runs(long_clip))
     assert [run.error is None for run in runs] == [True, False, True]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from specdec_cli.audio.decode import Sound, open_sound
 from specdec_cli.audio.files import opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono
+from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
@@ -64,7 +64,7 @@ class Recording:
             if not self.whole:
                 statistics = SampleStatistics(self.sampling_rate)
                 statistics.add(samples)
-                name = f"{self.path} from {cut.start_s:.1f} s to {cut.end_s:.1f} s"
+                name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = statistics.fault(name, cut.end_s - cut.start_s)
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 

@@ -46,6 +46,11 @@ class Segment:
     text: str | None = None
 
 
+def piece_of(file: object, start_s: float, end_s: float) -> str:
+    """How errors name a piece of a recording."""
+    return f"{file} from {start_s:.2f} s to {end_s:.2f} s"
+
+
 class SampleStatistics:
     """Peak and level of mono samples that arrive block by block; it keeps one number for every 20 ms."""
 

@@ -105,7 +105,8 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
     """The file of a calibration; `version` is that of specdec.
 
     Raises:
-        ConfigError: the transcripts are of several models in one role, or of models without a fingerprint.
+        ConfigError: no model has enough captions, the transcripts are of several models in one role, or of models
+            without a fingerprint.
     """
     models: dict[Decider, OfModel] = {}
     for by in _ROLES:
@@ -119,6 +120,11 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
                 hint="Calibrate transcripts of one pair.",
             )
         models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
+    if not models:
+        raise ConfigError(
+            f"no attribute has {LEAST_CAPTIONS} known classes of one model, which it takes to fit a temperature",
+            hint="Name more transcripts, or references with more of their files.",
+        )
     errors = {
         f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
             "captions": fit.raw.captions,

@@ -134,7 +134,7 @@ def test_silent_segments_are_marked(window_s: float, tmp_path: Path) -> None:
     samples[3 * 16000 : 6 * 16000] = 0
     first, second, third = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
     assert (first.fault, third.fault) == (None, None)
-    assert "from 3.0 s to 6.0 s is silent" in str(second.fault)
+    assert "from 3.00 s to 6.00 s is silent" in str(second.fault)
 
 
 def test_a_long_silence_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]
     first, second = _with(edge, segment_s=6.0, refuse_no_speech=True).captions(clips[1])
     assert first.error is None
     assert second.error is not None
-    assert "from 6.0 s to 12.0 s holds no speech" in second.error.message
+    assert "from 6.00 s to 12.00 s holds no speech" in second.error.message
 
 
 def test_the_view_says_so() -> None:

@@ -81,6 +81,12 @@ def test_a_file_is_of_one_pair(tmp_path: Path) -> None:
         calibration_file(found, [*made, *decisions(1, 2.0, weights="sha256:2")], "0")
 
 
+def test_a_file_without_a_temperature_is_not_written() -> None:
+    few = [*decisions(40, 2.0), *decisions(40, 2.0, by="edge")]
+    with pytest.raises(ConfigError, match="50 known classes of one model"):
+        calibration_file(calibrate(few, by_speaker=True), few, "0")
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "specdec gate"}', '{"models": {"edge": 1}}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "calibration.json"
@@ -110,7 +116,7 @@ def test_the_shipped_file_is_of_the_shipped_weights() -> None:
 
 def test_from_captions_to_a_calibration_in_use(specdec: Specdec, tmp_path: Path) -> None:
     """Transcripts, references, file, and captions with it."""
-    files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(12)]
+    files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(50)]
     output, table, file = (tmp_path / name for name in ("out.jsonl", "truth.jsonl", "calibration.json"))
     assert specdec("batch", *files, "--labels", "--mode", "edge", "-o", output, "-q").code == 0
     rng = np.random.default_rng(0)
