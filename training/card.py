@@ -101,6 +101,33 @@ that was trained without the speaker (four folds; cross-fitted distillation, Dao
 
 Three times the examples in larger batches do not better what is shipped, and towers that miss a third of the strangers'
 emotions teach worse than the labels do.
+
+Pseudo-speakers: two more versions of every training clip, with another vocal tract (formants 0.85 to 1.18 times as
+high), pitch (up to 3.5 semitones away), range, tempo and channel, alike within a speaker (PSOLA, Praat's "Change
+gender"). In 240 clips of training speakers the shipped cloud names 97.5% of the emotions and 92.5% in such versions of
+them, the edge 82.1 and 71.7%: the cloud knows these recordings by heart, and not just the voices. Courses from the
+shipped towers on, one seed; `before`: the shipped tower under the head of the course; `mean`: the weights of both
+averaged.
+
+| course | emotion | before | mean |
+|---|---|---|---|
+| cloud, 600 steps at 1.2e-4 | 78.6 | 79.4 | 78.3 |
+| edge, 1,600 steps at 1.5e-4 | 71.8 | 73.6 | 73.0 |
+
+And the edge's decoder alone, from the shipped one on, an epoch of 12,288 such examples on the shipped tower. zh / en;
+emotion in 684 captions; how well the margin of the emotion's word finds the clips that only the cloud has right (area
+under the curve); share of the emotion gap that is closed when a learned gate, fitted to that edge without the speaker
+at hand, wakes the cloud for half of the clips.
+
+| edge's decoder | emotion | area under the curve | gap closed |
+|---|---|---|---|
+| shipped | 70.2 / 69.3 | 0.757 / 0.748 | 102 / 94 |
+| taught by the cloud, 8e-4 | 69.4 / 69.2 | 0.679 / 0.704 | 64 / 65 |
+| labels alone, 1.2e-3, smoothing 0.1, dropout and noise 0.2 | 66.5 / 66.7 | 0.771 / 0.750 | 81 / 80 |
+| mean of the weights of the first and the third | 68.4 / - | 0.789 / - | 91 / - |
+
+None is a better edge, so none was taken. A teacher that knows the clips by heart teaches certainty, and the edge is
+then sure where it errs.
 """
 
 
