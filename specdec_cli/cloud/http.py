@@ -144,23 +144,23 @@ class Http:
 
     def require_fit(self, error: BaseException, timeout_s: float) -> None:
         """Raises RefusedError where the configuration is why a connection failed: certificates, or http for https."""
-        what, tls = "", error
+        tls = error
         while not isinstance(tls, ssl.SSLError) and (cause := tls.__cause__ or tls.__context__) is not None:
             tls = cause
         if isinstance(tls, ssl.SSLCertVerificationError):
             trusting = self.config.ca_file or "the public authorities"
             what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
+            hint = (
+                "Copy its own certificate (the file of its --tls-cert) to this machine and name it in cloud.ca_file; "
+                f"where it has none for this host, make one: {certificate_recipe(urlsplit(self.url).hostname or '')}"
+            )
         elif isinstance(tls, ssl.SSLError) and tls.reason in _NOT_TLS:
-            what = "it does not use TLS"
+            what, hint = "it does not use TLS", "Write http:// in cloud.url, or serve with --tls-cert and --tls-key."
         elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(self.url, timeout_s):
-            what = "it uses TLS, and http is not"
-        if what:
-            raise RefusedError(
-                f"{self.url} cannot be connected to: {what}",
-                hint="Write http:// in cloud.url for a server without TLS, and https:// for one with it. Copy its own "
-                "certificate (the file of its --tls-cert) to this machine and name it in cloud.ca_file; where it has "
-                f"none for this host, make one there: {certificate_recipe(urlsplit(self.url).hostname or '')}",
-            ) from error
+            what, hint = "it uses TLS, and http is not", "Write https:// in cloud.url."
+        else:
+            return
+        raise RefusedError(f"{self.url} cannot be connected to: {what}", hint=hint) from error
 
 
 class Caller:
