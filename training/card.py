@@ -126,8 +126,8 @@ at hand, wakes the cloud for half of the clips.
 | labels alone, 1.2e-3, smoothing 0.1, dropout and noise 0.2 | 66.5 / 66.7 | 0.771 / 0.750 | 81 / 80 |
 | mean of the weights of the first and the third | 68.4 / - | 0.789 / - | 91 / - |
 
-None is a better edge, so none was taken. A teacher that knows the clips by heart teaches certainty, and the edge is
-then sure where it errs.
+None is a better edge, so none was taken. The teacher knows the clips by heart, which probably teaches certainty: the
+edge is then sure where it errs.
 """
 
 
