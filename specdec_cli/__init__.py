@@ -11,14 +11,7 @@ audio in memory. Nothing heavy is imported before the first name is used.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
-
-# These count where PyTorch is not loaded yet. OpenMP threads that wait for work would spin: beside a busy process a
-# clip then takes 20 s instead of 0.5 s. And oneDNN would keep its code for a thousand shapes, of which clips have many
-# by their lengths: 250 MB.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 if TYPE_CHECKING:
     __version__: str
@@ -70,10 +63,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
-        if name == "Captioner":
-            from specdec_cli.imports import import_libraries
-
-            import_libraries()
         return getattr(import_module(_HOMES[name]), name)
     if name == "__version__":
         return _version()

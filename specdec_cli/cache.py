@@ -8,9 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def cache_folder(kind: str) -> Path:
-    """Where something of this kind is kept; the folder need not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec" / kind
+def cache_folder(kind: str) -> Path | None:
+    """Where something of this kind is kept; the folder need not exist.
+
+    None where there is no cache: a user without a home folder, as in containers. A relative XDG_CACHE_HOME is ignored,
+    as the XDG Base Directory Specification demands.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not home.is_absolute():
+        try:
+            home = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return home / "specdec" / kind if home.is_absolute() else None
 
 
 def remember(path: Path, content: bytes) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
-from specdec_cli.audio.pauses import PauseCutter
+from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
 from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
 from specdec_cli.confidence.probabilities import KEPT
@@ -27,30 +28,46 @@ from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.gate import Groups
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.scores import suggestions
+from specdec_cli.decoding.lookup import OWN
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.loading import load_model, load_processor
-from specdec_cli.models.processor import Processor, Prompt, same_prompts
-from specdec_cli.prosody import measure
+from specdec_cli.models.processor import Processor, Prompt, same_prompts, suggestions
+from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Clip, Update
+from specdec_cli.types import Clip, Source, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
+    from specdec_cli.cloud.vllm import VllmEdge
+    from specdec_cli.config.schema import EdgeConfig, ModelConfig
     from specdec_cli.decoding.loop import Loop
+    from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.download import Watch
     from specdec_cli.models.shared import Shared
 
 _log = logging.getLogger(__name__)
 
-Loading = Callable[[str], AbstractContextManager[None]]
-"""Told what is being loaded; the context lasts until it is."""
+Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
+"""Told what is being loaded; the context lasts until it is, and may give what is told how far a download is."""
+
+
+SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
+"""What the mini pair guesses from before it has written anything; `training.memory` writes it."""
+
+
+class Earlier(NamedTuple):
+    """A caption to guess from."""
+
+    instruction: str
+    weights: Mapping[str, str | None]  # of the models that wrote it, by role
+    ids: Sequence[int]
+    sources: Sequence[Source]
 
 
 class Captioner:
@@ -66,7 +83,10 @@ class Captioner:
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
         self.config, self.pair = config, pair
         self._labelling: tuple[Lexicon, CalibrationFile | None] | None = None
-        self._synonyms = _synonyms(config, pair)
+        summed = config.gate_in_force == "class-entropy"
+        served = summed and pair.remote_edge is not None  # its tokens are summed here, not on a device
+        self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
+        self._groups = self.class_groups if summed and not served else None
         learned = _learned(config, pair)
         self.classifier = learned and learned[0]
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
@@ -83,15 +103,8 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-        self._has_speech, self._cutter = has_speech, PauseCutter
-        if "silero" in (config.audio.speech_check, config.audio.segment):
-            from specdec_cli.models import silero
-
-            if config.audio.speech_check == "silero":
-                self._has_speech = silero.has_speech
-            if config.audio.segment == "silero":
-                self._cutter = silero.SpeechCutter
         self.setup = _setup(config, pair, load_s, learned[1] if learned else None)
+        self._learn(_shipped_captions(self.setup.prompt) if config.decoding.lookup_tokens else ())
 
     @classmethod
     def load(
@@ -99,6 +112,8 @@ class Captioner:
         config: str | Path | Config | None = None,
         settings: Mapping[str, object] | None = None,
         *,
+        edge: str | None = None,
+        cloud: str | None = None,
         loading: Loading = lambda _: nullcontext(),
     ) -> Captioner:
         """Loads the models that the configured mode needs.
@@ -106,32 +121,50 @@ class Captioner:
         Args:
             config: a shipped name ("mini"), a path, or a finished configuration; None: SPECDEC_CONFIG or "mini".
             settings: dotted name -> value, over everything else, e.g. {"decoding.k": 3}.
+            edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
+                One alone makes the mode: edge, or cloud.
             loading: told what is being loaded, for a display; the context lasts until it is.
+
+        Changes nothing in the process but PyTorch's number of threads, where `runtime.threads` is set; docs/python.md
+        lists what a program may want to set for itself.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
             CheckpointError: a model cannot be loaded, or the two cannot exchange token ids.
         """
-        if isinstance(config, Config) and settings:
-            raise ConfigError("settings go with a configuration's name or path, not with a finished one")
-        resolved = config if isinstance(config, Config) else load_config(config, flags=settings or {}).config
-        if resolved.runtime.threads is not None:
-            torch.set_num_threads(resolved.runtime.threads)
+        flags: dict[str, object] = {"edge": edge, "cloud": cloud}
+        flags = {**(settings or {}), **{role: name for role, name in flags.items() if name is not None}}
+        if isinstance(config, Config) and flags:
+            raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
+        resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
         started = time.perf_counter()
         mode, cloud_config = resolved.decoding.mode, resolved.cloud
-        how = {"offline": resolved.runtime.offline, "tested": resolved.runtime.self_test}
-        edge: AudioLM | None = None
-        cloud: AudioLM | RemoteCloud | None = None
+        offline, tested = resolved.runtime.offline, resolved.runtime.self_test
+        drafting: AudioLM | VllmEdge | None = None
+        verifying: AudioLM | RemoteCloud | None = None
+
+        def loaded(config: ModelConfig, watch: Watch | None) -> AudioLM:
+            import torch
+
+            from specdec_cli.models.loading import load_model
+
+            if resolved.runtime.threads is not None:
+                torch.set_num_threads(resolved.runtime.threads)
+            return load_model(config, offline=offline, tested=tested, watch=watch)
+
         if mode != "cloud":
-            with loading(f"edge: {resolved.edge.model}"):
-                edge = load_model(resolved.edge, **how)
+            if resolved.edge is None:
+                raise ConfigError(f"mode {mode!r} needs an edge model, and the configuration has none")
+            with loading(f"edge: {resolved.edge.label}") as watch:
+                served = resolved.edge.url is not None
+                drafting = _connect_edge(resolved.edge, offline) if served else loaded(resolved.edge, watch)
         if mode != "edge":
             if cloud_config is None:
                 raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
-            with loading(f"cloud: {cloud_config.label}"):
-                here = cloud_config.url is None
-                cloud = load_model(cloud_config, **how) if here else _connect(resolved, cloud_config, edge)
-        return cls(resolved, Pair.of(edge, cloud), time.perf_counter() - started)
+            with loading(f"cloud: {cloud_config.label}") as watch:
+                remote = cloud_config.url is not None
+                verifying = _connect(resolved, cloud_config, drafting) if remote else loaded(cloud_config, watch)
+        return cls(resolved, Pair.of(drafting, verifying), time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings; raises ConfigError where these need other models."""
@@ -188,7 +221,8 @@ class Captioner:
         if next(runs, None) is not None:
             raise ConfigError(
                 f"{path} was cut into several segments, and `caption` returns one transcript",
-                hint="Use captions(), or leave audio.segment out.",
+                hint="captions() returns one for each. A recording within "
+                f"{self.window_s:g} s stays whole, unless audio.segment is set.",
             )
         return run.finish()
 
@@ -223,10 +257,10 @@ class Captioner:
             window_s=self.window_s,
             segment_s=audio.length_s,
             pauses="always" if audio.at_pauses else "long",
-            cutter=self._cutter,
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
+            opener=item.opener,
         )
 
     def runs_of(
@@ -255,7 +289,7 @@ class Captioner:
                 duration_s=round(recording.duration_s if whole else cut.end_s - cut.start_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
-                no_speech=None if cut.fault else not self._has_speech(cut.samples, self.sampling_rate),
+                no_speech=None if cut.fault else not has_speech(cut.samples, self.sampling_rate),
                 piece=cut.index if count > 1 else None,
                 pieces=count if count > 1 else None,
                 speaker=cut.speaker or speaker,
@@ -301,9 +335,32 @@ class Captioner:
             hint="To caption it all the same, set audio.refuse_no_speech to false.",
         )
 
+    def remember(self, transcripts: Iterable[Transcript]) -> None:
+        """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
+        self._learn(
+            Earlier(
+                transcript.prompt,
+                transcript.models.weights,
+                [id_ for round_ in transcript.rounds for id_ in round_.committed_ids],
+                [source for round_ in transcript.rounds for source in round_.source],
+            )
+            for transcript in transcripts
+        )
+
+    def _learn(self, captions: Iterable[Earlier]) -> None:
+        made: dict[str, Prompts] = {}
+        silence, weights = np.zeros(int(self.sampling_rate), np.float32), self.setup.models.weights
+        for instruction, written_by, text, sources in captions:
+            if instruction not in made:
+                made[instruction] = self.prompts(silence, instruction)
+            for role, prompt in zip(OWN, made[instruction], strict=True):
+                guesses = self.pair.guesses(role, prompt, self.config.decoding)
+                if guesses is not None and written_by.get(role, "") == weights.get(role):
+                    guesses.lookup.learn(guesses.key, text, [source in OWN[role] for source in sources])
+
     def decode(self, ids: Sequence[int]) -> str:
-        """Token ids as text, special tokens left out."""
-        return self.pair.writer.text(ids).strip()
+        """The caption that token ids write."""
+        return self.setup.caption(self.pair.writer.text(ids))
 
     def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
         """The prompt of a clip for each model, made once where both take the same."""
@@ -312,24 +369,50 @@ class Captioner:
         def build(processor: Processor, own: str | None) -> Prompt:
             return processor.prompt(samples, instruction if own is None else own, config.prompt.system)
 
-        for_edge = build(pair.edge.processor, config.edge.instruction) if pair.edge else None
+        for_edge = build(pair.edge.processor, config.edge.own_instruction) if pair.edge and config.edge else None
         if pair.cloud is None or config.cloud is None:
             return for_edge, None
-        if self._alike and config.edge.instruction == config.cloud.instruction:
+        if self._alike and config.edge and config.edge.own_instruction == config.cloud.own_instruction:
             return for_edge, for_edge
-        return for_edge, build(pair.cloud.processor, config.cloud.instruction)
+        return for_edge, build(pair.cloud.processor, config.cloud.own_instruction)
 
-    def loop(self, prompts: Prompts, shared: Shared | None = None) -> Loop:
-        """The loop of one clip, whose forwards `shared` makes together with those of other clips."""
+    @cached_property
+    def word_groups(self) -> Synonyms:
+        """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
+        from specdec_cli.lexicon import Lexicon
+        from specdec_cli.lexicon.synonyms import synonyms
+
+        pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
+        return synonyms(Lexicon.load(), pieces, self.config.prompt.language)
+
+    @cached_property
+    def class_groups(self) -> Groups:
+        """The same on the drafting model's device, for the gate `class-entropy`."""
+        model = self.pair.loaded_edge or self.pair.loaded_cloud
+        return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
+
+    def loop(self, prompts: Prompts, shared: Shared | None = None, language: Language | None = None) -> Loop:
+        """The loop of one clip, whose forwards `shared` makes together with those of other clips.
+
+        `language` is that of its caption, if not the configured one.
+        """
         return build_loop(
             self.pair,
             self.config,
             *prompts,
             classifier=self.classifier,
             shared=shared,
-            kept=KEPT if self.setup.scorer else 0,
+            top_n=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
+            language=language,
+            groups=self._groups,
         )
+
+
+def _shipped_captions(instruction: str) -> Iterator[Earlier]:
+    file = json.loads(SHIPPED_CAPTIONS.read_text(encoding="utf-8"))
+    for ids in file["captions"].get(instruction, ()):
+        yield Earlier(instruction, file["weights"], ids, ["accepted"] * len(ids))  # either model's
 
 
 def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
@@ -347,17 +430,6 @@ def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
     return Classifier(weights, file.threshold, file.wake, file.waking), file
 
 
-def _synonyms(config: Config, pair: Pair) -> Synonyms:
-    """Of the acceptance rule `class`, by the shipped lexicon."""
-    if config.acceptance.rule != "class":
-        return NO_SYNONYMS
-    from specdec_cli.lexicon import Lexicon
-    from specdec_cli.lexicon.synonyms import synonyms
-
-    ids = range(pair.vocab_size)
-    return synonyms(Lexicon.load(), ((id_, pair.writer.text([id_])) for id_ in ids), config.prompt.language)
-
-
 def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
     models = {"edge": pair.edge, "cloud": pair.cloud}
     taking_part = {role: model for role, model in models.items() if model is not None}
@@ -368,14 +440,15 @@ def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | No
     return Setup(
         mode=config.decoding.mode,
         language=config.prompt.language,
-        prompt=config.prompt.instruction,
+        prompt=config.instruction(),
         models=described,
-        payload=pair.remote.payload if pair.remote else None,
+        payload=next((each.payload for each in (pair.remote, pair.remote_edge) if each), None),
         shipped_only=tuple(  # as their config.json declares
             role
             for role, model in taking_part.items()
             if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
         ),
+        unanswered=tuple(each.http.failure for each in (pair.remote_edge, pair.remote) if each and each.http.failure),
         unfitted=gate.not_fitted_to(described.weights) if gate else (),
         settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
         stop_strings=config.decoding.stop_strings,
@@ -383,13 +456,27 @@ def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | No
     )
 
 
-def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | None) -> RemoteCloud:
+def _connect_edge(edge: EdgeConfig, offline: bool) -> VllmEdge:
+    from specdec_cli.cloud.served import ServedProcessor
+    from specdec_cli.cloud.vllm import VllmEdge
+
+    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
+
+
+def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:
     """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
-    own = cloud.processor is not None
+    own, offline = cloud.processor is not None, config.runtime.offline
+    named = cloud.of_processor if own or config.edge is None else config.edge.of_processor
     if edge is not None and not own:
         processor = edge.processor
+    elif cloud.engine == "vllm" and (config.edge is None or config.edge.url is not None):
+        from specdec_cli.cloud.served import ServedProcessor
+
+        processor = ServedProcessor(named, offline=offline)
     else:
-        processor = load_processor(cloud.of_processor if own else config.edge, offline=config.runtime.offline)
+        from specdec_cli.models.loading import load_processor
+
+        processor = load_processor(named, offline=offline)
     if cloud.engine == "vllm":
         from specdec_cli.cloud.vllm import VllmCloud
 

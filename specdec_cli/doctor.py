@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -18,13 +19,15 @@ from typing import TYPE_CHECKING, Literal
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import SpecdecError, first_line, typed
-from specdec_cli.imports import import_libraries
-from specdec_cli.report.figures import count
+from specdec_cli.format import count
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
+    from specdec_cli.config.schema import LinkedConfig
     from specdec_cli.decoding.build import Pair
+    from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.families import Family
+    from specdec_cli.models.processor import Prompt
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
 _PACKAGES = (
@@ -33,6 +36,8 @@ _PACKAGES = (
 )
 _LOW_MEMORY_GIB = 2.0
 _ENCODED_S = 3.0  # of test sound
+_ENCODINGS = 3  # with each number format
+_WORTH = 1.1  # smaller gains vary as much from run to run
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Check:
     name: str
     status: Literal["ok", "warn", "fail"]
     detail: str
+    download: int = 0  # bytes that would be downloaded
 
 
 def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
@@ -56,11 +62,18 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
     yield from _families(resolved)
     yield from _machine()
     yield from _audio()
-    yield Check("configuration", "ok", str(resolved.path))
+    yield Check("configuration", "ok", resolved.label)
     yield _gate(resolved)
     offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
     yield Check("hub", "ok", "not used (offline)" if offline else "models that are not local may be downloaded")
-    if load_models:
+    pending = 0
+    for found in _needs(resolved):
+        pending += found.download
+        yield found
+        load_models = load_models and found.status != "fail"
+    if load_models and pending:
+        yield Check("models", "warn", f"not loaded: {pending / 1e9:.1f} GB would be downloaded first")
+    elif load_models:
         yield from _models(resolved)
 
 
@@ -98,7 +111,6 @@ def _package(name: str) -> Check:
 def _families(resolved: ResolvedConfig) -> Iterator[Check]:
     """The families that are supported, and packages that are missing or broken for the configured ones."""
     try:
-        import_libraries()
         from specdec_cli.models.families import FAMILIES
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("families", "fail", f"transformers cannot be loaded: {first_line(error)}")
@@ -119,7 +131,7 @@ def _configured_families(resolved: ResolvedConfig) -> Iterator[Family]:
 
     config = resolved.config
     for model in (config.edge, config.cloud):
-        if model is None or (model is config.cloud and config.cloud.url is not None):
+        if model is None or model.url is not None:
             continue
         if model.family != "auto":
             yield family_named(model.family)
@@ -202,9 +214,39 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
     yield from _encoders(captioner)
 
 
+def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
+    """Size, number format, memory and download of the models that run here; nothing is loaded."""
+    try:
+        from specdec_cli.models.download import size
+        from specdec_cli.models.loading import forecast
+
+        config = resolved.config
+        models: dict[str, LinkedConfig | None] = {"edge": config.edge if config.decoding.mode != "cloud" else None}
+        models["cloud"] = config.cloud if config.decoding.mode != "edge" else None
+        here = {
+            role: forecast(model, offline=config.runtime.offline)
+            for role, model in models.items()
+            if model is not None and model.url is None
+        }
+    except Exception as error:  # a package that is absent or broken raises what it likes
+        yield Check("models", "fail", _sentence(error))
+        return
+    for role, (needs, download) in here.items():
+        advice = "" if needs.fits else f". Instead: {needs.advice(needs.free, f'{role}.')}"
+        yield Check(f"{role}-needs", "ok" if needs.fits else "warn", f"{needs}{advice}")
+        if download is not None:
+            yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.bytes)
+    found = [needs for needs, _ in here.values()]
+    if len(found) == 2 and found[0].device == found[1].device and all(needs.fits for needs in found):
+        left = found[0].free - found[0].bytes
+        if found[1].device_map is None and found[1].bytes > left:
+            says = f"edge and cloud take {size(found[0].bytes + found[1].bytes)} together, more than is free"
+            yield Check("both", "warn", f"{says}. Instead: {found[1].advice(left, 'cloud.')}")
+
+
 def _self_test(pair: Pair, role: str) -> str:
     """What the self-test of a loaded model found; nothing of one that runs elsewhere."""
-    model = pair.edge if role == "edge" else pair.loaded_cloud
+    model = pair.loaded_edge if role == "edge" else pair.loaded_cloud
     if model is None:
         return ""
     return " · self-test switched off" if model.self_test is None else f" · self-test {model.self_test}"
@@ -226,19 +268,41 @@ def _one_caption(captioner: Captioner) -> Check:
 
 
 def _encoders(captioner: Captioner) -> Iterator[Check]:
-    """What `encoder_dtype` gains on this machine, where a model has an encoder that can be told; takes a second."""
-    from specdec_cli.bench.advice import suggestions, try_encoders
+    """What `encoder_dtype` gains on this machine, where a model runs in float32 on a CPU; takes a second."""
+    from specdec_cli.models.kernels import encoder_dtypes
     from specdec_cli.models.processor import test_sound
 
     prompts = captioner.prompts(test_sound(_ENCODED_S, captioner.sampling_rate), captioner.setup.prompt)
-    loaded = zip(("edge", "cloud"), (captioner.pair.edge, captioner.pair.loaded_cloud), prompts, strict=True)
-    trials = list(try_encoders({role: (model, prompt) for role, model, prompt in loaded if model and prompt}))
-    found = list(suggestions(None, trials, "auto"))
-    for faster in found:
-        detail = f"{faster.option} makes it {faster.speedup:.1f} times as fast here; captions may change"
-        yield Check("encoder", "ok", detail)
-    if trials and not found:
-        yield Check("encoder", "ok", "no other encoder_dtype makes it faster here")
+    loaded = zip(("edge", "cloud"), (captioner.pair.loaded_edge, captioner.pair.loaded_cloud), prompts, strict=True)
+    for role, model, prompt in loaded:
+        if model is None or prompt is None or model.device.type != "cpu" or str(model.dtype) != "torch.float32":
+            continue
+        now = model.kernels.encoder_dtype
+        times = _encoder_times(model, prompt, dict.fromkeys((now, None, *encoder_dtypes())))
+        best = min(times, key=lambda name: times[name])
+        if times[now] >= _WORTH * times[best]:
+            gain = times[now] / times[best]
+            option = f"--set {role}.encoder_dtype={best or 'null'}"
+            yield Check("encoder", "ok", f"{option} makes it {gain:.1f} times as fast here; captions may change")
+        else:
+            yield Check("encoder", "ok", f"no other {role}.encoder_dtype makes it faster here")
+
+
+def _encoder_times(model: AudioLM, prompt: Prompt, formats: Iterable[str | None]) -> dict[str | None, float]:
+    """Least milliseconds of the audio encoder in each format, timed in turns; the model is left as it was."""
+    from specdec_cli.models.session import Session
+
+    now, times = model.kernels.encoder_dtype, dict[str | None, float]()
+    try:
+        for _ in range(_ENCODINGS):
+            for name in formats:
+                model.kernels.choose(name)
+                session = Session(model, prompt, 1)
+                session.prefill()
+                times[name] = min(times.get(name, math.inf), session.work.encoder_ms)
+    finally:
+        model.kernels.choose(now)
+    return times
 
 
 def _sentence(error: Exception) -> str:

@@ -66,6 +66,10 @@ class AudioContentError(AudioError):
     """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
 
 
+class CutsError(AudioContentError):
+    """Given cuts, or a given part, that a recording does not have, or that do not fit it."""
+
+
 class DeviceError(SpecdecError):
     """A microphone that is not there, cannot be opened, or stops to deliver sound."""
 
@@ -78,6 +82,10 @@ class CloudError(SpecdecError):
     """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 
     about_clip = False  # whether it concerns this clip alone and says nothing about the next
+
+
+class EdgeError(SpecdecError):
+    """An edge behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 
 
 class TranscriptError(SpecdecError):
@@ -99,6 +107,11 @@ def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
     unexpected = UnexpectedError(message, hint=_advice(error, detail))
     unexpected.__cause__ = error
     return unexpected
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra of specdec."""
+    return f"pip install 'specdec-cli[{extra}]' (in a clone: pip install -e '.[{extra}]')"
 
 
 def first_line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
+from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
 from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
@@ -44,6 +45,18 @@ class Setup:
     payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
     shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
+    unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
+
+    @property
+    def closes(self) -> bool:
+        """Whether captions end where they stop describing."""
+        return self.settings.get("closing") == "on"
+
+    def caption(self, text: str) -> str:
+        """The part of a finished text that is the caption."""
+        if self.stop_strings:
+            text = re.split("|".join(map(re.escape, self.stop_strings)), text, maxsplit=1)[0]
+        return caption_of(text) if self.closes else text.strip()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -54,6 +67,7 @@ class Setup:
         if others:
             follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
             found.append(f"{follow} the shipped prompts only: this one changes little")
+        found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
         if self.unfitted:
             fitted = f"the learned gate was fitted to other weights of {' and '.join(self.unfitted)}"
             found.append(f"{fitted}: fit one to these with specdec tune")
@@ -70,9 +84,12 @@ class Setup:
         models: Models = known.pop("models")
         return Started(**known, edge=_model_line(models.edge), cloud=_model_line(models.cloud))
 
-    def error_line(self, file: str, error: SpecdecError, clip: Clip | None = None) -> Transcript:
-        """The transcript of a file, or of a clip of it, that could not be captioned."""
-        return error_transcript(error=error, **(asdict(clip) if clip else {"file": file}), **self.fields())
+    def error_line(
+        self, file: str, error: SpecdecError, clip: Clip | None = None, sha256: str | None = None
+    ) -> Transcript:
+        """The transcript of a file with that content, or of a clip of it, that could not be captioned."""
+        about = _fields(clip) if clip else {"file": file, "sha256": sha256}
+        return error_transcript(error=error, **about, **self.fields())
 
 
 class Run:
@@ -88,7 +105,7 @@ class Run:
         clip: Clip,
         prompts: Prompts | None,
         audio_s: float,
-        loop: Callable[[Prompts, Shared | None], Loop],
+        loop: Callable[[Prompts, Shared | None, Language], Loop],
         writer: Processor,
         error: SpecdecError | None = None,
     ) -> None:
@@ -105,57 +122,65 @@ class Run:
         """
         yield from self._updates(None)
 
-    def finish(self, shared: Shared | None = None) -> Transcript:
-        """The transcript, decoding the clip if that is not done; an error line where the run has an error."""
+    def finish(self, shared: Shared | None = None, *, alone: bool = True) -> Transcript:
+        """The transcript, decoding the clip if that is not done; an error line where the run has an error.
+
+        `shared` makes its forwards with those of other clips; `alone`: no other clip is under way in this process.
+        """
         if self.error is not None:
             return self._setup.error_line(self.clip.file, self.error, self.clip)
         if self._transcript is None:
-            for _ in self._updates(shared):
+            for _ in self._updates(shared, alone=alone and shared is None):
                 pass
         assert self._transcript is not None
         return self._transcript
 
-    def _updates(self, shared: Shared | None) -> Iterator[Update]:
+    def _updates(self, shared: Shared | None, *, alone: bool = True) -> Iterator[Update]:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         writer, ids, text = self._writer, list[int](), ""
         began = time.perf_counter(), time.process_time()
         yield Update(self._setup.started(self.clip), EventText())
-        with closing(self._loop(prompts, shared).run()) as events:
+        with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
             for event in events:
-                pieces = EventText(caption=text.strip())
+                pieces = EventText(caption=self._described(text))
                 if isinstance(event, Sent):
                     pieces = EventText(tuple(map(writer.piece, event.draft_ids)), (), pieces.caption)
                 elif isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
                     drafted, committed = (tuple(map(writer.piece, i)) for i in (event.draft_ids, event.committed_ids))
-                    pieces = EventText(drafted, committed, text.strip())
+                    pieces = EventText(drafted, committed, self._described(text))
                     self._rounds.append(event)
                     draft_text = writer.text(event.draft_ids)
                     self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
-                    pieces = self._finished(event, text, began, alone=shared is None)
+                    pieces = self._finished(event, text, began, alone=alone)
                 yield Update(event, pieces)
+
+    def _described(self, text: str) -> str:
+        """What the caption is so far."""
+        return (text[: description_end(text)] if self._setup.closes else text).strip()
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, labels, claims, scores = self._setup, None, None, None
+        setup, labels, emotions, claims, scores = self._setup, None, None, None, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        if finished.finish_reason == "stop_string":
-            text = re.split("|".join(map(re.escape, setup.stop_strings)), text, maxsplit=1)[0]
-        caption = text.strip()
+        caption = setup.caption(text)
+        flags = (*flags_of(text, setup.language), *_fields(self.clip)["flags"])
         if setup.scorer is not None:
             labels = setup.scorer.lexicon.labels(caption, setup.language)
+            emotions = setup.scorer.lexicon.emotions(caption, setup.language)
             scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
             claims = setup.scorer.lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
-        sent = finished.cloud.bytes_up if finished.cloud else 0  # nothing where nothing escalated
+        sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
-            **asdict(self.clip),
+            **_fields(self.clip) | {"flags": flags},
             **setup.fields(),
             caption=caption,
             labels=labels,
+            emotions=emotions,
             scores=scores,
             needs_review=None if labels is None or scores is None else needs_review(labels, scores),
             agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
@@ -171,7 +196,13 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText((), (), caption, labels, claims, self._transcript.probabilities)
+        return EventText((), (), caption, labels, claims, self._transcript.probabilities, flags)
+
+
+def _fields(clip: Clip) -> dict[str, Any]:
+    """A clip as its transcript has it."""
+    known = asdict(clip)
+    return known | {"flags": ("no_speech",) if known.pop("no_speech") else ()}
 
 
 def peak_rss_mb() -> float | None:
@@ -186,6 +217,8 @@ def peak_rss_mb() -> float | None:
 
 def gpu_mb() -> float | None:
     """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
+    if "torch" not in sys.modules:
+        return None
     import torch
 
     if not torch.cuda.is_available():

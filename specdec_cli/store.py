@@ -1,4 +1,4 @@
-"""JSON lines on disk that a later run resumes: whole lines, appended by one run at a time, and a torn end repaired."""
+"""JSON lines on disk that a later run resumes: whole lines, appended by one run at a time, and a torn end cut off."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol, Self
 
 from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
-from specdec_cli.targets import Kind, writing
+from specdec_cli.files import open_regular
+from specdec_cli.targets import Kind, replace, writing
 
 PATIENCE_S = 10.0
 """How long a single append waits for its turn, seconds; a batch holds its file for hours."""
 
-_ANOTHER_FILE: Final = "Name a new file, or one that specdec wrote."
+LONGEST: Final = 1 << 26
+"""Bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million."""
+
+
+_OPTIONS: Final = {"labels": "labels (--labels)", "measured": "measured (--measure)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,49 +44,50 @@ class StoredLine:
     raw: bytes
 
     @property
-    def whole(self) -> bool:
-        """Whether it ends in a newline."""
-        return self.raw.endswith(b"\n")
+    def torn(self) -> bool:
+        """Whether it is the beginning of a line, or the zeros that a power cut left."""
+        return not self.raw.endswith(b"\n") and not _is_object(self.raw)
 
 
 class Store:
-    """A file of JSON lines, open and locked until it is closed. Use it as a context manager.
+    """A file of JSON lines that nobody else writes until it is closed. Use it as a context manager.
 
     Args:
-        path: the file; created if it does not exist.
+        path: the file; created with the first line.
         kind: what its lines are.
         wait_s: how long to wait for another that holds it, seconds.
 
     Raises:
-        TranscriptError: another run is writing it, or it cannot be written.
+        TranscriptError: another run is writing it, or its folder cannot be written.
     """
 
     def __init__(self, path: Path, kind: Kind, *, wait_s: float = 0.0) -> None:
         self.path, self._kind = path, kind
         self._lock = _locked(path, wait_s)
-        try:
-            self._created = not os.path.exists(path)
-            with writing(path):
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except BaseException:
-            self._release()
-            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Releases the file; one that this run created and wrote nothing to is removed."""
-        try:
-            if self._created and not os.fstat(self._descriptor).st_size:
-                self.path.unlink(missing_ok=True)
-            os.close(self._descriptor)
-        finally:
-            self._release()
+        if self._lock is not None:
+            Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
+            self._lock.release()
 
     def lines(self) -> Iterator[StoredLine]:
-        """The lines in order; empty ones are left out."""
-        return read_lines(self.path)
+        """The lines in order, but for empty ones; half a line at the end is cut off.
+
+        Raises:
+            TranscriptError: the file ends in something else, which is left alone; or it cannot be read.
+        """
+        for line in read_lines(self.path) if self.path.is_file() else ():
+            if not line.torn:
+                yield line
+                continue
+            text = line.raw.strip(b"\0\r\n ")
+            if text and not self._kind.ours(text):
+                hint = "Name a new file, or one that specdec wrote."
+                raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
+            self.cut(line.offset)
 
     def append(self, lines: Iterable[str]) -> None:
         """Appends lines, all of them or none, whatever ends the process; a last line without a newline gets one first.
@@ -90,67 +96,25 @@ class Store:
             TranscriptError: the disk is full, for example.
         """
         data = "".join(f"{line}\n" for line in lines).encode("utf-8")
-        with writing(self.path):
-            size = os.fstat(self._descriptor).st_size
-            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+        with writing(self.path), _open(self.path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
-            written = os.write(self._descriptor, data)
+            written = os.write(descriptor, data)
             if written != len(data):
-                os.ftruncate(self._descriptor, size)
+                os.ftruncate(descriptor, size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
-
-    def mend(self) -> bytes:
-        """Ends a last line that only lacks its newline, or cuts off half a line, or zeros that a crash left instead.
-
-        Returns:
-            What was cut off.
-
-        Raises:
-            TranscriptError: the file ends in something else, which is left alone; or it cannot be written.
-        """
-        start, tail = _last_line(self._descriptor)
-        if not tail:
-            return b""
-        text = tail.strip(b"\0\r\n ")
-        if text and not self._kind.ours(text):
-            raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=_ANOTHER_FILE)
-        if _is_object(tail):
-            with writing(self.path):
-                os.write(self._descriptor, b"\n")
-            return b""
-        self.cut(start)
-        return tail
 
     def cut(self, size: int = 0) -> None:
         """Drops what stands behind the first `size` bytes."""
-        with writing(self.path):
-            os.ftruncate(self._descriptor, size)
+        if self.path.is_file():
+            with writing(self.path):
+                os.truncate(self.path, size)
 
-    def compact(self, offsets: Iterable[int]) -> None:
+    def keep(self, offsets: Iterable[int]) -> None:
         """Writes the file anew with the lines at `offsets` alone; the new file takes the old one's place at once."""
-        draft = beside(self.path, "new")
-        with writing(self.path):
-            draft.unlink(missing_ok=True)  # of a run that was killed
-            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
-            try:
-                draft.chmod(os.fstat(self._descriptor).st_mode & 0o7777)
-                with self.path.open("rb") as old, os.fdopen(descriptor, "wb", closefd=False) as file:
-                    for offset in offsets:
-                        old.seek(offset)
-                        file.write(old.readline())
-                os.fsync(descriptor)
-                draft.replace(os.path.realpath(self.path))
-            except BaseException:
-                os.close(descriptor)
-                draft.unlink(missing_ok=True)
-                raise
-        os.close(self._descriptor)
-        self._descriptor = descriptor
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
-            self._lock.release()
+        with self.path.open("rb") as old:
+            replace(self.path, (_line_at(old, offset) for offset in offsets), beside(self.path, "new"))
 
 
 class Watch(Protocol):
@@ -190,7 +154,6 @@ class Journal(ABC):
         if self._store is not None and read:
             with ExitStack() as on_error:
                 on_error.push(self._store)
-                self._store.mend()
                 self._read(self._store)
                 on_error.pop_all()
 
@@ -203,7 +166,7 @@ class Journal(ABC):
 
     def __exit__(self, *_: object) -> None:
         if self._store is not None:
-            self._store.__exit__(None, None, None)
+            self._store.__exit__()
 
     def _append(self, line: str) -> None:
         if self._store is not None:
@@ -216,10 +179,16 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
     Args:
         path: the store.
         offset: where a line begins, bytes; lines are counted from there.
+
+    Raises:
+        TranscriptError: a line is longer than any that specdec writes.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(offset)
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+            if len(raw) == LONGEST:
+                hint = "Name a file that specdec wrote."
+                raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
             if raw.strip():
                 yield StoredLine(number, offset, raw)
             offset += len(raw)
@@ -243,11 +212,19 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
         number: of the line.
         changes: name, value there and value here of whatever differs.
     """
-    listed = "; ".join(f"{name} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes)
+    listed = "; ".join(
+        f"{_OPTIONS.get(name, name)} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes
+    )
     return ConfigError(
         f"{path}:{number} was made with other settings: {listed}.",
         hint="Give the same settings, name a new file, or start anew (--overwrite, where the command has it).",
     )
+
+
+def beside(path: Path, ending: str) -> Path:
+    """A file of this store's own in the same folder; its name is short however long the store's is."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.{ending}")
 
 
 def _shown(value: object) -> str:
@@ -255,7 +232,7 @@ def _shown(value: object) -> str:
 
 
 def _locked(path: Path, wait_s: float) -> FileLock | None:
-    """The lock of a file, held; None for a device or a pipe, which needs none."""
+    """The lock of a file, held, which follows no link; None for a device or a pipe, which needs none."""
     if os.path.exists(path) and not os.path.isfile(path):
         return None
     lock = FileLock(beside(path, "lock"), timeout=wait_s, thread_local=False)
@@ -271,10 +248,19 @@ def _locked(path: Path, wait_s: float) -> FileLock | None:
     return lock
 
 
-def beside(path: Path, ending: str) -> Path:
-    """A file of this store's own in the same folder; its name is short however long the store's is."""
-    real = Path(os.path.realpath(path))
-    return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.{ending}")
+@contextmanager
+def _open(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _line_at(file: BinaryIO, offset: int) -> bytes:
+    """A line with its newline, which the last one may lack."""
+    file.seek(offset)
+    return file.readline().rstrip(b"\r\n") + b"\n"
 
 
 def _is_object(raw: bytes) -> bool:
@@ -282,18 +268,3 @@ def _is_object(raw: bytes) -> bool:
         return isinstance(json.loads(raw), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _last_line(descriptor: int) -> tuple[int, bytes]:
-    """Where the last line begins that does not end in a newline, bytes, and what it holds; nothing where all end."""
-    at = os.fstat(descriptor).st_size
-    tail = b""
-    while at > 0:
-        length = min(1 << 16, at)
-        at -= length
-        block = os.pread(descriptor, length, at)
-        end = block.rfind(b"\n") + 1
-        tail = block[end:] + tail
-        if end:
-            return at + end, tail
-    return 0, tail

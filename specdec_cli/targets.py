@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -20,9 +21,14 @@ STDOUT: Final = Path("-")
 TRANSCRIPT: Final = b'{"schema":1,"file":"'
 RECORDING: Final = b'{"recording":1,'
 COLUMNS: Final = (
-    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "no_speech", "error"
+    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
 )  # fmt: skip
 
+_FORMATS: Final = {
+    **{f".{name}": name for name in ("textgrid", "eaf", "srt", "vtt", "rttm", "csv", "txt")},
+    **dict.fromkeys((".tsv", ".xlsx"), "csv"),
+}
+"""Ending that promises another format than transcripts -> its name in `specdec export`."""
 _HEAD: Final = 16_384  # bytes of a file that tell what it is
 _LINE: Final = re.compile(rb'\{\s*"(schema|recording)"\s*:\s*1\s*[,}]')
 
@@ -34,14 +40,16 @@ class Kind:
     Attributes:
         name: for messages, in the plural.
         ours: whether the beginning of a file says that specdec wrote it as this kind; blanks before it are left out.
-        suffix: what the file's name must end in; None: anything.
+        suffixes: what the file's name may end in; none: anything.
+        appended: whether it is read again and appended to, which takes a regular file.
         stdout: whether "-" means standard output; elsewhere it is refused, for stdout has the command's own text.
     """
 
     name: str
     ours: Callable[[bytes], bool]
-    suffix: str | None = None
+    suffixes: tuple[str, ...] = ()
     stdout: bool = False
+    appended: bool = False
 
 
 def _lines(*beginnings: bytes) -> Callable[[bytes], bool]:
@@ -64,20 +72,20 @@ def _format(name: bytes) -> Callable[[bytes], bool]:
     return lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec %s"' % name, head) is not None
 
 
-TRANSCRIPTS: Final = Kind("transcripts", _lines(TRANSCRIPT))
-RECORDINGS: Final = Kind("recordings of specdec tune", _lines(RECORDING, TRANSCRIPT))
+TRANSCRIPTS: Final = Kind("transcripts", _lines(TRANSCRIPT), appended=True)
+RECORDINGS: Final = Kind("recordings of specdec tune", _lines(RECORDING, TRANSCRIPT), appended=True)
 TABLE: Final = Kind(
     "tables of specdec batch", lambda head: head.startswith(",".join(COLUMNS[:8]).encode()), stdout=True
 )
 PICTURE: Final = Kind(
     "pictures of specdec",
-    lambda head: head.startswith(b"<svg") and (b".specdec-" in head or b'class="frontier"' in head),
-    ".svg",
+    lambda head: head.startswith((b"<svg", b"\x89PNG")) and b"specdec" in head,  # a PDF does not say so at its head
+    (".svg", ".png", ".pdf"),
 )
-PAGE: Final = Kind("pages of specdec", _page(b"report"), ".html")
-REVIEW: Final = Kind("review pages of specdec", _page(b"review"), ".html")
-CALIBRATION: Final = Kind("calibrations", _format(b"calibration"), ".json")
-GATE: Final = Kind("gate files", _format(b"gate"), ".json")
+PAGE: Final = Kind("pages of specdec", _page(b"report"), (".html",))
+REVIEW: Final = Kind("review pages of specdec", _page(b"review"), (".html",))
+CALIBRATION: Final = Kind("calibrations", _format(b"calibration"), (".json",))
+GATE: Final = Kind("gate files", _format(b"gate"), (".json",))
 
 
 def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
@@ -106,9 +114,12 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             continue
         if any(os.path.realpath(given) == real or _same(given, target) for given in read):
             raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
-        if kind.suffix is not None and target.suffix.lower() != kind.suffix:
-            hint = f"Name it {target.stem}{kind.suffix}, for example."
-            raise ConfigError(f"{flag} {target} does not end in {kind.suffix}.", hint=hint)
+        if kind is TRANSCRIPTS and (format_ := _FORMATS.get(target.suffix.lower())):
+            hint = f"Name it {target.stem}.jsonl; then: specdec export {target.stem}.jsonl --to {format_}"
+            raise ConfigError(f"{flag} {target} would hold transcripts, lines of JSON, not {target.suffix}.", hint=hint)
+        if kind.suffixes and target.suffix.lower() not in kind.suffixes:
+            hint = f"Name it {target.stem}{kind.suffixes[0]}, for example."
+            raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
         if not Path(os.path.realpath(target)).parent.is_dir():
             hint = f"Create it: mkdir -p {target.parent}"
             raise ConfigError(f"The folder of {flag} {target} does not exist.", hint=hint)
@@ -126,6 +137,8 @@ def require_ours(target: Path, kind: Kind) -> None:
         try:
             with os.fdopen(os.open(target, os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
                 head = file.read(_HEAD) if target.is_file() else b""
+            if kind.appended and not target.is_file():
+                raise OSError(errno.EINVAL, "It is no regular file")
         except FileNotFoundError:
             if not folder.is_dir():
                 raise
@@ -154,8 +167,13 @@ def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> Non
     replace(target, content)
 
 
-def replace(target: Path, content: str | bytes | Iterable[str]) -> None:
+def replace(target: Path, content: str | bytes | Iterable[str | bytes], draft: Path | None = None) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
+
+    Args:
+        target: the file.
+        content: all of it.
+        draft: what it is called until it is whole, in the same folder; None: a name that nobody can foretell.
 
     Raises:
         TranscriptError: it cannot be written.
@@ -166,10 +184,15 @@ def replace(target: Path, content: str | bytes | Iterable[str]) -> None:
                 file.writelines(_encoded(content))
             return
         target = Path(os.path.realpath(target))
-        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
+        held, draft = draft is not None, draft or target.with_name(f".specdec-{secrets.token_hex(8)}")
+        if held:
+            draft.unlink(missing_ok=True)  # of a run that was killed
         try:
             with draft.open("xb") as file:
                 file.writelines(_encoded(content))
+                file.flush()
+                if held:  # nothing can make its captions again
+                    os.fsync(file.fileno())
             if target.exists():
                 draft.chmod(target.stat().st_mode & 0o7777)
             draft.replace(target)
@@ -177,7 +200,7 @@ def replace(target: Path, content: str | bytes | Iterable[str]) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _encoded(content: str | bytes | Iterable[str]) -> Iterator[bytes]:
+def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
     parts = [content] if isinstance(content, str | bytes) else content
     return (part.encode("utf-8") if isinstance(part, str) else part for part in parts)
 

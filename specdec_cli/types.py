@@ -18,13 +18,19 @@ prefill; of the time that cloud-only takes in the cloud: audio encoder, prefill 
 
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
-GateName = Literal["entropy", "margin", "logprob", "learned", "random", "always", "never"]
+GateName = Literal["entropy", "class-entropy", "margin", "logprob", "learned", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]
 
-DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "random": 0.1}
-"""Nats; a difference of probabilities; nats; a share of the blocks. The learned gate's comes with its weights."""
+DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {
+    "entropy": 2.5,
+    "class-entropy": 0.7,
+    "margin": 0.3,
+    "logprob": -1.0,
+    "random": 0.1,
+}
+"""Nats; nats; a difference of probabilities; nats; a share of the blocks. The learned gate's comes with its weights."""
 
-TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "margin", "logprob", "learned"})
+TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "class-entropy", "margin", "logprob", "learned"})
 """Gates that judge token by token, so that drafting can stop at the first one they are unsure of."""
 
 LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "cascade", "class"})
@@ -40,7 +46,9 @@ NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_n
 
 ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "txt"]
 
-Reason = Literal["entropy", "margin", "logprob", "learned", "random", "loop", "always"]
+Reason = Literal[
+    "entropy", "class-entropy", "margin", "logprob", "learned", "random", "loop", "always", "refusal", "language"
+]
 """Why a block was escalated."""
 
 Source = Literal["edge", "accepted", "corrected", "bonus", "cloud"]
@@ -62,7 +70,22 @@ Decider = Literal["edge", "cloud"]
 Alternatives = tuple[Decider, Candidates]
 """The model that decided a committed token, and the likeliest tokens at its position; none where they are not known."""
 
-FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "loop"]
+FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "closing", "loop"]
+"""closing: the text went on to something else than a description, which is no part of the caption."""
+
+Flag = Literal["refusal", "language", "no_description", "no_speech"]
+"""What makes a caption no description of a voice.
+
+refusal: it says that it cannot describe; language: another one than asked for; no_description: empty, or nothing but
+words to the listener; no_speech: no speech was found in the recording, so it may be invented.
+"""
+
+FLAG_WORDS: Final[dict[Flag, str]] = {
+    "refusal": "refused by the model",
+    "language": "not in the language asked for",
+    "no_description": "without a description",
+    "no_speech": "without speech (may be invented)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +113,7 @@ class Round:
     index: int  # 0-based
     draft_ids: tuple[int, ...]  # none where the cloud generates without a draft
     entropy: tuple[float, ...]  # of the drafting model, nats
-    score: tuple[float, ...]  # the gate's own figure, in its own unit
+    gate_values: tuple[float, ...]  # the gate's own figure, in its own unit
     escalated: bool  # whether the cloud verified it
     reason: Reason | None  # why it was escalated
     accepted: int  # leading drafted tokens that were kept, before stop rules cut the text
@@ -98,7 +121,9 @@ class Round:
     source: tuple[Source, ...]  # of each committed token
     draft_ms: float  # without prefill
     verify_ms: float | None  # the cloud's pass and the acceptance rule, without prefill; None if kept
+    gate_value: float | None = None  # the block's, which is compared with the threshold; None: nothing was drafted
     network_ms: float | None = None  # on the link; None where there is no link
+    least_entropy: tuple[float, ...] | None = None  # where an edge elsewhere names the likeliest tokens alone
     margin: tuple[float, ...] = ()  # probability of the likeliest token minus that of the second
     logprob: tuple[float, ...] = ()  # natural logarithm of the drafted token's probability
     candidates: tuple[Candidates, ...] = ()  # the likeliest three
@@ -161,6 +186,8 @@ class Finished:
     ttft_ms: float  # from the start of decoding (audio already decoded) to the first committed token
     total_ms: float  # to the end
     degraded: str | None = None  # why the edge went on without the cloud after it failed
+    guessed: int | None = None  # tokens that models of this process guessed and scored with the next one; None: off
+    guesses_kept: int | None = None  # of these, those that stood, each of which saved a forward
 
 
 Event = Prefill | Sent | Round | Finished
@@ -237,6 +264,7 @@ class EventText:
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
     probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
+    flags: tuple[Flag, ...] = ()  # of the finished caption
 
 
 @dataclass(frozen=True, slots=True)

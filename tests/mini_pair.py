@@ -36,7 +36,7 @@ def captioner_for(config: Config) -> Captioner:
 def captioner(**settings: object) -> Captioner:
     """A captioner with settings by dotted name, `__` for the dot."""
     flags = {name.replace("__", "."): value for name, value in settings.items()}
-    return captioner_for(load_config("mini", flags=flags, environ={}).config)
+    return captioner_for(load_config("mini", flags=flags, environ={"LANG": "zh_CN"}).config)
 
 
 def voice(seed: int, seconds: float = 1.5) -> npt.NDArray[np.float32]:

@@ -15,6 +15,7 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.gate import Groups
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
@@ -145,7 +146,11 @@ def table_prompt(model: TableModel) -> Prompt:
 
 
 def table_loop(
-    edge: TableModel | None, cloud: TableModel | None, classifier: Classifier | None = None, **given: Any
+    edge: TableModel | None,
+    cloud: TableModel | None,
+    classifier: Classifier | None = None,
+    groups: Groups | None = None,
+    **given: Any,
 ) -> Loop:
     """A loop over lookup tables, with settings by name."""
     mode = given.pop("mode", "hybrid" if cloud else "edge")
@@ -155,6 +160,7 @@ def table_loop(
         table_prompt(edge) if edge else None,
         table_prompt(cloud) if cloud else None,
         classifier=classifier,
+        groups=groups,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -22,6 +23,42 @@ def test_the_package_imports_nothing_that_is_not_installed() -> None:
     modules = sorted((ROOT / "specdec_cli").rglob("*.py"))
     assert len(modules) > 100
     assert not [str(module) for module in modules if imported(module) & APART]
+
+
+class ImportedParts(ast.NodeVisitor):
+    """The parts of the package that a module imports, anywhere in it but for its types."""
+
+    def __init__(self, module: Path) -> None:
+        self.found: set[str] = set()
+        self.visit(ast.parse(module.read_text()))
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) != "TYPE_CHECKING":
+            self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        package, _, part = (node.module or "").partition(".")
+        if package == "specdec_cli":
+            self.found |= {part} if part else {alias.name for alias in node.names}
+
+
+def test_imports_go_one_way_in_the_order_of_the_table_for_contributors() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| module | job |\n")[2].partition("\n\n")[0]
+    rows = [re.findall("`([a-z_/]+?)/?`", line.split("|")[1]) for line in table.splitlines()]
+    places = {name: place for place, names in enumerate(rows) for name in names}
+
+    def place(module: str) -> int:
+        """Its own row or that of its folder."""
+        parts = module.split(".")
+        return places.get("/".join(parts[:2]), places.get(parts[0], 0))
+
+    backward = []
+    for module in sorted((ROOT / "specdec_cli").rglob("[a-z]*.py")):
+        own = ".".join(module.relative_to(ROOT / "specdec_cli").with_suffix("").parts)
+        parts = ImportedParts(module).found
+        folder = own.split(".")[0]
+        backward += [f"{own}: {part}" for part in parts if place(part) > place(own) and part.split(".")[0] != folder]
+    assert not backward
 
 
 def test_training_and_tools_are_typed_and_only_in_the_source_distribution() -> None:

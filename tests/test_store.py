@@ -1,83 +1,138 @@
-"""Lines on disk: a torn end of every length, one writer at a time, and one refusal of what was made otherwise."""
+"""Lines on disk: whole or not at all, from several processes, on a full disk, behind a torn end."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import Store, _last_line, beside, made_otherwise
+from specdec_cli.store import LONGEST, Store, beside, made_otherwise, read_lines
 from specdec_cli.targets import TRANSCRIPTS
+from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript, read_transcripts
-from tests.transcript.test_schema import failed
 
 HEAD = b'{"schema":1,"file":"a"}\n'
+PRELUDE = """
+import resource, sys
+from pathlib import Path
+from specdec_cli.errors import TranscriptError
+from tests.batch.lines import failed_line
+from tests.transcript.lines import append_transcript
+path = Path(sys.argv[1])
+"""
 
 
-def mend(path: Path) -> None:
+def python(code: str, *arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def lines(path: Path) -> list[bytes]:
     with Store(path, TRANSCRIPTS) as store:
-        store.mend()
+        return [line.raw for line in store.lines()]
 
 
-def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended(tmp_path: Path) -> None:
+def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "o.jsonl"
-    lines = [failed(message).to_json().encode() + b"\n" for message in ("first", "zweite Zeile, 第二行")]
-    for length in range(len(lines[1])):
-        path.write_bytes(lines[0] + lines[1][:length])
-        mend(path)
-        kept = lines if length == len(lines[1]) - 1 else lines[:1]
-        assert path.read_bytes() == b"".join(kept), length
-
-
-def test_zeros_are_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "o.jsonl"
-    path.write_bytes(HEAD + bytes(200_000))
-    mend(path)
+    first, second, third = (
+        f"{failed_line(message).to_json()}\n".encode() for message in ("1", "zweite 第二行\u2028\x85", "3")
+    )
+    for length in range(len(second)):
+        path.write_bytes(first + second[:length])
+        kept = [first, second[:-1]] if length == len(second) - 1 else [first]
+        assert lines(path) == kept, length
+        append_transcript(path, failed_line("3"))
+        assert path.read_bytes() == b"\n".join(line.rstrip(b"\n") for line in [*kept, third]) + b"\n", length
+    path.write_bytes(HEAD + bytes(200_000))  # what a power cut leaves
+    assert lines(path) == [HEAD]
     assert path.read_bytes() == HEAD
 
 
-@pytest.mark.parametrize("end", [b"notes", b'{"a": 1', b'{"schema":2,"file"', b'{"file": "a.wav"}'])
+@pytest.mark.parametrize("end", [b"notes", b'{"a": 1', b'{"schema":2,"file"'])
 def test_an_end_of_another_kind_is_left_alone(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "o.jsonl"
     path.write_bytes(HEAD + end)
     with pytest.raises(TranscriptError, match="something else than transcripts"):
-        mend(path)
+        lines(path)
     assert path.read_bytes() == HEAD + end
 
 
-def test_a_file_that_needs_nothing_is_not_written(tmp_path: Path) -> None:
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "o.jsonl"
-    path.write_bytes(HEAD)
-    before = path.stat()
-    mend(path)
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    with path.open("wb") as file:
+        file.write(HEAD)
+        file.truncate(LONGEST + 2 * len(HEAD))
+    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is longer than 64 MiB"):
+        list(read_lines(path))
 
 
-@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
-def test_the_last_line_is_found_across_blocks(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "o"
-    for before in (b"", b"\n", b"x" * 70_000 + b"\n"):
-        path.write_bytes(before + b"y" * size)
-        descriptor = os.open(path, os.O_RDONLY)
-        assert _last_line(descriptor) == (len(before), b"y" * size)
-        os.close(descriptor)
-
-
-def test_a_writer_waits_for_another_that_holds_the_file(tmp_path: Path) -> None:
+def test_a_writer_waits_for_another_that_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.jsonl"
-    append_transcript(path, failed("first"))
-    writer = threading.Thread(target=append_transcript, args=(path, failed("second")))
+    append_transcript(path, failed_line("first"))
+    writer = threading.Thread(target=append_transcript, args=(path, failed_line("second")))
     with Store(path, TRANSCRIPTS):
         writer.start()
         writer.join(0.2)
         assert writer.is_alive()
         assert len(list(read_transcripts(path))) == 1
+        monkeypatch.setattr("specdec_cli.store.PATIENCE_S", 0.05)
+        with pytest.raises(TranscriptError, match="being written by another run"):
+            append_transcript(path, failed_line("third"))
     writer.join(10)
     assert len(list(read_transcripts(path))) == 2
     assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+def test_processes_that_write_at_once_write_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    code = "for number in range(25): append_transcript(path, failed_line(f'{sys.argv[2]}-{number}'))"
+    writers = [python(code, path, writer) for writer in range(4)]
+    assert [(writer.communicate(timeout=60)[0], writer.returncode) for writer in writers] == [(b"", 0)] * 4
+    names = [transcript.file for transcript in read_transcripts(path)]
+    assert len(names) == 100
+    for writer in range(4):  # nothing lost, and each in its own order
+        assert [name for name in names if name.startswith(f"{writer}-")] == [f"{writer}-{n}" for n in range(25)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on file sizes")
+@pytest.mark.parametrize(("room", "end"), [(0, "\n"), (1, ""), (100, "\n"), (100, "")])
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, room: int, end: str) -> None:
+    path = tmp_path / "out.jsonl"
+    before = (failed_line("kept").to_json() + end).encode()
+    path.write_bytes(before)
+    code = """
+limit = path.stat().st_size + int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    append_transcript(path, failed_line("a"))
+except TranscriptError as error:
+    print(error.message, "|", error.hint)
+"""
+    output, _ = python(code, path, room).communicate(timeout=60)
+    assert b"cannot be written" in output
+    assert b"Traceback" not in output
+    assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX")
+@pytest.mark.parametrize("ending", ["lock", "new", "begun"])
+def test_a_planted_link_leads_nowhere(tmp_path: Path, ending: str) -> None:
+    path, mine = tmp_path / "out.jsonl", tmp_path / "mine"
+    mine.write_text("mine")
+    beside(path, ending).symlink_to(mine)
+    try:
+        with Store(path, TRANSCRIPTS) as store:
+            store.append(['{"schema":1}'] * 2)
+            store.keep([0])
+    except TranscriptError:
+        assert ending == "lock"
+    assert mine.read_text() == "mine"
 
 
 def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path: Path) -> None:
@@ -88,7 +143,7 @@ def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path:
         assert beside(path, "lock").exists()
         with pytest.raises(TranscriptError, match="being written by another run"):
             Store(link, TRANSCRIPTS)
-        store.compact([line.offset for line in store.lines()])
+        store.keep([0])
     assert sorted(os.listdir(tmp_path)) == ["link", path.name]
 
 

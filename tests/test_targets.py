@@ -15,7 +15,8 @@ OWN: dict[str, tuple[Kind, bytes]] = {
     "r.jsonl": (RECORDINGS, b'{"recording":1,"file":"a.wav"}\n'),
     "t.csv": (TABLE, b"name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,error\n"),
     "p.svg": (PICTURE, b'<svg class="rich-terminal" viewBox="0 0 1 1">\n<style>.specdec-matrix {}</style></svg>'),
-    "f.svg": (PICTURE, b'<svg xmlns="http://www.w3.org/2000/svg" class="frontier" role="img"></svg>'),
+    "f.svg": (PICTURE, b'<svg xmlns="http://www.w3.org/2000/svg"><metadata><title>specdec</title></metadata></svg>'),
+    "f.png": (PICTURE, b"\x89PNG\r\n\x1a\ntEXtSoftware\0specdec"),
     "h.html": (PAGE, b"<!doctype html>\n<html><head><title>specdec report</title></head></html>"),
     "g.json": (GATE, b'{\n "format": "specdec gate",\n "version": 1}\n'),
 }

@@ -29,8 +29,8 @@ from specdec_cli.config.schema import (
     CloudConfig,
     Config,
     DecodingConfig,
+    EdgeConfig,
     GateConfig,
-    ModelConfig,
     PromptConfig,
     RuntimeConfig,
 )
@@ -141,22 +141,29 @@ def tiny_module(seed: int, **settings: Any) -> Qwen2_5OmniThinkerForConditionalG
 
 
 def as_audio_lm(
-    module: Qwen2_5OmniThinkerForConditionalGeneration, name: str, parts: AudioProcessor | None = None
+    module: Qwen2_5OmniThinkerForConditionalGeneration,
+    name: str,
+    parts: AudioProcessor | None = None,
+    graphs: str = "auto",
+    device: str = DEVICE,
 ) -> AudioLM:
     """A thinker as the loop takes it, without its vision tower."""
     family = family_named("qwen2.5-omni")
     if hasattr(module.model, "visual"):
         prune(module, family.unused)
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
-    return AudioLM(module.to(DEVICE), processor)
+    return AudioLM(module.to(device), processor, graphs=graphs)
 
 
-def tiny_model(seed: int, name: str | None = None, *, merges: int = 0, **settings: Any) -> AudioLM:
+def tiny_model(
+    seed: int, name: str | None = None, *, merges: int = 0, graphs: str = "auto", **settings: Any
+) -> AudioLM:
     """A loaded tiny thinker."""
-    return as_audio_lm(tiny_module(seed, merges=merges, **settings), name or f"tiny-{seed}", tiny_processor(merges))
+    module = tiny_module(seed, merges=merges, **settings)
+    return as_audio_lm(module, name or f"tiny-{seed}", tiny_processor(merges), graphs)
 
 
-def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None = None) -> AudioLM:
+def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None = None, graphs: str = "auto") -> AudioLM:
     """A copy of `model` with its weights jittered by `noise` (relative), and its vocabulary padded to another size."""
     text = model.module.config.text_config
     copy = tiny_module(
@@ -172,7 +179,7 @@ def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None =
         rows = min(len(weight), len(original))
         weight[:rows] = (original * jitter)[:rows]
     copy.generation_config = model.module.generation_config
-    return as_audio_lm(copy, f"near-{model.name}", model.processor.parts)
+    return as_audio_lm(copy, f"near-{model.name}", model.processor.parts, graphs)
 
 
 def tiny_clip(seed: int, seconds: float = 0.6) -> npt.NDArray[np.float32]:
@@ -206,13 +213,14 @@ def settings(**given: Any) -> Config:
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
     """
     sections: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
+    given = {"closing": "off", "gate": "entropy", **given}
     for name, value in given.items():
         section, field = _OTHER_NAMES.get(name) or next(
             (section, name) for section, type_ in _SECTIONS.items() if name in type_.model_fields
         )
         sections[section][field] = value
     made: dict[str, Any] = {name: type_(**sections[name]) for name, type_ in _SECTIONS.items()}
-    return Config(edge=ModelConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
+    return Config(edge=EdgeConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
 
 
 def collect(events: Iterable[Event]) -> tuple[list[Round], Finished]:

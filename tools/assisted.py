@@ -16,27 +16,31 @@ from typing import Annotated, Any
 
 import typer
 
-from specdec_cli.bench.clips import Clip, Models, files_of, read_clips
-from specdec_cli.bench.formulas import median
-from specdec_cli.bench.run import comparable
-from specdec_cli.bench.timing import Timing, caption, generate
+from specdec_cli.bench.measuring import comparable
+from specdec_cli.bench.prepared import BenchClip, BenchModels, files_of, read_clips
+from specdec_cli.bench.timing import CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.plan import turns
+from specdec_cli.compare.modes import turns
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.metrics.bootstrap import median
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from tools.table import print_table, spread_text
 
 
-def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int) -> Timing:
+def generate_assisted(
+    cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int
+) -> CaptionTiming:
     """The cloud's caption by `generate` with the edge as its assistant, at the library's own settings."""
     with _same_vocabulary(edge.module, cloud.module):
         return generate(cloud, prompt, settings, most, assistant_model=edge.module)
 
 
-def _as_published(models: Models, contend: Callable[[Clip], Timing]) -> Callable[[Clip], Timing]:
-    def published(clip: Clip) -> Timing:
+def _as_published(
+    models: BenchModels, contend: Callable[[BenchClip], CaptionTiming]
+) -> Callable[[BenchClip], CaptionTiming]:
+    def published(clip: BenchClip) -> CaptionTiming:
         with models.edge.kernels.as_published(), models.cloud.kernels.as_published():
             return contend(clip)
 
@@ -68,9 +72,9 @@ def main(
     encoders = {f"{role}.encoder_dtype": encoder_dtype for role in ("edge", "cloud")}
     resolved = load_config(config, flags={**flags, **encoders}).config
     captioner = Captioner.load(comparable(resolved))
-    models, settings = Models.of(captioner.pair), captioner.config.decoding
+    models, settings = BenchModels.of(captioner.pair), captioner.config.decoding
     most = settings.max_new_tokens
-    same: dict[str, Callable[[Clip], Timing]] = {
+    same: dict[str, Callable[[BenchClip], CaptionTiming]] = {
         "generate": lambda clip: generate(models.cloud, clip.cloud, settings, most),
         "assisted": lambda clip: generate_assisted(models.cloud, models.edge, clip.cloud, settings, most),
     }
@@ -79,7 +83,7 @@ def main(
     recordings = read_clips(captioner, files_of(clips))
     for contend in contenders.values():
         contend(recordings[0])  # the first run allocates memory and picks kernels
-    runs: dict[str, list[Timing]] = {name: [] for name in contenders}
+    runs: dict[str, list[CaptionTiming]] = {name: [] for name in contenders}
     for turn in turns(recordings, list(contenders), rounds):
         for name in turn.modes:
             runs[name].append(contenders[name](turn.recording))

@@ -1,40 +1,42 @@
-"""The loop at a chosen acceptance: `python -m tools.forced --acceptance 0.6,0.8,0.9`.
+"""The loop with chosen tokens: `python -m tools.forced --acceptance 0.6,0.8,0.9`.
 
-For models whose own acceptance says nothing, such as random weights. The target's text is known from a run of the
-target alone. The drafter makes every forward of the edge that it would make anyway, but proposes the target's own next
-tokens, each replaced by a wrong one with probability 1 - a (seeded). So every verified token is accepted with
-probability a, independently of all others, which is what the formulas of speculative decoding assume. In hybrid mode
-the drafter stands in for the gate too: it computes the evidence and escalates exactly the blocks with a wrong token.
+For models whose own choices say nothing, such as random weights, and for texts that others wrote. Every forward is
+made, and its logits are raised at the token that is to be chosen, so that times are real and the text is given. The
+cloud chooses the text, and the edge the same with a wrong token in its place with probability 1 - a (seeded), of which
+it is unsure. So every verified token is accepted with probability a, independently of all others, as the formulas of
+speculative decoding assume, and in hybrid mode an entropy gate escalates exactly the blocks with a wrong token.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import torch
 import typer
 from pydantic import Field
+from transformers.cache_utils import Cache
 
-from specdec_cli.bench.clips import Clip, files_of, read_clips
-from specdec_cli.bench.formulas import median
-from specdec_cli.bench.timing import Timing, drive
+from specdec_cli.bench.prepared import BenchClip, files_of, read_clips
+from specdec_cli.bench.timing import CaptionTiming, drive
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.schema import Config, DecodingConfig, GateConfig
+from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.config.schema import Config, GateConfig
 from specdec_cli.decoding.build import Pair, build_loop
-from specdec_cli.decoding.draft import Draft, Drafter, Enough
-from specdec_cli.decoding.gate import Judge
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.metrics.bootstrap import Figures, Interval
-from specdec_cli.models.session import Session
+from specdec_cli.metrics.bootstrap import Figures, Interval, median
+from specdec_cli.models.audio_lm import AudioLM
 from tools.table import print_table, spread_text
 
-ForcedMode = Literal["cloud", "lossless", "hybrid"]
+ForcedMode = Literal["edge", "cloud", "lossless", "hybrid"]
 LONGEST: Final = 48
-"""Tokens of a forced text: these never end by themselves."""
-_MODES: tuple[ForcedMode, ...] = ("cloud", "lossless", "hybrid")
+"""Tokens of a text that is not given: made-up weights never end one by themselves."""
+MODES: Final[tuple[ForcedMode, ...]] = ("cloud", "lossless", "hybrid")
+_SURE: Final = 100.0  # by how much the chosen token's logit exceeds the others'
+_UNSURE: Final = 0.01
+_UNSURE_NATS: Final = 0.5  # entropy of a token that the edge is unsure of, at least; of a sure one it is 0
 
 
 class Forced(Figures):
@@ -43,122 +45,162 @@ class Forced(Figures):
     name: str = Field(description="of what is compared, if anything is")
     acceptance: float = Field(description="probability that a drafted token is the target's own")
     mode: ForcedMode
+    guesses: int = Field(description="tokens guessed from earlier texts, at most")
     caption_tokens_per_s: Interval = Field(description="everything included")
     tokens_per_s: Interval = Field(description="after audio encoding and prefill")
+    all_tokens_per_s: float = Field(description="tokens of all texts over their time after audio encoding and prefill")
+    tokens_per_step: float | None = Field(description="per forward of the writing or drafting model; null: elsewhere")
     measured_acceptance: float | None = Field(description="accepted / verified tokens; null: not lossless")
 
 
-class ForcedDrafter(Drafter):
-    """Proposes the target's text with mistakes.
+class ForcedLM(AudioLM):
+    """A loaded model whose tokens are chosen for it, one clip at a time."""
 
-    Args:
-        session: the clip on the edge.
-        settings: of the run.
-        target: the target's text; the draft ends with it.
-        acceptance: probability that a proposed token is the target's own.
-        generator: decides which are not.
-    """
+    def __init__(self, model: AudioLM) -> None:
+        vars(self).update(vars(model))  # it has been set up, and its encoder is watched
+        self.choose((), 0)
 
-    def __init__(
+    def choose(self, text: Sequence[int], prompt_tokens: int, unsure: Collection[int] = ()) -> None:
+        """From here on `text` is written after a prompt of so many tokens; hardly so at the places `unsure`."""
+        self._text, self._prompt_tokens, self._unsure = tuple(text), prompt_tokens, frozenset(unsure)
+
+    def forward(
         self,
-        session: Session,
-        settings: DecodingConfig,
-        target: Sequence[int],
-        acceptance: float,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(session, settings, ())
-        self._target = tuple(target)
-        self._acceptance = acceptance
-        self._coin = generator
-
-    def propose(
-        self,
-        text: Sequence[int],
-        k: int,
-        judge: Judge,
-        enough: Enough | None = None,  # noqa: ARG002
-        top_k: int | None = None,  # noqa: ARG002
-    ) -> Draft:
-        """Up to `k` tokens, one forward each, whose likeliest token is found and not used."""
-        ids: list[int] = []
-        rows: list[torch.Tensor] = []
-        for at in range(len(text), min(len(text) + k, len(self._target))):
-            row, _ = self.row([*text, *ids])
-            int(row.argmax())  # read back, as drafting does: on a GPU this waits
-            rows.append(row)
-            ids.append(self._proposal(at))
-        scores = torch.cat(rows)
-        judge.add_all(scores, ids)
-        wrong = tuple(ids) != self._target[len(text) : len(text) + len(ids)]
-        reason = judge.reason if judge.gate.name == "always" else "entropy" if wrong else None
-        return Draft(tuple(ids), scores, tuple(judge.evidence), tuple(judge.scores), reason)
-
-    def _proposal(self, at: int) -> int:
-        token = self._target[at]
-        right = float(torch.rand((), generator=self._coin)) < self._acceptance
-        return token if right else (token + 1) % self.session.vocab_size
+        ids: Sequence[int],
+        positions: torch.Tensor,
+        cache: Cache,
+        rows: int | torch.Tensor,
+        audio: Mapping[str, torch.Tensor] | None = None,
+        mask: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, float, int]:
+        start = cache.get_seq_length() + len(ids) + 1 - self._prompt_tokens
+        logits, encoder_ms, passes = super().forward(ids, positions, cache, rows, audio, mask)
+        for at, row in enumerate(logits, start=start - len(logits)):
+            if 0 <= at < len(self._text):
+                row[self._text[at]] = row.max() + (_UNSURE if at in self._unsure else _SURE)
+        return logits, encoder_ms, passes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForcedLoop:
-    """Loops over one pair and one clip at chosen acceptances.
+    """Loops over one pair and one clip whose tokens are chosen.
 
     Attributes:
-        pair: an edge that is loaded, and a cloud that is loaded or at an address.
+        edge, cloud: the models; None: modes that need it are not taken.
         clip: the recording.
         config: of any mode; k, processors and the length are used. Nothing is drafted ahead.
         name: of what is compared.
+        link: the cloud behind its address; None: it is called here.
     """
 
-    pair: Pair
-    clip: Clip
+    edge: ForcedLM | None
+    cloud: ForcedLM | None
+    clip: BenchClip
     config: Config
     name: str = ""
+    link: HttpCloud | None = None
+
+    def pair(self) -> Pair:
+        """The models, whose earlier texts are forgotten."""
+        return Pair.of(self.edge, self.link or self.cloud)
 
     def target(self) -> tuple[int, ...]:
-        """What the cloud writes alone, to the full length."""
-        return drive(self._loop("cloud")).ids
+        """What the cloud writes alone, to the full length; the edge, where there is no cloud."""
+        for model in (self.edge, self.cloud):
+            if model is not None:
+                model.choose((), 0)
+        return drive(self._loop(self.pair(), "cloud" if self.cloud else "edge", LONGEST, 0, ended=False)).ids
 
-    def take(self, mode: ForcedMode, target: tuple[int, ...], acceptance: float, seed: int) -> Timing:
-        """One run; `target` as `target()` gives it."""
-        loop = self._loop(mode)
-        if mode != "cloud":
-            assert loop.drafter is not None
-            generator = torch.Generator().manual_seed(seed)
-            loop.drafter = ForcedDrafter(loop.drafter.session, loop.settings, target, acceptance, generator)
-        return drive(loop)
+    def take(
+        self, mode: ForcedMode, text: Sequence[int], acceptance: float, seed: int, pair: Pair, guesses: int = 0
+    ) -> tuple[CaptionTiming, int | None]:
+        """One run that writes `text`: its times, and the forwards of the writing or drafting model of this process."""
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.rand(len(text), generator=generator) >= (1.0 if mode == "edge" else acceptance)
+        wrong = [at for at, is_wrong in enumerate(drawn.tolist()) if is_wrong]
+        if self.edge is not None:
+            spoiled = [(token + (at in wrong)) % pair.vocab_size for at, token in enumerate(text)]
+            self.edge.choose(spoiled, len(self.clip.edge.ids), wrong)
+        if self.cloud is not None:
+            self.cloud.choose(text, len(self.clip.cloud.ids))
+        loop = self._loop(pair, mode, len(text), guesses, ended=True)
+        timing = drive(loop)
+        if timing.ids != tuple(text):
+            raise RuntimeError(f"{mode} wrote {timing.ids} in place of {tuple(text)}")
+        return timing, None if loop.drafter is None else loop.drafter.work.forwards - 1
 
-    def _loop(self, mode: ForcedMode) -> Loop:
-        """A loop that only the length limit ends; its gate computes the evidence and decides nothing in hybrid mode."""
+    def _loop(self, pair: Pair, mode: ForcedMode, longest: int, guesses: int, *, ended: bool) -> Loop:
+        """A loop that the length limit ends alone; in hybrid mode, an entropy gate that tells wrong tokens."""
         settings = self.config.decoding
-        longest = min(settings.max_new_tokens, LONGEST)
-        changed: dict[str, object] = {"mode": mode, "defer": False, "draft_ahead": "off"}
-        changed |= {"max_new_tokens": longest, "min_new_tokens": longest, "loop_period": 0, "cloud_prefill": "lazy"}
-        changed |= {"sentences": None, "stop_strings": (), "require_cloud": True}
-        sections = {"decoding": settings.model_copy(update=changed), "gate": GateConfig(threshold=1e9)}
-        return build_loop(self.pair, self.config.model_copy(update=sections), self.clip.edge, self.clip.cloud)
+        longest = longest if ended else min(settings.max_new_tokens, longest)
+        changed: dict[str, object] = {"mode": mode, "defer": False, "draft_ahead": "off", "lookup_tokens": guesses}
+        changed |= {"max_new_tokens": longest, "min_new_tokens": 0 if ended else longest, "loop_period": 0}
+        changed |= {"sentences": None, "stop_strings": (), "degrade": False, "cloud_prefill": "lazy"}
+        gate = GateConfig(name="entropy", threshold=_UNSURE_NATS) if mode == "hybrid" else GateConfig(threshold=1e9)
+        sections = {"decoding": settings.model_copy(update=changed), "gate": gate}
+        return build_loop(pair, self.config.model_copy(update=sections), self.clip.edge, self.clip.cloud)
 
 
-def force(loops: Sequence[ForcedLoop], acceptances: Sequence[float], rounds: int) -> Iterator[Forced]:
-    """Every acceptance in every mode, in turns loop by loop; those of one name, together."""
-    targets = [loop.target() for loop in loops]
+def force(
+    loops: Sequence[ForcedLoop],
+    acceptances: Sequence[float],
+    texts: Sequence[Sequence[int]] | int,
+    modes: Sequence[ForcedMode] = MODES,
+    guesses: Sequence[int] = (0,),
+) -> Iterator[Forced]:
+    """Every acceptance in every mode, in turns; those of one name, together.
+
+    Args:
+        texts: written one after the other; a number: what the cloud writes alone, as often.
+        guesses: tokens guessed at most, each with a memory of its own that knows nothing at first.
+    """
+    given = [[loop.target()] * texts if isinstance(texts, int) else texts for loop in loops]
     for acceptance in acceptances:
-        taken: dict[tuple[str, ForcedMode], list[Timing]] = {}
-        for seed in range(rounds):
-            for loop, target in zip(loops, targets, strict=True):
-                for mode in _MODES:
-                    taken.setdefault((loop.name, mode), []).append(loop.take(mode, target, acceptance, seed))
-        for (name, mode), runs in taken.items():
-            judged = sum(run.judged for run in runs)
-            yield Forced(
-                name=name,
-                acceptance=acceptance,
-                mode=mode,
-                caption_tokens_per_s=median([run.tokens_per_s for run in runs]),
-                tokens_per_s=median([run.decoding_tokens_per_s for run in runs]),
-                measured_acceptance=sum(run.accepted for run in runs) / judged if mode == "lossless" else None,
-            )
+        taken: dict[tuple[str, ForcedMode, int], list[tuple[CaptionTiming, int | None]]] = {}
+        pairs = {(at, mode, most): loop.pair() for at, loop in enumerate(loops) for mode in modes for most in guesses}
+        for seed in range(len(given[0])):
+            for (at, mode, most), pair in pairs.items():
+                run = loops[at].take(mode, given[at][seed], acceptance, seed, pair, most)
+                taken.setdefault((loops[at].name, mode, most), []).append(run)
+        for (name, mode, most), runs in taken.items():
+            yield _forced(name, acceptance, mode, most, runs)
+
+
+def _forced(
+    name: str, acceptance: float, mode: ForcedMode, guesses: int, runs: Sequence[tuple[CaptionTiming, int | None]]
+) -> Forced:
+    timings, steps = zip(*runs, strict=True)
+    tokens, judged = sum(len(run.ids) for run in timings), sum(run.judged for run in timings)
+    decoding_s = sum(run.wall_ms - run.prefill_ms for run in timings) / 1e3
+    return Forced(
+        name=name,
+        acceptance=acceptance,
+        mode=mode,
+        guesses=guesses,
+        caption_tokens_per_s=median([run.tokens_per_s for run in timings]),
+        tokens_per_s=median([run.decoding_tokens_per_s for run in timings]),
+        all_tokens_per_s=tokens / decoding_s,
+        tokens_per_step=None if None in steps else tokens / max(sum(steps), 1),
+        measured_acceptance=sum(run.accepted for run in timings) / judged if mode == "lossless" and judged else None,
+    )
+
+
+def read_texts(path: str, most: int, barred: Collection[int], vocab_size: int) -> list[list[int]]:
+    """Texts of a file, a line of token ids each; ids that a model bars trade places with the last of the vocabulary.
+
+    Raises:
+        typer.BadParameter: a line holds something else, or an id outside of the vocabulary.
+    """
+    spare = {id_: vocab_size - 1 - at for at, id_ in enumerate(sorted(barred))}
+    swapped = spare | {new: old for old, new in spare.items()}
+    with open(path, encoding="ascii") as lines:
+        try:
+            texts = [[int(id_) for id_ in line.split()] for line, _ in zip(lines, range(most), strict=False)]
+        except ValueError as error:
+            raise typer.BadParameter(f"{path} holds lines of token ids, separated by spaces: {error}") from None
+    if not texts or not all(texts) or max(map(max, texts)) >= vocab_size:
+        raise typer.BadParameter(f"{path} holds no text, an empty one, or ids from {vocab_size} on")
+    return [[swapped.get(id_, id_) for id_ in text] for text in texts]
 
 
 def numbers(text: str, most: float = math.inf) -> list[float]:
@@ -177,15 +219,18 @@ def numbers(text: str, most: float = math.inf) -> list[float]:
 
 
 def print_forced(found: Sequence[Forced]) -> None:
-    """Prints a row for each acceptance and name."""
-    rows: dict[tuple[str, float], list[str]] = {}
+    """Prints a row for each name, mode, acceptance and number of guesses."""
+    rows, without = [], dict[tuple[str, ForcedMode, float], float]()
     for forced in found:
-        passed = "" if forced.measured_acceptance is None else f", {100 * forced.measured_acceptance:.0f}% accepted"
-        speeds = f"{spread_text(forced.caption_tokens_per_s)} / {spread_text(forced.tokens_per_s)}"
-        row = rows.setdefault((forced.name, forced.acceptance), [f"{forced.name} {forced.acceptance:g}".strip()])
-        row.append(speeds + passed)
-    title = "Forced acceptance a, tokens/s of whole captions / after the prefills"
-    print_table(title, ["a", *_MODES], list(rows.values()))
+        rate = forced.all_tokens_per_s
+        first = without.setdefault((forced.name, forced.mode, forced.acceptance), rate)
+        shares = (forced.measured_acceptance, forced.tokens_per_step)
+        accepted, per_step = ("-" if share is None else f"{share:.2f}" for share in shares)
+        places = [forced.name, forced.mode, f"{forced.acceptance:g}", f"{forced.guesses}", accepted]
+        speeds = [spread_text(forced.caption_tokens_per_s), spread_text(forced.tokens_per_s)]
+        rows.append([*places, *speeds, f"{rate:.2f}", f"{rate / first:.2f}", per_step])
+    columns = ["", "mode", "a", "guesses", "accepted", "tokens/s", "after prefills", "all texts", "ratio", "per step"]
+    print_table("Chosen tokens: medians of captions, and all texts after their prefills", columns, rows)
 
 
 def main(
@@ -198,8 +243,9 @@ def main(
     """Measure the loop with drafts that are right with given probabilities."""
     wanted = numbers(acceptance, most=1.0)
     captioner = Captioner.load(config, {"decoding.mode": "hybrid", "decoding.k": k})
+    edge, cloud = map(ForcedLM, captioner.pair.loaded)
     recordings = read_clips(captioner, files_of(clips))
-    loops = [ForcedLoop(captioner.pair, recording, captioner.config) for recording in recordings]
+    loops = [ForcedLoop(edge, cloud, recording, captioner.config) for recording in recordings]
     print_forced(list(force(loops, wanted, rounds)))
 
 

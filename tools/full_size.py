@@ -1,10 +1,12 @@
 """Models of published sizes with made-up weights: `python -m tools.full_size 3b --dtype bfloat16,int8,int4`.
 
-Do they fit on this machine, how near are their steps to what its memory allows, and what do fewer bits save? Number
-formats take turns, so that whatever else the machine does meets them alike.
+Do they fit on this machine, how near are their steps to what its memory allows, and what do fewer bits and CUDA graphs
+save? Number formats take turns, with and without graphs, so that whatever else the machine does meets them alike.
 
-`3b+mini --rtt 20,50` captions with an edge in each number format and a cloud that runs behind the server of `specdec
-serve` and its relay, with forced drafts. Edge and cloud work by turns, so that neither takes time from the other.
+Two shapes, `3b,7b`, are an edge, in each number format, and a cloud: they caption with chosen tokens (`tools.forced`),
+with `--rtt 20,50` with the cloud behind the server of `specdec serve` and its relay. Edge and cloud work by turns, so
+that neither takes time from the other. `--texts FILE` has them write given captions, a line of token ids each, from any
+tokenizer, and `--guesses 0,8` compares numbers of tokens guessed from the captions before; one shape writes alone.
 
 A step of a large model at batch 1 reads every weight of the decoder and of the output layer once and does little with
 it, so that bytes of weights over memory bandwidth is its floor.
@@ -24,22 +26,20 @@ import torch
 import typer
 from pydantic import Field
 
-from specdec_cli.bench.build import describe_machine
-from specdec_cli.bench.clips import Clip
-from specdec_cli.bench.formulas import median
-from specdec_cli.bench.memory import MIB, cache_bytes, weight_bytes
-from specdec_cli.bench.result import Machine
-from specdec_cli.config.schema import Config, DecodingConfig, ModelConfig
-from specdec_cli.decoding.build import Pair
+from specdec_cli.bench.contenders import Machine, describe_machine
+from specdec_cli.bench.prepared import BenchClip
+from specdec_cli.config.schema import Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics.bootstrap import Figures, Interval
+from specdec_cli.metrics.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.run import gpu_mb, peak_rss_mb
-from tools.forced import Forced, ForcedLoop, force, numbers, print_forced
+from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
+from tools.memory import MIB, cache_bytes, weight_bytes
 from tools.shapes import SHAPES, Shape, allocated, build, parameters
 from tools.table import print_table, spread_text
 
@@ -62,12 +62,13 @@ class ShapeTime(Figures):
 
     name: str
     dtype: str
+    graphs: bool = Field(description="whether steps and verifications ran over a cache of fixed size, recorded")
     weights_mb: float = Field(description="all that is held of it, MiB")
     built_s: float = Field(description="making it, s")
     tower_ms: Interval = Field(description="audio tower, ms")
     prefill_ms: Interval = Field(description="the prompt, tower included, ms")
     prompt_tokens: int
-    caption_ms: Interval | None = Field(description="prefill and 60 steps, ms; null: forced drafts tell instead")
+    caption_ms: Interval | None = Field(description="prefill and 60 steps, ms; null: chosen texts tell instead")
     step_ms: Interval = Field(description="one token, ms")
     verification_ms: Interval = Field(description="k + 1 tokens in one forward, ms")
     read_mb: float = Field(description="weights that a step reads, MiB")
@@ -101,8 +102,12 @@ class Order:
         device: name of the device.
         k: tokens drafted per round; a verification scores k + 1 positions.
         acceptances: of the forced drafts, with two shapes.
-        rounds: how often to force each.
+        rounds: how often to force each, if no texts are given.
         rtts: round trips to the cloud, ms; none: it is not behind a link.
+        graphs: "auto" (on CUDA, beside runs without), "on" (likewise, on a CPU as well) or "off".
+        texts: file of token ids to write, and how many of its lines at most; None: what the cloud writes.
+        guesses: numbers of tokens guessed from the texts before, each of which is tried.
+        short: whether the prompts of chosen texts are short.
     """
 
     shapes: tuple[Shape, ...]
@@ -112,6 +117,10 @@ class Order:
     acceptances: Sequence[float]
     rounds: int
     rtts: Sequence[float] = ()
+    graphs: str = "auto"
+    texts: tuple[str, int] | None = None
+    guesses: Sequence[int] = (0,)
+    short: bool = False
 
     @classmethod
     def parse(
@@ -124,21 +133,26 @@ class Order:
         acceptances: Sequence[float],
         rounds: int,
         rtts: Sequence[float] = (),
+        graphs: str = "auto",
+        texts: tuple[str, int] | None = None,
+        guesses: Sequence[int] = (0,),
+        short: bool = False,
     ) -> Order:
-        """The order for `shapes` such as "3b" or "3b+7b".
+        """The order for `shapes` such as "3b" or "3b,7b".
 
         Raises:
             ConfigError: there is no such shape, more than two are named, or one with a round trip.
         """
-        names = shapes.lower().split("+")
+        names = shapes.lower().split(",")
         if len(names) > 2 or not set(names) <= SHAPES.keys():
             raise ConfigError(
                 f"{shapes} is none of {', '.join(SHAPES)}, nor two of them.",
-                hint="For an edge and a cloud: 3b+7b",
+                hint="For an edge and a cloud: 3b,7b",
             )
         if rtts and len(names) < 2:
-            raise ConfigError(f"A round trip leads to a cloud, and {shapes} is an edge.", hint="For example: 3b+mini")
-        return cls(tuple(SHAPES[name] for name in names), tuple(dtype.split(",")), device, k, acceptances, rounds, rtts)
+            raise ConfigError(f"A round trip leads to a cloud, and {shapes} is an edge.", hint="For example: 3b,mini")
+        built = tuple(SHAPES[name] for name in names)
+        return cls(built, tuple(dtype.split(",")), device, k, acceptances, rounds, rtts, graphs, texts, guesses, short)
 
     @property
     def models(self) -> list[tuple[Shape, str]]:
@@ -161,18 +175,22 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
     for shape, dtype in order.models:
         say(f"building {shape.name}: {parameters(shape) / 1e9:.1f} billion weights, {dtype}, on {device}")
         started = time.perf_counter()
-        runs.append(_Run(build(shape, dtype=dtype, device=device), dtype, order.k + 1))
-        runs[-1].built_s = time.perf_counter() - started
+        model = ForcedLM(build(shape, dtype=dtype, device=device))
+        built_s = time.perf_counter() - started
+        runs.append(_Run(model, dtype, order.k + 1, built_s, None))
+        if order.graphs == "on" or (order.graphs == "auto" and device.type == "cuda"):
+            runs.append(_Run(model, dtype, order.k + 1, built_s, Graphs(model.module, model.layers)))
     say("prefills, steps and whole captions, in turns")
-    pair = len(order.shapes) == 2
+    written = len(order.shapes) == 2 or order.texts is not None
     for kind, times in _TIMES.items():
-        for _ in range(0 if pair and kind == "caption" else times):
+        for _ in range(0 if written and kind == "caption" else times):
             for run in runs:
                 run.take(kind)
     forced: list[Forced] = []
-    if pair:
-        say("forcing drafts to pass with the probabilities asked for")
-        forced = list(_forced(runs[:-1], runs[-1].model, order))
+    if written:
+        say("captions with chosen tokens")
+        best = list({run.model: run for run in runs}.values())  # with graphs, where there are any
+        forced = list(_forced(best, order))
     peak = gpu_mb() if device.type == "cuda" else peak_rss_mb()
     budget = _bytes_in_building(order) / MIB + ALLOWANCE_MB
     return FullSize(
@@ -206,18 +224,21 @@ def step_bytes(model: AudioLM) -> int:
 class _Run:
     """One model and the times of its passes, ms; each kind of pass may be taken again and again."""
 
-    def __init__(self, model: AudioLM, dtype: str, block: int) -> None:
-        self.model, self.dtype, self.block, self.built_s = model, dtype, block, 0.0
+    def __init__(self, model: ForcedLM, dtype: str, block: int, built_s: float, graphs: Graphs | None) -> None:
+        self.model, self.dtype, self.block, self.built_s, self.graphs = model, dtype, block, built_s, graphs
         self.taken: dict[str, list[float]] = {kind: [] for kind in ("tower", *_TIMES)}
         self._clip = _clip(model).edge
         first = model.processor.eos_ids[0] + 1
         self._text = [first + at for at in range(TOKENS)]
-        self._session = self._prefilled()  # the first pass picks kernels
+        self._session = self._prefilled()  # the first pass picks kernels, and records what is repeated
+        for end in (1, block):
+            self._session.logits(self._text[:end], end)
 
     def take(self, kind: str) -> None:
         """One more pass, unless such passes have taken too long already."""
         if sum(self.taken[kind]) > 1e3 * _LONG_S:
             return
+        self.model.graphs = self.graphs
         started = time.perf_counter()
         if kind == "prefill":
             self._session = self._prefilled()
@@ -241,6 +262,7 @@ class _Run:
         return ShapeTime(
             name=self.model.name,
             dtype=self.dtype,
+            graphs=self.graphs is not None,
             weights_mb=weight_bytes(self.model.module) / MIB,
             built_s=self.built_s,
             tower_ms=median(self.taken["tower"]),
@@ -256,30 +278,43 @@ class _Run:
         )
 
     def _prefilled(self) -> Session:
+        self.model.graphs = self.graphs
         session = Session(self.model, self._clip, TOKENS)
         session.prefill()
         return session
 
 
-def _forced(edges: Sequence[_Run], cloud: AudioLM, order: Order) -> Iterator[Forced]:
-    """Whole captions with forced drafts, the number formats in turns."""
-    decoding = DecodingConfig(mode="lossless", k=order.k)
+def _forced(runs: Sequence[_Run], order: Order) -> Iterator[Forced]:
+    """Whole captions with chosen tokens, the number formats in turns."""
+    for run in runs:
+        run.model.graphs = run.graphs
+    edges = runs[: len(order.dtypes)]
+    cloud = runs[-1].model if len(order.shapes) == 2 else None
+    texts: list[list[int]] | int = order.rounds
+    if order.texts is not None:
+        barred = {id_ for run in runs for id_ in (*run.model.processor.banned_ids, *run.model.processor.eos_ids)}
+        texts = read_texts(*order.texts, barred, min(shape.vocabulary for shape in order.shapes))
+    decoding = DecodingConfig(mode="edge" if cloud is None else "lossless", k=order.k)
     for rtt in order.rtts or (None,):
-        with nullcontext(cloud) if rtt is None else linked(cloud, edges[0].model.processor, rtt) as there:
+        here = cloud is None or rtt is None
+        with nullcontext() if here else linked(cloud, edges[0].model.processor, rtt) as link:  # type: ignore[arg-type]
             loops = []
             for edge in edges:
-                config = Config(edge=ModelConfig(model=edge.model.name), decoding=decoding)
-                clip = Clip("test sound", _SOUND_S, _clip(edge.model).edge, _clip(cloud).cloud)
+                config = Config(edge=EdgeConfig(model=edge.model.name), decoding=decoding)
+                prompts = (_clip(model, short=order.short).edge for model in (edge.model, cloud or edge.model))
+                clip = BenchClip("test sound", _SOUND_S, *prompts)
                 name = edge.dtype if rtt is None else f"{edge.dtype}, {rtt:g} ms"
-                loops.append(ForcedLoop(Pair.of(edge.model, there), clip, config, name))
-            yield from force(loops, order.acceptances, order.rounds)
+                loops.append(ForcedLoop(edge.model, cloud, clip, config, name, link))
+            alone = cloud is None
+            acceptances = (1.0,) if alone else order.acceptances
+            yield from force(loops, acceptances, texts, ("edge",) if alone else MODES, order.guesses)
 
 
-def _clip(model: AudioLM) -> Clip:
+def _clip(model: AudioLM, *, short: bool = False) -> BenchClip:
     processor = model.processor
-    sound = test_sound(_SOUND_S, processor.sampling_rate)
-    prompt = processor.prompt(sound, _INSTRUCTION)
-    return Clip("test sound", _SOUND_S, prompt, prompt)
+    sound = test_sound(1.0 if short else _SOUND_S, processor.sampling_rate)
+    prompt = processor.prompt(sound, "How?" if short else _INSTRUCTION)
+    return BenchClip("test sound", _SOUND_S, prompt, prompt)
 
 
 def _timed(device: torch.device, work: Callable[[], Any]) -> float:
@@ -296,7 +331,7 @@ def _require_room(order: Order, device: torch.device) -> None:
     needed = _bytes_in_building(order) + ALLOWANCE_MB * MIB
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
     if needed > free:
-        names = "+".join(shape.name for shape in order.shapes)
+        names = ",".join(shape.name for shape in order.shapes)
         raise ConfigError(
             f"{names} needs {needed / 2**30:.1f} GiB on {device}, and {free / 2**30:.1f} GiB are free.",
             hint="Take a smaller shape, or a GPU with enough memory: --device cuda",
@@ -326,7 +361,8 @@ def _print(found: FullSize) -> None:
         "cache, MiB": lambda shape: f"{shape.cache_mb:.1f}",
     }
     rows = [[label, *map(figure, found.shapes)] for label, figure in figures.items()]
-    print_table("", ["", *(f"{shape.name} {shape.dtype}" for shape in found.shapes)], rows)
+    names = [f"{shape.name} {shape.dtype}{' graphs' if shape.graphs else ''}" for shape in found.shapes]
+    print_table("", ["", *names], rows)
     if found.forced:
         print_forced(found.forced)
     if found.peak_mb is not None:
@@ -335,12 +371,17 @@ def _print(found: FullSize) -> None:
 
 
 def main(
-    shape: Annotated[str, typer.Argument(metavar="3b|7b|EDGE+CLOUD", help="Published sizes.")],
+    shape: Annotated[str, typer.Argument(metavar="3b|7b|EDGE,CLOUD", help="Published sizes.")],
     dtype: Annotated[str, typer.Option(help=f"Of {', '.join(DTYPES)}; the cloud has the first.")] = "bfloat16",
     device: Annotated[str, typer.Option(help="Where to put them.")] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
     acceptance: Annotated[str, typer.Option(help="Of the forced drafts, with two shapes.")] = "0.6,0.8,0.9",
-    rounds: Annotated[int, typer.Option(min=1, help="How often to force each.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="How often to force each.")] = 3,
+    graphs: Annotated[str, typer.Option(help="CUDA graphs beside eager forwards: auto, on (a CPU too), off.")] = "auto",
+    texts: Annotated[str | None, typer.Option(help="File of captions to write: a line of token ids each.")] = None,
+    clips: Annotated[int, typer.Option(min=1, help="How many of them at most.")] = 40,
+    guesses: Annotated[str, typer.Option(help="Tokens guessed from the captions before; several are compared.")] = "0",
+    short: Annotated[bool, typer.Option("--short", help="Prompts of 1 s of sound in place of 300 tokens.")] = False,
     rtt: Annotated[str | None, typer.Option(help="Round trips to a cloud behind server and relay, ms.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -350,8 +391,19 @@ def main(
         raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}, nor several of them")
     if threads is not None:
         torch.set_num_threads(threads)
-    chances, rtts = numbers(acceptance, most=1.0), numbers(rtt or "")
-    order = Order.parse(shape, dtype, device, k=k, acceptances=chances, rounds=rounds, rtts=rtts)
+    order = Order.parse(
+        shape,
+        dtype,
+        device,
+        k=k,
+        acceptances=numbers(acceptance, most=1.0),
+        rounds=rounds,
+        rtts=numbers(rtt or ""),
+        graphs=graphs,
+        texts=None if texts is None else (texts, clips),
+        guesses=[int(most) for most in numbers(guesses, most=64)],
+        short=short,
+    )
     found = measure(order, lambda line: typer.echo(line, err=True))
     if json:
         print(found.model_dump_json())

@@ -15,8 +15,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.relay import Relay
 from specdec_cli.serve.run import Place, bind, server
+from tools.relay import Relay
 
 _START_S: Final = 30
 
@@ -31,10 +31,10 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         rtt_ms: round trip, ms.
         mbps: megabits a second each way; None: as fast as it goes.
     """
-    place, limits = Place("127.0.0.1", 0), ServeLimits(requests_per_s=1e6)
+    place = Place("127.0.0.1", 0)
     port: Future[int] = Future()
-    with bind(place, limits) as bound:
-        running = server(Service(cloud, limits), place, None, bound)
+    with bind(place) as bound:
+        running = server(Service(cloud, ServeLimits()), place, None)
         bound.listen()
 
         async def serve() -> None:

@@ -1,6 +1,6 @@
 """How much a verify server bears: clips in parallel against verifications a second, up to where more bring no more.
 
-    specdec serve --max-rate 100000 &
+    specdec serve &
     python -m tools.load http://127.0.0.1:8765
 
 Every clip is sent once and then verified without a pause: a draft of `k` tokens behind a text that grows. The
@@ -23,7 +23,7 @@ import typer
 from specdec_cli.cloud.cloud import RemoteVerifier
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import Config, load_config
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError
 from specdec_cli.models.loading import load_processor
 from specdec_cli.models.processor import Prompt
@@ -131,7 +131,7 @@ def knee(found: list[Bearing]) -> Bearing:
 
 
 def main(
-    url: Annotated[str, typer.Argument(help="Of the server; start it with a --max-rate that lets this through.")],
+    url: Annotated[str, typer.Argument(help="Of the server.")],
     config: Annotated[str, typer.Option("--config", help="Its edge makes prompt and features.")] = "mini",
     sessions: Annotated[str, typer.Option("--sessions", help="Clips in parallel.")] = "1,2,4,8,16,32,64",
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="For each number of clips.")] = 5.0,
@@ -143,10 +143,11 @@ def main(
     settings = {"cloud.url": url, "cloud.token_env": token_env, "cloud.timeout_s": 60.0}
     settings |= {"decoding.k": k, "decoding.max_new_tokens": _TEXT + k + 1}
     resolved = load_config(config, flags={name: value for name, value in settings.items() if value is not None}).config
+    assert resolved.edge is not None
     assert resolved.cloud is not None
     processor = load_processor(resolved.edge, offline=resolved.runtime.offline)
     noise = np.random.default_rng(0).standard_normal(round(clip_s * processor.sampling_rate)).astype(np.float32)
-    prompt = processor.prompt(0.05 * noise, resolved.prompt.instruction)
+    prompt = processor.prompt(0.05 * noise, resolved.instruction())
     link = HttpCloud(resolved.cloud, processor, own=False)
     words = [id_ for id_ in range(link.vocab_size) if id_ not in processor.banned_ids]
     found = []

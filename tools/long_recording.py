@@ -30,12 +30,12 @@ import soundfile
 import typer
 
 from specdec_cli.audio import open_recording
+from specdec_cli.audio.prosody import HOP, runs_of, speech_activity
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language
-from specdec_cli.prosody.activity import FRAME, runs_of, speech_activity
 from specdec_cli.run import peak_rss_mb
 from specdec_cli.transcript.schema import Transcript
 from tools.table import print_table
@@ -90,7 +90,7 @@ def active(samples: Waveform, lowest_hz: float = LOWEST_HZ) -> list[tuple[int, i
     spectrum = np.fft.rfft(samples.astype(np.float64))
     spectrum[: int(np.ceil(lowest_hz * len(samples) / SAMPLE_RATE))] = 0
     heard = np.fft.irfft(spectrum, len(samples))
-    return [(int(start), int(end)) for start, end in FRAME * runs_of(speech_activity(heard.astype(np.float32)).active)]
+    return [(int(start), int(end)) for start, end in HOP * runs_of(speech_activity(heard.astype(np.float32)).active)]
 
 
 def choose(data: Path, count: int, rng: np.random.Generator, lowest_hz: float = LOWEST_HZ) -> list[Clip]:

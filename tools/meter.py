@@ -39,7 +39,10 @@ class Meter:
         for name in ("recording", "prompts"):
             self._place(captioner, name, self._timed("audio", getattr(captioner, name)))
         pair = captioner.pair
-        for role, steps, model in (("edge", "edge steps", pair.edge), ("cloud", "cloud passes", pair.loaded_cloud)):
+        for role, steps, model in (
+            ("edge", "edge steps", pair.loaded_edge),
+            ("cloud", "cloud passes", pair.loaded_cloud),
+        ):
             if model is not None:
                 self._place(model, "forward", self._forward(role, steps, model.forward))
         return self

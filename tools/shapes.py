@@ -15,13 +15,13 @@ import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 import specdec_cli
-from specdec_cli.bench.memory import weight_bytes
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.loading import resolve_dtype
 from specdec_cli.models.packed import BITS, PackedLinear, packable
 from specdec_cli.models.processor import Processor
+from tools.memory import weight_bytes
 
 _WINDOW_S = 300
 _PATTERN = 1 << 20  # numbers that are drawn; every weight repeats them

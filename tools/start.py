@@ -71,26 +71,21 @@ def _in_fresh_process(asked: dict[str, Any]) -> None:
     """Starts, captions, and prints the parts as JSON."""
     parts: Times = {"interpreter": (_ms(time.monotonic() - asked["began"]), _ms(time.process_time()))}
     with _part(parts, "command"):
-        from specdec_cli.cli import startup
-        from specdec_cli.cli.command import Given
+        from specdec_cli.cli.app import prepare_process
+        from specdec_cli.config import load_config, parse_setting
 
-        resolved = Given(asked["config"], {}, asked["settings"]).resolve()
-    with startup.still_collector():
-        from specdec_cli.imports import deferring, import_libraries
+        prepare_process()
+        resolved = load_config(asked["config"], flags=dict(map(parse_setting, asked["settings"])))
+    with _part(parts, "torch"):
+        import_module("torch")
+    with _part(parts, "transformers"):
+        from specdec_cli.models.families import family_named
 
-        with _part(parts, "torch"), deferring():
-            import_module("torch")
-        with _part(parts, "transformers"):
-            import_libraries()
-            from specdec_cli.models.families import family_named
-
-            family_named(
-                "qwen2.5-omni"
-            ).module_class()  # transformers imports a family's modules when its class is first looked up
-        with _part(parts, "ours"):
-            from specdec_cli.captioner import Captioner
-        with _part(parts, "weights"):
-            captioner = Captioner.load(resolved.config)
+        family_named("qwen2.5-omni").module_class()  # transformers imports a family when its class is first looked up
+    with _part(parts, "ours"):
+        from specdec_cli.captioner import Captioner
+    with _part(parts, "weights"):
+        captioner = Captioner.load(resolved.config)
     with _part(parts, "audio"):
         run = _run(captioner, asked["clip"])
     first, again = _to_the_first_block(run), _to_the_first_block(_run(captioner, asked["clip"]))

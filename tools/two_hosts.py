@@ -2,7 +2,7 @@
 
     python -m tools.two_hosts --rtt 0,20,50,200 samples/*.flac
 
-The server runs in one namespace, the edge in the other; between them the relay of `specdec_cli.serve.relay` waits as a
+The server runs in one namespace, the edge in the other; between them the relay of `tools.relay` waits as a
 link of that round trip would. Prints the total time of each mode, from one `specdec compare` per round trip.
 """
 
@@ -90,9 +90,9 @@ def main() -> None:
     given = parser.parse_args()
     more = [word for setting in given.set for word in ("--set", setting)]
     print("rtt ms  mode      total s  to edge  on the link s  calls  uplink B  degraded")
-    with two_hosts(), running(CLOUD, *PYTHON, "specdec_cli", "serve", "--max-rate", "100000", ready='"ready"'):
+    with two_hosts(), running(CLOUD, *PYTHON, "specdec_cli", "serve", ready='"ready"'):
         for rtt in given.rtt.split(","):
-            relay = (*PYTHON, "specdec_cli.serve.relay", f"{CLOUD_ADDRESS}:{PORT}", "127.0.0.1:8765", "--rtt-ms", rtt)
+            relay = (*PYTHON, "tools.relay", f"{CLOUD_ADDRESS}:{PORT}", "127.0.0.1:8765", "--rtt-ms", rtt)
             with running(CLOUD, *relay, ready="->"):
                 time.sleep(0.2)
                 for mode in compare(given.files, given.modes, more)["costs"]:

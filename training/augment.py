@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.prosody.activity import FRAME, speech_activity
+from specdec_cli.audio.prosody import HOP, speech_activity
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
 from training.tempo import change_tempo
@@ -174,7 +174,7 @@ def _trim(waveform: Waveform) -> Waveform:
     frames = np.flatnonzero(speech_activity(waveform).active)
     if not len(frames):
         return waveform
-    return waveform[max(0, int(frames[0]) - 5) * FRAME : (int(frames[-1]) + 6) * FRAME]
+    return waveform[max(0, int(frames[0]) - 5) * HOP : (int(frames[-1]) + 6) * HOP]
 
 
 def _gain(waveform: Waveform, decibels: float) -> Waveform:

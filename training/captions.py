@@ -12,10 +12,10 @@ from specdec_cli.prompts import Language, Style
 WORDS: Final[dict[Language, dict[str, dict[str, str]]]] = {
     "zh": {
         "voice": {"male": "男声", "female": "女声"},
-        "rate": {"slow": "较慢", "medium": "适中", "fast": "较快"},
+        "rate": {"slow": "较慢", "moderate": "适中", "fast": "较快"},
         "pitch": {"low": "偏低", "medium": "适中", "high": "偏高"},
         "range": {"flat": "平稳", "lively": "明显"},
-        "volume": {"soft": "较小", "medium": "适中", "loud": "较大"},
+        "volume": {"soft": "较小", "normal": "适中", "loud": "较大"},
         "pauses": {"few": "较少", "many": "较多"},
         "timbre": {"mellow": "柔和", "balanced": "自然", "bright": "明亮"},
         "emotion": {
@@ -30,10 +30,10 @@ WORDS: Final[dict[Language, dict[str, dict[str, str]]]] = {
     },
     "en": {
         "voice": {"male": "male", "female": "female"},
-        "rate": {"slow": "slow", "medium": "moderate", "fast": "fast"},
+        "rate": {"slow": "slow", "moderate": "moderate", "fast": "fast"},
         "pitch": {"low": "low", "medium": "medium", "high": "high"},
         "range": {"flat": "flat", "lively": "lively"},
-        "volume": {"soft": "soft", "medium": "normal", "loud": "loud"},
+        "volume": {"soft": "soft", "normal": "normal", "loud": "loud"},
         "pauses": {"few": "few", "many": "many"},
         "timbre": {"mellow": "mellow", "balanced": "balanced", "bright": "bright"},
         "emotion": {

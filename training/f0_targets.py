@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from specdec_cli.prosody.pitch import F0_RANGE_HZ, f0_contour
+from specdec_cli.audio.prosody import F0_RANGE_HZ, f0_contour
 from training.corpus import Waveform
 
 VOICED_BINS: Final = 40

@@ -34,13 +34,13 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics.bootstrap import Values, mean
 from specdec_cli.prompts import Language
 from specdec_cli.store import Watch
-from specdec_cli.tune.fit import Consequences, examples, fit
-from specdec_cli.tune.journal import Journal
-from specdec_cli.tune.plan import Plan
-from specdec_cli.tune.quality import Yardstick
+from specdec_cli.tune.learned_gate import Consequences, examples, fit
+from specdec_cli.tune.measure import CaptionQuality
 from specdec_cli.tune.record import setup_of
+from specdec_cli.tune.stored_recordings import StoredRecordings
 from specdec_cli.tune.trace import Replayed, Trace, replay
 from specdec_cli.tune.tuner import Tuner
+from specdec_cli.tune.tuning_plan import TuningPlan
 from training import WEIGHTS
 from training.labels import Row, balanced, dev_rows, read_rows
 from training.references import classes_of
@@ -62,7 +62,7 @@ class Part:
     """The recordings of one language, and what measures captions in it."""
 
     traces: list[Trace]
-    yardstick: Yardstick
+    quality: CaptionQuality
     speakers: list[str]
 
 
@@ -81,7 +81,7 @@ class Fold:
 
 
 def recorded(
-    captioner: Captioner, plan: Plan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
+    captioner: Captioner, plan: TuningPlan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
 ) -> dict[Language, Part]:
     """Recordings of `rows` in each language."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
@@ -91,12 +91,12 @@ def recorded(
     for language in LANGUAGES:
         prompt = captioner.config.prompt.model_copy(update={"language": language})
         speaking = captioner.variant(captioner.config.model_copy(update={"prompt": prompt}))
-        with Journal(setup_of(speaking), work / f"gate-{of_pair}-{language}.jsonl") as journal:
+        with StoredRecordings(setup_of(speaking), work / f"gate-{of_pair}-{language}.jsonl") as journal:
             traces = Tuner(speaking, plan, journal, watch).record(clips)
         known = {t.sha256: named[t.file] for t in traces}
         references = {sha256: Reference(row.file, (), classes_of(row), row.speaker) for sha256, row in known.items()}
-        yardstick = Yardstick(Lexicon.load(), references, language, captioner.decode)
-        found[language] = Part(traces, yardstick, [known[t.sha256].speaker for t in traces])
+        quality = CaptionQuality(Lexicon.load(), references, language, captioner.decode)
+        found[language] = Part(traces, quality, [known[t.sha256].speaker for t in traces])
     return found
 
 
@@ -117,9 +117,9 @@ class Fitting:
         self._decided: dict[int, str] = {}
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
-            self._decided |= Consequences(part.yardstick.classes).decided(part.traces)
+            self._decided |= Consequences(part.quality.classes).decided(part.traces)
             for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
-                consequences = Consequences(part.yardstick.classes, counted)
+                consequences = Consequences(part.quality.classes, counted)
                 self._found[what] += examples(part.traces, groups, length, consequences)
         self._names = names
 
@@ -171,7 +171,7 @@ class Frontier:
                 judge = gate.open(0, waking=True, whole=True)
                 for token in self._parts[language].traces[at].edge.drafted(0, MOST_DEFERRED):
                     judge.add(token)
-                found.append(min(judge.scores) if name == "margin" else max(judge.scores))
+                found.append(min(judge.values) if name == "margin" else max(judge.values))
         return np.array(found)
 
     def run(self, name: Any, threshold: float, wake: float) -> dict[str, float]:
@@ -202,9 +202,9 @@ class Frontier:
         """Mean over the languages of the mean over attributes, and of emotion alone."""
         means: dict[str, list[float]] = {"mean": [], "emotion": []}
         for language, part in self._parts.items():
-            table = part.yardstick.table(part.traces, [texts[language, at] for at in range(len(part.traces))])
+            table = part.quality.table(part.traces, [texts[language, at] for at in range(len(part.traces))])
             means["mean"].append(float(mean(table)(np.ones(len(table)))))
-            emotion = table[:, part.yardstick.attributes.index("emotion")]
+            emotion = table[:, list(Lexicon.load().attributes).index("emotion")]
             means["emotion"].append(float(np.nanmean(emotion)))
         return {name: float(np.mean(values)) for name, values in means.items()}
 
@@ -250,7 +250,7 @@ def fitted_gate(
     waking = waking.model_copy(update={"combination": frontier.combination})
     origin = {
         "specdec": __version__,
-        "edge": captioner.config.edge.model,
+        "edge": captioner.config.edge.model if captioner.config.edge else None,
         "cloud": captioner.config.cloud.label if captioner.config.cloud else None,
         "weights": captioner.setup.models.weights,
         "speakers": "dev speakers, each judged by classifiers that were fitted without it",
@@ -296,7 +296,7 @@ def main(
     models = {"edge.model": edge, "cloud.model": cloud}
     flags = {"gate.name": "entropy", **{name: model for name, model in models.items() if model is not None}}
     captioner = Captioner.load(load_config(config, flags=flags, environ={}).config)
-    plan = Plan(("learned",), (k,), 1.0, seed)
+    plan = TuningPlan(("learned",), (k,), 1.0, seed)
     try:
         parts = recorded(captioner, plan, data, balanced(dev_rows(read_rows(data)), clips, seed), work, watch)
     finally:

@@ -32,14 +32,13 @@ from specdec_cli.metrics.frontier import Oracle, constant, oracle
 from specdec_cli.metrics.gap import share_of_gap
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.tune.candidates import candidates, deferred
-from specdec_cli.tune.frontier import Outcome
-from specdec_cli.tune.journal import Journal
-from specdec_cli.tune.plan import Plan
-from specdec_cli.tune.quality import Yardstick
+from specdec_cli.tune.measure import CaptionQuality, Parts, parts_of
+from specdec_cli.tune.outcomes import SettingOutcome
 from specdec_cli.tune.record import setup_of
-from specdec_cli.tune.spending import Parts, parts_of
+from specdec_cli.tune.stored_recordings import StoredRecordings
 from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuner import Tuner, swept
+from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import COSTS, Cost, GateName
 from training import WEIGHTS
 from training.labels import balanced, dev_rows, read_rows
@@ -68,7 +67,7 @@ RUNS: Final[Mapping[str, tuple[str, ...]]] = {
 class Replays:
     """One language's clips: settings by gate, and the two models' quality [clips, attributes]."""
 
-    settings: Mapping[str, Sequence[Outcome]]
+    settings: Mapping[str, Sequence[SettingOutcome]]
     edge: Values
     cloud: Values
     best: Callable[[slice], Oracle]  # of these columns of attributes
@@ -102,29 +101,29 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     references, watch = References.read(table, lexicon=lexicon), choose_steps()
     files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     clips = {str(item.sha256): item.path for item in identify(files)[0] if item.sha256 is not None}
-    plan = Plan(tuple(gates), (k,), 1.0, 0)
+    plan = TuningPlan(tuple(gates), (k,), 1.0, 0)
     try:
-        with Journal(setup_of(captioner), work / f"{language}-recordings.jsonl") as journal:
+        with StoredRecordings(setup_of(captioner), work / f"{language}-recordings.jsonl") as journal:
             traces = Tuner(captioner, plan, journal, watch).record(clips)
     finally:
         watch.close()
     known = {trace.sha256: found for trace in traces if (found := references.find(trace.file))}
-    yardstick = Yardstick(lexicon, known, config.prompt.language, captioner.decode)
+    quality = CaptionQuality(lexicon, known, config.prompt.language, captioner.decode)
     parts = parts_of(*(_runs(work / f"{language}-entropy.jsonl", mode) for mode in ("cloud", "lossless")))
     file = read_gate_file(WEIGHTS / "gate.json")
     learned = file.learned, file.threshold, file.wake, file.waking
     classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
-    settings: dict[str, list[Outcome]] = {}
+    settings: dict[str, list[SettingOutcome]] = {}
     exact = total = 0
     for gate in gates:
         whole = [each for each in candidates(traces, (gate,), (k,), classifier, RATES) if not each.stop_drafting]
         tried = {gate: whole, f"{gate}, {_DEFERRED}": list(deferred(traces, (gate,), k, classifier))}
         for name, each in tried.items():
-            made = [swept(candidate, traces, yardstick, classifier, plan.seed, parts) for candidate in each]
+            made = [swept(candidate, traces, quality, classifier, plan.seed, parts) for candidate in each]
             settings |= {name: [outcome for outcome, _ in made]} if made else {}
             exact += sum(same for _, same in made)
             total += len(made) * len(traces)
-    edge, cloud = (yardstick.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
+    edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 
     def best(columns: slice) -> Oracle:
         return _oracle(traces, edge[:, columns], cloud[:, columns], k, parts)
@@ -151,7 +150,7 @@ def _oracle(traces: Sequence[Trace], edge: Values, cloud: Values, k: int, parts:
 
 def curve_table(
     name: str,
-    settings: Mapping[str, Sequence[Outcome]],
+    settings: Mapping[str, Sequence[SettingOutcome]],
     edge: Values,
     cloud: Values,
     best: Oracle | None,

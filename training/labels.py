@@ -13,14 +13,16 @@ ATTRIBUTES: Final = ("voice", "rate", "pitch", "range", "volume", "pauses", "tim
 PROSODY: Final = ("voice", "rate", "pitch", "range", "volume", "pauses")
 CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "voice": ("male", "female"),
-    "rate": ("slow", "medium", "fast"),
+    "rate": ("slow", "moderate", "fast"),
     "pitch": ("low", "medium", "high"),
     "range": ("flat", "lively"),
-    "volume": ("soft", "medium", "loud"),
+    "volume": ("soft", "normal", "loud"),
     "pauses": ("few", "many"),
     "timbre": ("mellow", "balanced", "bright"),
     "emotion": ("neutral", "happy", "sad", "angry", "fearful", "disgusted", "surprised"),
 }
+OF_TABLE: Final = {("rate", "medium"): "moderate", ("volume", "medium"): "normal"}
+"""(attribute, class of the table) -> its name here, which is that in captions."""
 EMOTION_OF: Final = {
     "neutral": "neutral",
     "calm": "neutral",  # a score counts calm and neutral as one class, so they are trained as one
@@ -95,7 +97,7 @@ def read_rows(data: Path) -> list[Row]:
 
 
 def _row(record: dict[str, str]) -> Row:
-    classes = {name: record[f"c_{name}"] for name in PROSODY if record[f"c_{name}"]}
+    classes = {name: OF_TABLE.get((name, value), value) for name in PROSODY if (value := record[f"c_{name}"])}
     emotion = EMOTION_OF.get(record["emotion"])
     if emotion:
         classes["emotion"] = emotion

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import soundfile
 
-from specdec_cli.prosody.activity import speech_activity
+from specdec_cli.audio.prosody import speech_activity
 from training.corpus import SAMPLE_RATE
 from training.labels import classify
 from training.synthetic import Recipe, measure_clip, speak, syllables

@@ -16,8 +16,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from specdec_cli.prosody.activity import speech_activity
-from specdec_cli.prosody.pitch import f0_median_and_range, f0_track
+from specdec_cli.audio.prosody import f0_median_and_range, f0_track, speech_activity
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
 from training.timbre import alpha_ratio_db

@@ -214,7 +214,8 @@ def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFra
 
 def _declared_s(container: InputContainer, stream: AudioStream, size: int) -> float | None:
     """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    if tag := re.fullmatch(r"(\d+):(\d+):(\d+\.\d+)", stream.metadata.get("DURATION", "")):  # of Matroska
+    tag = re.fullmatch(r"(\d{1,9}):(\d{1,2}):(\d{1,2}\.\d{1,9})", stream.metadata.get("DURATION", ""))  # of Matroska
+    if tag is not None:
         return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3])
     name = container.format.name.partition(",")[0]
     if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:

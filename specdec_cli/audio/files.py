@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
 import shlex
 import stat
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
-from typing import IO, Final, TypeVar
+from typing import Final, TypeVar
 
-from specdec_cli.audio.embedded import find_embedded, open_embedded
-from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError, ConfigError
+from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 
-STDIN: Final = "-"  # a recording there, which a temporary file keeps, because it is read more than once
-MOST_BYTES: Final = 4 << 30  # of it
-_BLOCK: Final = 1 << 20
-_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
-_spooled: list[int] = []  # the descriptor of the temporary file
+Opener = Callable[[str], AbstractContextManager[FileIO]]
+"""Opens a recording by its path; raises AudioNotFoundError and AudioDecodeError as `opened` does."""
+
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
 _digests: dict[tuple[int, ...], str] = {}
@@ -43,11 +40,6 @@ def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
 @contextmanager
 def opened(path: str) -> Iterator[FileIO]:
     """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
-    inside = find_embedded(path)
-    if inside is not None or (path == STDIN and _spooled):
-        with open_embedded(*inside) if inside else FileIO(os.dup(_spooled[0]), "rb") as held:
-            yield held
-        return
     if is_url(path):
         hint = "Download it first, with curl -O for example, and name the file."
         raise refusal(AudioNotFoundError, path, "is an address, not a file", hint)
@@ -58,7 +50,8 @@ def opened(path: str) -> Iterator[FileIO]:
         file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")  # PyAV cannot encode every name
     except FileNotFoundError as error:
         hint = "Check the spelling, the folder that you are in, and where it leads if it is a link."
-        raise refusal(AudioNotFoundError, path, "does not exist", hint) from error
+        reason = "matches no file" if glob.has_magic(path) else "does not exist"
+        raise refusal(AudioNotFoundError, path, reason, hint) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or "it is not a valid path"
         hint = "Check the path, its permissions and the disk it is on."
@@ -89,43 +82,5 @@ def stamp(file: FileIO) -> tuple[int, ...]:
     return (status.st_size, *(others if status.st_nlink else ()))
 
 
-def content_of(path: str) -> str | None:
-    """Hex digest of a recording's bytes; None if it cannot be read."""
-    with suppress(AudioError, OSError), opened(path) as file:
-        return sha256(file)
-    return None
-
-
-def is_there(path: str) -> bool:
-    """Whether a recording is where it was, in a file of its own or in another."""
-    return path == STDIN or os.path.exists(path) or find_embedded(path) is not None
-
-
 def is_url(path: str) -> bool:
     return _URL.match(path) is not None
-
-
-def is_sound(head: bytes) -> bool:
-    """Whether what begins with `head`, some 4 kB, may be a recording, and is no list of paths."""
-    return _NO_TEXT.search(head) is not None
-
-
-def spool(head: bytes, stream: IO[bytes]) -> None:
-    """Takes a recording from a stream, of which `head` was read already. Raises ConfigError if there is no room."""
-    try:
-        with tempfile.TemporaryFile(prefix="specdec-") as file:
-            size, block = 0, head
-            while block:
-                size += len(block)
-                if size > MOST_BYTES:
-                    hint = "Save it to a file, and name that file."
-                    raise ConfigError(f"The recording on stdin is larger than {MOST_BYTES >> 30} GiB.", hint=hint)
-                file.write(block)
-                block = stream.read(_BLOCK)
-            file.flush()
-            while _spooled:
-                os.close(_spooled.pop())
-            _spooled.append(os.dup(file.fileno()))
-    except OSError as error:
-        hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
-        raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error

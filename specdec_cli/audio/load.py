@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.decode import Sound, open_sound
-from specdec_cli.audio.files import opened, refusal, sha256, stamp
+from specdec_cli.audio.files import Opener, opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
-from specdec_cli.errors import AudioContentError, AudioDecodeError
+from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
@@ -43,6 +43,7 @@ class Recording:
     level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
     decode_s: float = 0.0  # from opening the file to the checked samples
     _stamp: tuple[int, ...] = field(default=(), repr=False)
+    _opener: Opener = field(default=opened, repr=False)
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
@@ -69,7 +70,7 @@ class Recording:
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
-        with opened(self.path) as file:
+        with self._opener(self.path) as file:
             if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
@@ -119,9 +120,9 @@ def open_recording(
     segment_s: float | None = None,
     pauses: Pauses = "never",
     cuts: Sequence[Cut] | None = None,
-    cutter: type[PauseCutter] = PauseCutter,
     start_s: float = 0.0,
     end_s: float | None = None,
+    opener: Opener = opened,
 ) -> Recording:
     """Decode a recording, mix it down to mono, resample it, check it and cut it.
 
@@ -130,9 +131,10 @@ def open_recording(
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds.
         segment_s: longest of the fewest equal pieces, seconds, of which none is too short to describe.
-        pauses: which recordings are cut into utterances, by the `cutter`.
+        pauses: which recordings are cut into utterances.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
         start_s, end_s: the part of it that counts, seconds.
+        opener: opens `path`; the default opens regular files.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
@@ -143,14 +145,14 @@ def open_recording(
     path, begun = os.fsdecode(path), time.perf_counter()
     span = start_s, math.inf if end_s is None else end_s
     divided = segment_s is not None or cuts is not None
-    finder = None if divided or pauses == "never" else cutter(sampling_rate, window_s)
-    with opened(path) as file:
+    finder = None if divided or pauses == "never" else PauseCutter(sampling_rate, window_s)
+    with opener(path) as file:
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
             samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
-            raise refusal(AudioContentError, path, says, "Name an earlier start.")
+            raise refusal(CutsError, path, says, "Name an earlier start.")
         if (fault := mixdown.statistics.fault(path, mixdown.duration_s)) is not None:
             raise fault
         if cuts is not None:
@@ -174,6 +176,7 @@ def open_recording(
             _span=span,
             _samples=samples,
             _stamp=stamp(file),
+            _opener=opener,
         )
 
 
@@ -232,10 +235,10 @@ def _usable(cuts: Sequence[Cut], mixdown: _Mixdown, window_s: float) -> Iterator
             continue
         if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
             says = f"lasts {end_s:.2f} s. {where} is outside of it"
-            raise refusal(AudioContentError, mixdown.path, says, "Mend the cuts, or name the right recording.")
+            raise refusal(CutsError, mixdown.path, says, "Mend the cuts, or name the right recording.")
         if cut.end_s - cut.start_s > window_s + _ROUNDING:
             says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
-            raise refusal(AudioContentError, mixdown.path, says, "Divide that cut.")
+            raise refusal(CutsError, mixdown.path, says, "Divide that cut.")
         yield replace(cut, end_s=min(cut.end_s, end_s))
 
 

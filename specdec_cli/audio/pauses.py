@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_cli.audio.samples import Floats, Segment
-from specdec_cli.prosody.activity import runs_of
+from specdec_cli.audio.prosody import runs_of
+from specdec_cli.audio.samples import SILENCE_DBFS, Floats, Segment
 
 PAUSE_S: Final = 0.33  # a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
 LEAST_S: Final = 0.2  # of the sound of an utterance
@@ -40,6 +40,7 @@ _PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch: a pause, or the
 _END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
 _LOUD_PERCENTILE: Final = 95
 _SILENT_DBFS: Final = -75.0
+_SILENT_MARGIN_DB: Final = 3.0  # of windows of 32 ms over those by which a piece counts as silent
 _NOTHING: Final = 1e-12  # power, -120 dBFS
 
 
@@ -141,7 +142,7 @@ class PauseCutter:
                     settled = min(settled, left)
                 level = np.percentile(totals[left:right], _LOUD_PERCENTILE) - _END_DB
                 inner = left + np.flatnonzero(loud[left:right] & (totals[left:right] > level))
-                if len(inner) < _LEAST:
+                if len(inner) < _LEAST or totals[inner].max() < SILENCE_DBFS + _SILENT_MARGIN_DB:
                     continue
                 first, behind = int(inner[0]), int(inner[-1]) + 1
                 while behind - first > self._most:

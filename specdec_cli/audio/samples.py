@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specdec_cli.audio.files import refusal
+from specdec_cli.audio.prosody import active_level_dbfs
 from specdec_cli.errors import AudioContentError
-from specdec_cli.prosody.activity import active_level_dbfs
 
 Floats = NDArray[np.float32]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.batch.local import LocalBackend, error_outcome
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.config.problems import show
-from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError
+from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError, install
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ class RayBackend:
 
     def _require_same(self, models: Models, settings: Mapping[str, object]) -> None:
         """Refuses to mix captions of several models: every node loads them from its own disk."""
-        recorded = {"models": self.setup.models.model_dump(), "settings": self.setup.settings}
-        for name, there, here in loaded_changes(recorded, models, settings, ("name", "dtype", "weights")):
+        for name, there, here in loaded_changes(self.setup, models, settings, ("name", "dtype", "weights")):
             raise CheckpointError(
                 f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",
                 hint="Give every node the same files, and the same specdec.",
@@ -219,7 +218,7 @@ class RayBackend:
             again.append(chunk)
             return []
         error = UnexpectedError(f"{_ATTEMPTS} processes died while captioning it.")
-        return [error_outcome(item, error, self.setup, self._config.prompt)]
+        return [error_outcome(item, error, self.setup, self._config)]
 
 
 def _import_ray() -> Any:
@@ -227,7 +226,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("--ray needs Ray, which is not installed.", hint="pip install 'specdec-cli[ray]'") from error
+        raise ConfigError("--ray needs Ray, which is not installed.", hint=f"Install it: {install('ray')}") from error
     return ray
 
 
@@ -255,7 +254,7 @@ def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
     """How many actors the cluster has room for, and what each reserves."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
-    if gpus and config.edge.device != "cpu":
+    if gpus and any(model is not None and model.device != "cpu" for model in (config.edge, config.cloud)):
         return gpus, {"num_cpus": 1, "num_gpus": 1}
     nodes = [node for node in nodes if node.get("CPU", 0) >= 1]
     if not nodes:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import queue
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli.batch.tasks import Outcome
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import SpecdecError, typed
-from specdec_cli.models.shared import Shared
 from specdec_cli.run import Run
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Clip
+
+if TYPE_CHECKING:
+    from specdec_cli.models.shared import Shared
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +28,6 @@ AUTO_BATCH_SIZE: Final = 16
 _FIRST: Final = 4  # of them until one is done: a full batch would keep whoever watches waiting for its first caption
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal
-_TRIM_AFTER: Final = 32  # clips
-_ARENA_MAX, _ARENAS = -8, 2  # M_ARENA_MAX of malloc.h, and how many pools do
 _SMALL: Final = 100_000_000
 """Weights up to which one core does a decoding step sooner than several that are busy."""
 
@@ -82,9 +78,10 @@ class BatchCaptioner:
         Clips are taken as others are done, and waited for only while there is nothing to decode. Closing the
         generator leaves nothing behind.
         """
+        from specdec_cli.models.shared import Shared
+
         encoders, threads = _cores(self._captioner.pair)
         results: queue.SimpleQueue[Result] = queue.SimpleQueue()
-        memory = _Memory()
         at_work: dict[int, threading.Thread] = {}  # by the identity of its clip, until its result is read
         room = min(self.batch_size, _FIRST)
         try:
@@ -99,7 +96,6 @@ class BatchCaptioner:
                         continue
                     at_work.pop(id(result[0])).join()
                     room = self.batch_size
-                    memory.clip_done()
                     yield result
         finally:  # the clips under way have been ended with `shared`
             if at_work and (remote := self._captioner.pair.remote) is not None:
@@ -129,6 +125,8 @@ class BatchCaptioner:
 
     def _caption(self, prepared: Prepared, shared: Shared, results: queue.SimpleQueue[Result], threads: int) -> None:
         """One clip from beginning to end, in its own thread."""
+        import torch
+
         torch.set_num_threads(threads)  # counts for this thread alone
         try:
             with shared.clip():
@@ -139,34 +137,14 @@ class BatchCaptioner:
             results.put((prepared, result))
 
 
-class _Memory:
-    """Keeps glibc from holding freed memory; does nothing with other C libraries.
-
-    glibc gives threads pools of their own, eight for each core, and keeps in each what its threads free. Over hours of
-    clips in threads of their own, whose tensors differ in size, this adds up to 200 MB. The number of pools is that of
-    the process, and stays.
-    """
-
-    def __init__(self) -> None:
-        library = ctypes.CDLL(None) if sys.platform == "linux" else None
-        self._trim = getattr(library, "malloc_trim", None)
-        if self._trim is not None:
-            library.mallopt(_ARENA_MAX, _ARENAS)  # type: ignore[union-attr]
-        self._done = 0
-
-    def clip_done(self) -> None:
-        """Returns what is free to the system, now and then."""
-        self._done += 1
-        if self._trim is not None and self._done % _TRIM_AFTER == 0:
-            self._trim(0)
-
-
 def _cores(pair: Pair) -> tuple[int, int]:
     """How many audio encoders run at a time, and with how many threads each forward is made.
 
     An encoder is a few large products and a decoding step many small ones: on several cores, clips that are encoded
     side by side, one core each, are ready sooner than one clip on all cores.
     """
+    import torch
+
     threads = torch.get_num_threads()
     small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in pair.loaded)
     return (threads, 1) if small else (1, threads)

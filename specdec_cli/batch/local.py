@@ -9,23 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdec_cli.audio.files import refusal
-from specdec_cli.batch.begun import DIED, Note, died
 from specdec_cli.batch.decode import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
-from specdec_cli.batch.plan import is_done
-from specdec_cli.batch.tasks import Begun, Deliver, Outcome, Stopped, Task
-from specdec_cli.errors import AudioDecodeError, AudioError, SpecdecError, typed
+from specdec_cli.batch.served import ServedCaptioner
+from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.errors import AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.prompts import prompt_for
 from specdec_cli.run import Setup
 from specdec_cli.transcript.schema import Transcript
 from specdec_cli.types import Clip
 
 if TYPE_CHECKING:
-    from specdec_cli.audio import Recording
     from specdec_cli.captioner import Captioner
-    from specdec_cli.config import PromptConfig
+    from specdec_cli.config import Config
 
 _log = logging.getLogger(__name__)
 
@@ -37,14 +33,14 @@ class LocalBackend:
         captioner: the loaded models.
         batch_size: most clips decoded together; None: as many as pays.
         workers: threads that read ahead.
-        begun: notes what is being decoded; None: nothing is noted.
+        in_flight: clips under way where both models are elsewhere; None: as many as pays.
     """
 
     def __init__(
-        self, captioner: Captioner, *, batch_size: int | None, workers: int, begun: Note | None = None
+        self, captioner: Captioner, *, batch_size: int | None, workers: int, in_flight: int | None = None
     ) -> None:
-        self._prepare = Preparer(captioner, begun)
-        self._decoder = BatchCaptioner(captioner, batch_size)
+        self._prepare, pair = Preparer(captioner), captioner.pair
+        self._decoder = BatchCaptioner(captioner, batch_size) if pair.loaded else ServedCaptioner(pair, in_flight)
         self._workers = workers
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
@@ -83,12 +79,11 @@ class _ShortestFirst:
 class Preparer:
     """From a task to clips that only need decoding: read, compared with what is known, cut, turned into prompts.
 
-    It is called from several threads at once. Arguments are as for `LocalBackend`.
+    It is called from several threads at once.
     """
 
-    def __init__(self, captioner: Captioner, begun: Note | None = None) -> None:
+    def __init__(self, captioner: Captioner) -> None:
         self._captioner = captioner
-        self._begun = begun
 
     @property
     def most_s(self) -> float:
@@ -97,41 +92,21 @@ class Preparer:
 
     def __call__(self, task: Task) -> Iterator[Ready]:
         """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
-        if is_done(task):
-            yield Outcome(task.item)
-            return
-        ours, prompt = self._captioner.setup, self._captioner.config.prompt
-        if self._begun is None:
-            yield from self._prepared(task, ours, prompt)
-        elif (error := self._deadly(task.item.path)) is not None:
-            yield error_outcome(task.item, error, ours, prompt)
-        else:
-            with self._begun.decoding(task.item.path):
-                yield from self._prepared(task, ours, prompt)
-
-    def _deadly(self, path: str) -> SpecdecError | None:
-        """Why a recording is not decoded in this process, if one was killed while it decoded it, and would be again."""
-        if self._begun is None or path not in self._begun.suspects:
-            return None
-        ours = self._captioner
-        how = {"sampling_rate": ours.sampling_rate, "window_s": ours.window_s, "segment_s": self.most_s}
-        if (number := died({"path": path, **how})) is None:
-            return None
-        hint = "It is damaged, or needs more memory than there is. Convert it with: {convert}"
-        return refusal(AudioDecodeError, path, f"{DIED} (signal {number})", hint)
-
-    def _prepared(self, task: Task, ours: Setup, prompt: PromptConfig) -> Iterator[Ready]:
-        setup = item_setup(task.item, ours, prompt)
+        ours, config = self._captioner.setup, self._captioner.config
         try:
-            recording = self._captioner.recording(task.item)
+            if task.done:
+                yield Outcome.before(task)
+                return
+            setup, recording = item_setup(task.item, ours, config), self._captioner.recording(task.item)
         except Exception as error:
-            yield error_outcome(task.item, typed(error, _log), ours, prompt)
+            yield error_outcome(task.item, typed(error, _log), ours, config)
             return
-        skip = _captioned(recording, task.begun)
+        skip = task.entry.found_in(recording) if task.entry else frozenset[int]()
         if len(skip) == len(recording.cuts):
-            yield Outcome(task.item)
+            yield Outcome.before(task)
             return
-        pieces = _Pieces(task.item, setup, len(recording.cuts) - len(skip))
+        captioned = task.entry.captioned if task.entry and skip else 0
+        pieces = _Pieces(task.item, setup, len(recording.cuts), len(skip), captioned)
         try:
             for run in self._captioner.runs_of(recording, task.item, skip, setup):
                 pieces.begin()
@@ -141,12 +116,12 @@ class Preparer:
 
 
 class _Pieces:
-    """The `left` pieces of one recording that are to be captioned, until all are."""
+    """The pieces of one recording but for those that are `done`, until all are; `captioned` of these have captions."""
 
-    def __init__(self, item: InputFile, setup: Setup, left: int) -> None:
-        self._item, self._setup, self._left = item, setup, left
-        self._to_begin = left
-        self._spoilt = False
+    def __init__(self, item: InputFile, setup: Setup, count: int, done: int, captioned: int) -> None:
+        self._item, self._setup, self._count, self._captioned = item, setup, count, captioned
+        self._to_begin = self._left = count - done
+        self._spoilt = captioned < done
         self._turn = threading.Lock()
 
     def begin(self) -> None:
@@ -167,33 +142,28 @@ class _Pieces:
             result = self._setup.error_line(clip.file, result, clip)
         with self._turn:
             self._left -= pieces
-            outcome = Outcome(self._item, (_named(result, self._item),), last=not self._left, spoilt=self._spoilt)
+            lines, last = (_named(result, self._item),), not self._left
+            outcome = Outcome(self._item, lines, last, self._spoilt, self._captioned, self._count)
             self._spoilt = outcome.failed
+            self._captioned += result.error is None
         return outcome
 
 
-def _captioned(recording: Recording, begun: Begun | None) -> frozenset[int]:
-    """Indices of the pieces that have captions already, of the same content cut at the same places."""
-    if begun is None or begun.sha256 != recording.sha256:
-        return frozenset()
-    places = [(round(cut.start_s, 4), round(cut.end_s, 4)) for cut in recording.cuts]
-    return frozenset(index for index, place in enumerate(places) if place in begun.places)
-
-
-def item_setup(item: InputFile, setup: Setup, prompt: PromptConfig) -> Setup:
+def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
     """The setup of a run with an item's own language and instruction."""
-    asked = item.asked(prompt)
+    asked = item.asked(config)
     if asked == (setup.language, setup.prompt):
         return setup
     language, instruction = asked
-    style = prompt.style if instruction == prompt_for(language, prompt.style) else None
+    shipped = config.prompt.text is None and instruction == config.instruction(language)
+    style = config.prompt.style if shipped else None
     return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
 
 
-def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, prompt: PromptConfig) -> Outcome:
+def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, config: Config) -> Outcome:
     """The outcome of an item that could not be captioned at all."""
     told = item.explained(error) if isinstance(error, AudioError) else error
-    line = item_setup(item, setup, prompt).error_line(item.path, told)
+    line = item_setup(item, setup, config).error_line(item.path, told, sha256=item.content_of(error))
     if item.start_s is not None:
         line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s})
     return Outcome(item, (_named(line, item),))

@@ -1,43 +1,41 @@
-"""How long a clip takes, by our loops and by transformers' own `generate`, and single forwards apart from them."""
+"""How long a clip takes, by our loops and by transformers' own `generate`."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 import transformers
 
-from specdec_cli.bench.clips import Clip, Models
-from specdec_cli.bench.result import StepName
+from specdec_cli.bench.prepared import BenchClip
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.schema import DecodingConfig, ScoringConfig
-from specdec_cli.decoding.length import MOST_DEFERRED
+from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.scores import effective
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt
-from specdec_cli.models.session import Session
+from specdec_cli.models.processor import Prompt, effective
 from specdec_cli.types import Finished, Round
-
-AUTO_BLOCK: Final = 5
-"""Drafted tokens of a block whose costs are measured where k is chosen as it goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class CaptionTiming:
     """A measurement of one caption."""
 
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
     prefill_ms: float  # of that, in audio encoding and prefill
     steps_ms: float | None  # of that, in all other forwards; None where they were not timed one by one
+    rounds: int = 0
+    escalated: int = 0  # rounds that the cloud verified
+    cloud_ms: float = 0.0  # in the cloud's forwards
     judged: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
     accepted: int = 0
+    forwards: int = 0  # of both models
+    saved: int = 0  # forwards, by guesses
 
     @property
     def tokens_per_s(self) -> float:
@@ -55,7 +53,7 @@ class Timing:
         return None if self.steps_ms is None else self.wall_ms / (self.prefill_ms + self.steps_ms) - 1
 
 
-def caption(captioner: Captioner, clip: Clip) -> Timing:
+def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
     """Captions `clip` in the captioner's mode, with fresh sessions."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
@@ -64,19 +62,25 @@ def caption(captioner: Captioner, clip: Clip) -> Timing:
     return drive(loop, (time.perf_counter() - started) * 1e3)
 
 
-def drive(loop: Loop, built_ms: float = 0.0) -> Timing:
+def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
-    judged = accepted = 0
+    rounds = escalated = judged = accepted = 0
     for event in loop.run():
-        if isinstance(event, Round) and event.escalated:
-            # after the first rejected token nothing was judged (Leviathan et al. 2023, definition 3.1)
-            accepted += event.accepted
-            judged += min(event.accepted + 1, len(event.draft_ids))
+        if isinstance(event, Round):
+            rounds += 1
+            escalated += event.escalated
+            if event.escalated:  # after the first rejected token nothing was judged (Leviathan et al. 2023, def. 3.1)
+                accepted += event.accepted
+                judged += min(event.accepted + 1, len(event.draft_ids))
         elif isinstance(event, Finished):
             works = [work for work in (event.edge, event.cloud) if work is not None]
             prefill = sum(work.encoder_ms + work.prefill_ms for work in works)
             steps = sum(work.step_ms for work in works)
-            return Timing(event.token_ids, built_ms + event.total_ms, prefill, steps, judged, accepted)
+            cloud_ms = event.cloud.total_ms if event.cloud is not None else 0.0
+            wall_ms = built_ms + event.total_ms
+            counts = rounds, escalated, cloud_ms, judged, accepted
+            made, saved = sum(work.forwards for work in works), event.guesses_kept or 0
+            return CaptionTiming(event.token_ids, wall_ms, prefill, steps, *counts, made, saved)
     raise RuntimeError("a loop ended without a Finished")
 
 
@@ -86,52 +90,7 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One forward: its kind, how long it took, and how many tokens it was fed."""
-
-    name: StepName
-    ms: float
-    tokens: int
-
-
-def block_of(settings: DecodingConfig, tokens: int) -> int:
-    """Drafted tokens of a block of a lossless caption of so many tokens: all but the cloud's own where drafts defer."""
-    if settings.defers:
-        return max(min(tokens - 1, MOST_DEFERRED), 1)
-    return settings.k if isinstance(settings.k, int) else AUTO_BLOCK
-
-
-def measure_steps(models: Models, clip: Clip, text: Sequence[int], k: int) -> Iterator[Measured]:
-    """Feeds `text`, the token ids of a caption, to both models as their loops would.
-
-    A verification scores k + 1 positions.
-    """
-    edge = Session(models.edge, clip.edge, len(text), models.vocab_size)
-    yield from _steps(edge, text, ("edge-tower", "edge-prefill", "edge-step"))
-    cloud = Session(models.cloud, clip.cloud, len(text), models.vocab_size)
-    yield from _steps(cloud, text, ("cloud-tower", "cloud-prefill", "cloud-step"))
-    for start in range(0, len(text) - k + 1, k + 1):
-        yield Measured("verification", _forward_ms(cloud, text[: start + k], k + 1), k + 1)
-
-
-def _steps(session: Session, text: Sequence[int], names: tuple[StepName, StepName, StepName]) -> Iterator[Measured]:
-    tower, prefill, step = names
-    session.prefill()
-    yield Measured(tower, session.work.encoder_ms, len(session.prompt.ids))
-    yield Measured(prefill, session.work.prefill_ms, session.length)
-    for end in range(len(text)):
-        yield Measured(step, _forward_ms(session, text[:end], 1), 1)
-
-
-def _forward_ms(session: Session, text: Sequence[int], positions: int) -> float:
-    """Milliseconds of one forward, scoring included."""
-    started = time.perf_counter()
-    session.logits(text, positions)
-    return (time.perf_counter() - started) * 1e3
-
-
-def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int, **more: Any) -> Timing:
+def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int, **more: Any) -> CaptionTiming:
     """The caption by `generate`, greedily and with the logits processors of `settings`; at most `most` tokens.
 
     Prompt and audio tensors are passed ready made, so that only the decoding is compared; the end of the first forward,
@@ -170,7 +129,7 @@ def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int,
         )
         text: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
-    return Timing(tuple(text), wall_ms, prefill_ms[0], steps_ms=None)
+    return CaptionTiming(tuple(text), wall_ms, prefill_ms[0], steps_ms=None)
 
 
 @contextmanager

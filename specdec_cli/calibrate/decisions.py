@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_cli.batch.lines import stored_lines, transcript_at
 from specdec_cli.confidence.calibration import sharpened
 from specdec_cli.inputs.references import References
+from specdec_cli.transcript.lines import stored_lines, transcript_at
 from specdec_cli.types import Decider, Mode
 
 
@@ -47,8 +47,8 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
         TranscriptError: a file holds something else, or cannot be read.
     """
     for path in paths:
-        for line in filter(operator.attrgetter("good"), stored_lines(path)):
-            run = transcript_at(path, line.offset, f"{path}:{line.number}")
+        for line in filter(operator.attrgetter("head.good"), stored_lines(path)):
+            run = transcript_at(path, line)
             if (reference := references.find(run.file, run.start_s, run.end_s)) is None:
                 continue
             for attribute, scores in (run.scores or {}).items():

@@ -1,12 +1,8 @@
-"""The commands and how they end.
-
-Exit codes: 0 all done; 1 a recording or a model failed; 2 the command line or the configuration is wrong;
-3 some recordings of a batch or a comparison failed; 130 interrupted; 141 nobody reads stdout any more; 143 terminated.
-"""
+"""The commands and how they end."""
 
 from __future__ import annotations
 
-import inspect
+import gc
 import io
 import os
 import signal
@@ -21,31 +17,65 @@ from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from specdec_cli.errors import ConfigError, SpecdecError, typed
+from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 
 _STDOUT, _STDERR = 1, 2
 TERMINATED: Final = 143
 """What a shell reports for a program that was asked to end (128 + SIGTERM)."""
 
 COMMANDS: Final = {
-    "caption": "Caption recordings, one after the other.",
-    "batch": "Caption many recordings, several at a time.",
-    "listen": "Caption what a microphone records, an utterance at a time.",
-    "compare": "Compare modes on the same recordings: time, forwards, captions, quality.",
-    "tune": "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
-    "review": "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",
-    "calibrate": "Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.",
-    "bench": "Measure what captions cost on this machine.",
-    "export": "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
-    "plot": "Draw how people speak over the time of a recording, and where the models were unsure.",
-    "serve": "Serve the configured cloud model to edges elsewhere.",
-    "doctor": "Check the installation, the machine and the configured models.",
-    "config": "Show or check a configuration.",
+    "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
+    "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
+    "listen": ("Caption what a microphone records, an utterance at a time.", "-o talk.jsonl --language en"),
+    "compare": (
+        "Compare modes on the same recordings: time, forwards, captions, quality.",
+        "recordings/ --limit 20 --html page.html",
+    ),
+    "tune": (
+        "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
+        "recordings/ --output gate.json",
+    ),
+    "review": (
+        "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",
+        "captions.jsonl --output review.html",
+    ),
+    "calibrate": (
+        "Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.",
+        "captions.jsonl --references truth.tsv --output calibration.json",
+    ),
+    "bench": ("Measure what captions cost on this machine.", "recordings/"),
+    "export": (
+        "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
+        "captions.jsonl --to textgrid,srt",
+    ),
+    "plot": (
+        "Draw how people speak over the time of a recording, and where the models were unsure.",
+        "captions.jsonl -o picture.svg",
+    ),
+    "serve": (
+        "Serve the configured cloud model to edges elsewhere.",
+        "--host 0.0.0.0 --token-env SPECDEC_TOKEN --tls-cert cert.pem --tls-key key.pem",
+    ),
+    "doctor": ("Check the installation, the machine and the configured models.", "--config qwen2.5-omni"),
+    "config": ("Show or check a configuration.", ""),
 }
-"""Command -> the first sentence of its help; its module is imported when it is used."""
+"""Command -> the first sentence of its help, and arguments for an example; its module is imported when it is used."""
+
+_CONFIG_EXAMPLES: Final = {"show": "--config mini --yaml", "validate": "my.yaml"}
+
+EXIT_CODES: Final = {
+    0: "all done",
+    1: "a recording failed or a file was not written, as messages say",
+    2: "the command line, the configuration or an input file is wrong",
+    3: "a model, the cloud, a device or a file cannot be used",
+    130: "interrupted",
+    141: "nobody reads stdout any more",
+    143: "terminated",
+}
+"""How every command ends."""
 
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _STYLE: Final[dict[str, Any]] = {
@@ -58,22 +88,31 @@ _STYLE: Final[dict[str, Any]] = {
 @cache
 def load(name: str) -> Any:
     """A command by its name, or the group `config`."""
-    from specdec_cli.cli.command import Command
-    from specdec_cli.cli.options import OPTIONS
-
     module = import_module(f"specdec_cli.cli.{name}")
-    group = typer.Typer(name=name, add_completion=False, **_STYLE)
-    if name == "config":
-        group = typer.Typer(name=name, help=COMMANDS[name], add_completion=False, no_args_is_help=True, **_STYLE)
-        functions, path = [module.show, module.validate], "specdec config"
-    else:
-        functions, path = [getattr(module, name)], "specdec"
-    for function in functions:
-        example = f"Example: {path} {function.__name__} {function.example}"
-        if any(OPTIONS[name].setting for name in inspect.signature(function).parameters if name in OPTIONS):
-            example += "\n\nDefaults of settings are those of the shipped configuration mini."
-        group.command(function.__name__, cls=Command, epilog=example)(function)
+    group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
+    examples = _CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1]}
+    for function, example in examples.items():
+        path = f"{name} {function}" if name == "config" else name
+        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}")(getattr(module, function))
     return get_command(group)
+
+
+class _Command(TyperCommand):
+    """A command whose help lists its options by panel, in the order of its parameters."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        parameter: Any
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                argument = parameter.param_type_name == "argument"
+                panel = "Arguments" if argument else parameter.rich_help_panel or "Other"
+                spelled = parameter.metavar if argument else record[0]
+                panels.setdefault(panel, []).append((spelled, record[1]))
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
 
 
 class _Commands(TyperGroup):
@@ -94,7 +133,9 @@ app = typer.Typer(
     name="specdec",
     cls=_Commands,
     help="Describe how a person speaks: a small edge model drafts, a large cloud model checks what it is unsure of.",
-    epilog="Example: specdec caption recording.wav",
+    epilog="Example: specdec caption recording.wav\n\nExit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    + ".",
     no_args_is_help=True,
     **_STYLE,
 )
@@ -117,7 +158,7 @@ def _root(
     pass
 
 
-for _name, _summary in COMMANDS.items():
+for _name, (_summary, _example) in COMMANDS.items():
     app.command(_name, help=_summary)(lambda: None)
 
 
@@ -142,6 +183,7 @@ def show_help(
 def main() -> None:
     """Runs the command line; every error becomes a sentence, a hint and an exit code."""
     debug = "--debug" in sys.argv
+    prepare_process()
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -156,7 +198,21 @@ def main() -> None:
         raise SystemExit(2) from None
     except Exception as error:
         _report(typed(error), debug)
-        raise SystemExit(2 if isinstance(error, ConfigError) else 1) from None
+        code = 2 if isinstance(error, ConfigError) else 1 if isinstance(error, AudioError) else 3
+        raise SystemExit(code) from None
+
+
+def prepare_process() -> None:
+    """Sets what suits a process that does nothing else; a library must not. What the user has set stays.
+
+    OpenMP threads that wait for work would spin: beside a busy process a clip then takes 20 s in place of 0.5 s. oneDNN
+    would keep its code for a thousand shapes, 250 MB. Threads that make forwards take short turns: at Python's 5 ms a
+    step of 0.4 ms waits for hundreds. The garbage collector would search the objects of the libraries again and again.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    sys.setswitchinterval(1e-4)
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _open_standard_streams() -> None:

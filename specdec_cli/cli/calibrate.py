@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from specdec_cli.cli.command import command
+from specdec_cli.cli import options
 from specdec_cli.cli.startup import read_references
 from specdec_cli.errors import ConfigError
 
 
-@command(example="captions.jsonl --references truth.tsv --output calibration.json")
 def calibrate(
-    transcripts: list[Path],
-    references: Path | None = None,
-    file_column: str | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    eval_seed: int = 0,
-    save_calibration: Path | None = None,
-    plot: Path | None = None,
-    attribute: str = "emotion",
-    json: bool = False,
+    transcripts: options.TranscriptFiles,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    eval_seed: options.EvalSeed = 0,
+    output: options.CalibrationOut = None,
+    plot: options.PlotOut = None,
+    attribute: options.Attribute = "emotion",
+    json: options.Json = False,
+    debug: options.Debug = False,
 ) -> int:
     """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
 
@@ -38,21 +36,22 @@ def calibrate(
     words, table = read_references(references, file_column, None, label_column, lexicon)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
-    targets = {"--output": (save_calibration, CALIBRATION), "--plot": (plot, PICTURE)}
+    targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
-    from specdec_cli.calibrate import fit
     from specdec_cli.calibrate.decisions import read_decisions
+    from specdec_cli.calibrate.temperatures import calibrate as calibrated
+    from specdec_cli.calibrate.temperatures import calibration_file
 
     assert table is not None
     decisions = list(read_decisions(transcripts, table))
-    found = fit.calibrate(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
-    if save_calibration is not None:
-        write(save_calibration, fit.calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
+    found = calibrated(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
+    if output is not None:
+        write(output, calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
     if plot is not None:
-        from specdec_cli.report.reliability import reliability_svg
+        from specdec_cli.plot.reliability import reliability
 
-        write(plot, reliability_svg(found, attribute), PICTURE)
+        write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
     from specdec_cli.console.calibrate import print_calibration
 
     emit(found, print_calibration, json=json)

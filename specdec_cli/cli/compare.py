@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.cli.command import Given, command
-from specdec_cli.cli.options import FLAG_NAMES, SETTING_OPTIONS
-from specdec_cli.cli.startup import read_references, still_collector
+import typer
+
+from specdec_cli.cli import options
+from specdec_cli.cli.startup import read_references
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.work import Work
-    from specdec_cli.compare.journal import Journal
+    from specdec_cli.compare.stored_runs import StoredRuns
     from specdec_cli.config import Config
     from specdec_cli.types import Mode
 
 
-_OTHERS = ("mode", "refuse_no_speech")  # settings that a comparison chooses itself, or that would empty it
-
-
-@command(*(name for name in SETTING_OPTIONS if name not in _OTHERS), example="recordings/ --limit 20 --html page.html")
 def compare(
-    paths: list[str],
-    modes: str = "edge,hybrid,lossless,cloud",
-    recursive: bool = False,
-    limit: int | None = None,
-    repeat: int = 1,
-    *,
-    given: Given,
-    references: Path | None = None,
-    file_column: str | None = None,
-    text_column: list[str] | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    bertscore: bool = False,
-    eval_seed: int = 0,
-    output: Path | None = None,
-    overwrite: bool = False,
-    json: bool = False,
-    html: Path | None = None,
-    captions: int = 10,
-    quiet: bool = False,
-    debug: bool = False,
+    context: typer.Context,
+    paths: options.ListedPaths,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    modes: options.Modes = "edge,hybrid,lossless,cloud",
+    repeat: options.Repeat = 1,
+    recursive: options.Recursive = False,
+    limit: options.Limit = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    segment: options.Segment = None,
+    start: options.Start = None,
+    end: options.End = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    text_column: options.TextColumns = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    bertscore: options.Bertscore = False,
+    eval_seed: options.EvalSeed = 0,
+    output: options.TranscriptsOut = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+    html: options.HtmlOut = None,
+    captions: options.Captions = 2,
+    quiet: options.Quiet = False,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    degrade: options.Degrade = None,
+    debug: options.Debug = False,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
@@ -52,15 +65,14 @@ def compare(
     the same --output again, and only what is missing is done.
     """
     from specdec_cli.cli.work import Work, emit, exit_code
-    from specdec_cli.compare.journal import Journal
-    from specdec_cli.compare.plan import in_mode, parse_modes, richest, terms
-    from specdec_cli.compare.runner import Runner
+    from specdec_cli.compare.modes import in_mode, parse_modes, richest, terms
+    from specdec_cli.compare.running import Runner
+    from specdec_cli.compare.stored_runs import StoredRuns
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
     wanted = parse_modes(modes)
-    spelled = {**FLAG_NAMES, "decoding.mode": "--modes"}
-    resolved = given.resolve({"decoding.mode": richest(wanted)}, spelled=spelled)
+    resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
     config = resolved.config
     if config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
@@ -68,15 +80,18 @@ def compare(
         references, file_column, text_column, label_column, lexicon, needed=("--bertscore",) if bertscore else ()
     )
     files = find_recordings(paths, recursive=recursive, limit=limit)
+    if table is not None:
+        table.require_some(files)
     if overwrite and output is None:
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
+    work.view.say(resolved.language_line)
     recordings = work.identified(files)
     configs = {mode: in_mode(config, mode) for mode in wanted}
     made_with = terms(configs)
-    with Journal(output, made_with, overwrite=overwrite) as journal:
+    with StoredRuns(output, made_with, overwrite=overwrite) as journal:
         with work:
             runner = Runner(made_with, journal, work)
             steps = runner.steps(recordings, repeat)
@@ -90,8 +105,8 @@ def compare(
                 runner.run(steps, captioners)
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
-        return work.code(done=False)
-    from specdec_cli.compare.build import by_mode, comparison
+        return work.code()
+    from specdec_cli.compare.comparison import by_mode, comparison
     from specdec_cli.console.compare import print_comparison
 
     found = comparison(
@@ -109,15 +124,16 @@ def compare(
         with work.view.loading("the page"):
             write_report(html, found, by_mode(transcripts, wanted), lexicon=words)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
-    return exit_code(interrupted=work.interrupted, failed=bool(found.errors), done=bool(found.clips))
+    return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
 
 
-def _captioners(work: Work, configs: Mapping[Mode, Config], of_both: Config, journal: Journal) -> dict[Mode, Captioner]:
+def _captioners(
+    work: Work, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
+) -> dict[Mode, Captioner]:
     """A captioner for each mode, of the same loaded models."""
     with work.libraries():
         from specdec_cli.captioner import Captioner
-    with still_collector():
-        both = Captioner.load(of_both, loading=work.view.loading)
+    both = Captioner.load(of_both, loading=work.view.loading)
     captioners = {mode: both.variant(config) for mode, config in configs.items()}
     journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
     return captioners

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from specdec_cli.cli.command import Given, command
+from specdec_cli.cli import options
 
 
-@command(example="mini --yaml", source=True)
-def show(given: Given, yaml: bool = False) -> None:
+def show(
+    context: typer.Context,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    yaml: options.Yaml = False,
+    debug: options.Debug = False,
+) -> None:
     """Print every setting, its value, and where the value comes from."""
-    resolved = given.resolve()
+    resolved = options.resolve(context)
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
         return
@@ -19,7 +26,11 @@ def show(given: Given, yaml: bool = False) -> None:
     print_config(list(resolved.rows()))
 
 
-@command(example="my.yaml", source=True)
-def validate(given: Given) -> None:
+def validate(
+    context: typer.Context,
+    source: options.ConfigArgument = None,
+    settings: options.Settings = None,
+    debug: options.Debug = False,
+) -> None:
     """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
-    typer.echo(f"{given.resolve().path}: valid")
+    typer.echo(f"{options.resolve(context).label}: valid")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
-from specdec_cli.cli.command import command
+from specdec_cli.cli import options
 from specdec_cli.cli.startup import labelling
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
@@ -23,34 +23,33 @@ if TYPE_CHECKING:
 _LISTED: Final = 5
 
 
-@command(example="captions.jsonl --to textgrid,srt")
 def export(
-    transcripts: Path,
-    of_mode: str | None = None,
-    to: str | None = None,
-    export_to: Path | None = None,
-    rttm_name: str | None = None,
-    labels: bool = False,
-    lexicon: Path | None = None,
-    quiet: bool = False,
-    debug: bool = False,
+    transcripts: options.TranscriptFile,
+    of_mode: options.OfMode = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
+    to: options.To = None,
+    output: options.ExportOut = None,
+    rttm_name: options.RttmName = "speaker",
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
-    overwritten that specdec did not write. Exit code 3: some files were left as they were; 1: all.
+    overwritten that specdec did not write.
     """
     from specdec_cli.console.progress import choose_steps
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of
     from specdec_cli.export.recordings import Stored
-    from specdec_cli.report.figures import count
+    from specdec_cli.format import count
 
-    ending = None if export_to is None or export_to.is_dir() else format_of(export_to)
+    ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
         hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
         raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
     formats = [ending] if to is None and ending is not None else parse_formats(to or "", "--to")
-    one = export_to if export_to == STDOUT or ending in formats else None
+    one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
     labelled = labelling(labels, lexicon, None)
@@ -60,7 +59,7 @@ def export(
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    exports = Exports(formats, folder_for(export_to, transcripts, "export", "--output"), "--output")
+    exports = Exports(formats, folder_for(output, transcripts, "export", "--output"), "--output")
     return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
 
 
@@ -99,7 +98,7 @@ class Exports:
         where = folder_for(folder, output, "export", "--export-dir")
         return cls(parse_formats(exports, "--export"), where, "--export-dir")
 
-    def write(self, stored: Stored, *, naming: str | None = None, inputs: Inputs | None = None) -> Written:
+    def write(self, stored: Stored, *, naming: str = "speaker", inputs: Inputs | None = None) -> Written:
         """Writes them."""
         from specdec_cli.export.formats import export
 
@@ -129,7 +128,7 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: Steps
         ConfigError: there was nothing to write.
     """
     from specdec_cli.cli.work import exit_code
-    from specdec_cli.report.figures import count
+    from specdec_cli.format import count
 
     if not written.count and not written.problems:
         hint = "Each line without a caption says why; --mode takes lines of that mode alone."
@@ -140,4 +139,4 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: Steps
         view.failed(str(transcripts), error)
     if more := written.problems[_LISTED:]:
         view.hint(f"{count(len(more), 'more file')} not written")
-    return exit_code(interrupted=False, failed=bool(written.problems), done=bool(written.count))
+    return exit_code(interrupted=False, failed=bool(written.problems))

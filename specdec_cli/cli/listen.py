@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.cli.caption import Job, choose_language
-from specdec_cli.cli.command import Given, command
-from specdec_cli.cli.options import SETTING_OPTIONS
+from specdec_cli.cli import options
+from specdec_cli.cli.caption import Job
 from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
+from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
@@ -26,27 +25,41 @@ if TYPE_CHECKING:
     from specdec_cli.listen.utterances import Utterance
     from specdec_cli.run import Run
 
-_OF_FILES: Final = {"segment": None, "segment_s": None, "start_s": None, "end_s": None}
+_OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
-_SETTINGS: Final = tuple(name for name in SETTING_OPTIONS if name not in ("segment", "start", "end"))
 _LOST: Final = "sound was lost in this utterance: the system did not take it in time"
 
 
-@command(*_SETTINGS, example="-o talk.jsonl --language en", defaults={"language": "auto"})
 def listen(
-    given: Given,
-    labels: bool = False,
-    lexicon: Path | None = None,
-    calibration: Path | None = None,
-    measure: bool = False,
-    device: str | None = None,
-    list_devices: bool = False,
-    output: Path | None = None,
-    save: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    no_live: bool = False,
-    debug: bool = False,
+    context: typer.Context,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
+    calibration: options.CalibrationFile = None,
+    measure: options.Measure = False,
+    device: options.Microphone = None,
+    list_devices: options.ListDevices = False,
+    output: options.TranscriptsOut = None,
+    save: options.Save = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    no_live: options.NoLive = False,
+    mode: options.DecodingMode = None,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    degrade: options.Degrade = None,
+    debug: options.Debug = False,
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
 
@@ -64,7 +77,7 @@ def listen(
             write_line(clean(line))
         return 0
     require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
-    resolved, language = choose_language(given, os.environ)
+    resolved = options.resolve(context)
     labelled = labelling(labels, lexicon, calibration)
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
@@ -76,9 +89,10 @@ def listen(
         audio = resolved.config.audio.model_copy(update=_OF_FILES)
         config = resolved.config.model_copy(update={"audio": audio})
         captioner = load_captioner(config, view, labelled, measures=measure)
-        if language and not quiet and not json:
-            typer.echo(language, err=True)
-        job = Job(view, output, json=json, labelled=False)
+        if not json:
+            view.say(resolved.language_line)
+        append = None if output is None else lambda line: append_line(output, TRANSCRIPTS, line.to_json())
+        job = Job(view, append, json=json, labelled=False)
         with (
             interruptible(lambda: ending.append(True), view.stopping),
             Microphone(device, captioner.sampling_rate) as microphone,
@@ -87,7 +101,7 @@ def listen(
             try:
                 _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
             finally:  # also when the microphone is gone
-                view.finished_all(job.done, job.failed)
+                job.finished()
         return 1 if job.failed else 0
     except KeyboardInterrupt:
         view.interrupted(output)

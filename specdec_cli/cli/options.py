@@ -1,85 +1,60 @@
-"""Every option and argument of the command line, once: how it is spelled, where it stands in a help, what it means.
+"""The options and arguments of the commands, each once, as `Annotated` types, and the configuration that they give.
 
-A command names the ones it takes in its signature; `command` looks them up here by parameter. An option that gives a
-setting has the setting's own meaning, and takes what the setting takes.
+A command is an ordinary typer function. An option of a setting takes what the setting takes and has its meaning;
+`resolve` reads those of the running command, with --config and --set. Settings without an option are given with --set.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, get_args
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args
 
-from specdec_cli.config import SETTINGS, Setting, shipped_configs
+import typer
+
+from specdec_cli.config import SETTINGS, ResolvedConfig, Setting, load_config, parse_setting, shipped_configs
+from specdec_cli.config.layers import parse_value
 from specdec_cli.errors import FLAGS
 from specdec_cli.types import COSTS, ExportFormat, GateName, Mode
 
-CONFIGURATION, CAPTION, DECODING = "Configuration", "Caption", "Decoding"
+MODELS, CAPTION, DECODING = "Models and settings", "Caption", "Decoding"
 INPUT, STUDY, JUDGING, WORK, OUTPUT = "Input", "What is run", "How captions are judged", "Work", "Output"
 NETWORK, LIMITS = "Network", "Limits"
 
-TUNED_GATES: Final[tuple[GateName, ...]] = ("entropy", "margin", "logprob", "learned")
+TUNED_GATES: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob", "learned")
 """The gates that `tune` can fit."""
 
-Values = Callable[[str], list[str]]
-"""What has been typed of a value -> what it may become."""
+FLAG_NAMES: Final[dict[str, str]] = {}
+"""Setting -> the option that gives it."""
+
+_OFF_NAMES: Final[dict[str, str]] = {}  # setting -> the option that switches it off
+_STARTS_WITH_A_VALUE: Final = re.compile(r"[\w-]+(, [\w-]+)*:")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option, or an argument if it has no flags.
-
-    Attributes:
-        flags: its spellings, the usual one first; "--on/--off" for a switch with an opposite.
-        panel: heading in the help.
-        help: what it does; None: what the setting's description says.
-        metavar: what stands for its value in the help.
-        setting: dotted name of the setting that it gives, or None.
-        values: completes a value; None: a file, or nothing.
-        least, most: bounds of a number.
-        default: what leaving it out means, where the default itself does not say it.
-    """
-
-    flags: tuple[str, ...]
-    panel: str | None = None
-    help: str | None = None
-    metavar: str | None = None
-    setting: str | None = None
-    values: Values | None = None
-    least: float | None = None
-    most: float | None = None
-    default: str | None = None
-
-    @property
-    def of_setting(self) -> Setting | None:
-        """The setting that it gives."""
-        return None if self.setting is None else SETTINGS[self.setting]
-
-
-def one_of(*words: str) -> Values:
+def one_of(*words: str) -> Callable[[str], list[str]]:
     """Completes one word."""
-    return lambda typed: [word for word in words if word.startswith(typed)]
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-def list_of(*words: str) -> Values:
+def list_of(*words: str) -> Callable[[str], list[str]]:
     """Completes the last of several words with commas between them."""
 
-    def complete(typed: str) -> list[str]:
-        head, comma, last = typed.rpartition(",")
+    def complete(incomplete: str) -> list[str]:
+        head, comma, last = incomplete.rpartition(",")
         taken = head.split(",")
         return [head + comma + word for word in words if word.startswith(last) and word not in taken]
 
     return complete
 
 
-def configurations(typed: str) -> list[str]:
-    """Completes the bare name of a shipped configuration."""
-    return one_of(*shipped_configs())(typed)
+def _configurations(incomplete: str) -> list[str]:
+    return one_of(*shipped_configs())(incomplete)
 
 
-def assignments(typed: str) -> list[str]:
-    """Completes the NAME=VALUE of a setting."""
-    name, equals, value = typed.partition("=")
+def _assignments(incomplete: str) -> list[str]:
+    name, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{known}=" for known in SETTINGS if known.startswith(name)]
     return [f"{name}={word}" for word in one_of(*_words(SETTINGS[name]))(value)] if name in SETTINGS else []
@@ -89,266 +64,392 @@ def _words(setting: Setting) -> tuple[str, ...]:
     return ("true", "false") if isinstance(setting.default, bool) else setting.choices
 
 
-def _of(setting: str, *flags: str, panel: str, metavar: str | None = None) -> Option:
-    """The option of a setting."""
-    words = _words(SETTINGS[setting])
-    metavar = metavar or "|".join(words) or "N"
-    return Option(flags, panel, None, metavar, setting, one_of(*words) if words else None)
+def _option(panel: str | None, spelled: str, text: str, **more: Any) -> Any:
+    """An option that is spelled like "--config -c NAME|FILE", in a panel of the help."""
+    flags = [word for word in spelled.split() if word.startswith("-")]
+    metavar = spelled.removeprefix(" ".join(flags)).strip() or None
+    return typer.Option(*flags, help=text, metavar=metavar, rich_help_panel=panel, **more)
 
 
-_CONFIG: Final = Option(
-    ("--config", "-c"),
-    CONFIGURATION,
-    "Name of a shipped configuration, or a YAML file.",
-    "NAME|FILE",
-    values=configurations,
-    default="SPECDEC_CONFIG, or else mini",
-)
+def _setting(panel: str, name: str, spelled: str, text: str | None = None) -> Any:
+    """The option of a setting; without a metavar in `spelled`, that is the words that the setting takes."""
+    setting = SETTINGS[name]
+    flag, _, off = spelled.split()[0].partition("/")
+    FLAG_NAMES[name] = flag
+    if off:
+        _OFF_NAMES[name] = off
+    elif spelled.split()[-1].startswith("-"):
+        spelled += f" {'|'.join(_words(setting)) or 'N'}"
+    return _option(panel, spelled, text or _sentence(setting), autocompletion=one_of(*_words(setting)))
 
-OPTIONS: Final[Mapping[str, Option]] = {
-    "language": _of("prompt.language", "--language", "-l", panel=CAPTION),
-    "style": _of("prompt.style", "--style", panel=CAPTION, metavar="STYLE"),
-    "prompt": _of("prompt.text", "--prompt", panel=CAPTION, metavar="TEXT"),
-    "segment": _of("audio.segment", "--segment", panel=CAPTION, metavar="pauses|silero|SECONDS|FILE"),
-    "start": _of("audio.start_s", "--start", panel=CAPTION, metavar="TIME"),
-    "end": _of("audio.end_s", "--end", panel=CAPTION, metavar="TIME"),
-    "refuse_no_speech": _of("audio.refuse_no_speech", "--refuse-no-speech/--no-refuse-no-speech", panel=CAPTION),
-    "labels": Option(("--labels",), CAPTION, "Show which classes each caption names, in transcripts, totals, exports."),
-    "lexicon": Option(
-        ("--lexicon",),
+
+def _sentence(setting: Setting) -> str:
+    """What the option of a setting does."""
+    text = setting.description
+    if isinstance(setting.default, bool):
+        text = text.removeprefix("true: ").partition("; false: ")[0]
+    return (text if _STARTS_WITH_A_VALUE.match(text) else text[0].upper() + text[1:]) + "."
+
+
+def _log_everything(debug: bool) -> bool:
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("specdec_cli").setLevel(logging.DEBUG)
+    return debug
+
+
+_FORMATS: Final = ", ".join(get_args(ExportFormat))
+_CONFIG_HELP: Final = "Name of a shipped configuration, or a YAML file; left out: SPECDEC_CONFIG, or else mini."
+
+# Models and settings
+EdgeModel = Annotated[
+    str | None,
+    _setting(MODELS, "edge.model", "--edge NAME", "Edge model: a folder or a hub id; alone: --mode edge."),
+]
+CloudModel = Annotated[
+    str | None,
+    _setting(MODELS, "cloud.model", "--cloud NAME", "Cloud model, likewise; alone: --mode cloud."),
+]
+ConfigFile = Annotated[
+    str | None, _option(MODELS, "--config -c NAME|FILE", _CONFIG_HELP, autocompletion=_configurations)
+]
+Settings = Annotated[
+    list[str] | None,
+    _option(
+        MODELS,
+        "--set NAME=VALUE",
+        "Any setting, e.g. decoding.seed=1; `specdec config show` lists them. Repeatable.",
+        autocompletion=_assignments,
+    ),
+]
+ConfigArgument = Annotated[
+    str | None, typer.Argument(help=_CONFIG_HELP, metavar="NAME|FILE", autocompletion=_configurations)
+]
+
+# Caption
+Language = Annotated[str | None, _setting(CAPTION, "prompt.language", "--language -l")]
+Style = Annotated[str | None, _setting(CAPTION, "prompt.style", "--style STYLE")]
+Prompt = Annotated[str | None, _setting(CAPTION, "prompt.text", "--prompt TEXT")]
+ForcePrompt = Annotated[bool | None, _setting(CAPTION, "prompt.force", "--force-prompt")]
+Segment = Annotated[str | None, _setting(CAPTION, "audio.segment", "--segment pauses|SECONDS|FILE")]
+Start = Annotated[str | None, _setting(CAPTION, "audio.start_s", "--start TIME")]
+End = Annotated[str | None, _setting(CAPTION, "audio.end_s", "--end TIME")]
+Labels = Annotated[
+    bool, _option(CAPTION, "--labels", "Show which classes each caption names, in transcripts, totals, exports.")
+]
+LexiconFile = Annotated[
+    Path | None,
+    _option(
         CAPTION,
+        "--lexicon FILE",
         "Words for classes, in place of the shipped ones; turns --labels on where there is one.",
-        "FILE",
     ),
-    "calibration": Option(
-        ("--calibration",),
+]
+CalibrationFile = Annotated[
+    Path | None,
+    _option(
         CAPTION,
-        "Calibration of their probabilities, by `specdec calibrate`; turns --labels on.",
-        "FILE",
-        default="the mini pair's, for its models",
+        "--calibration FILE",
+        "Calibration of class probabilities, by `specdec calibrate`; turns --labels on; the mini pair has one.",
     ),
-    "measure": Option(("--measure",), CAPTION, "Measure F0, level, rate and pauses of each clip (docs/measured.md)."),
-    "mode": _of("decoding.mode", "--mode", panel=DECODING, metavar="MODE"),
-    "k": _of("decoding.k", "-k", panel=DECODING, metavar="auto|N"),
-    "gate": _of("gate.name", "--gate", panel=DECODING, metavar="GATE"),
-    "threshold": _of("gate.threshold", "--threshold", panel=DECODING, metavar="X"),
-    "defer": _of("decoding.defer", "--defer/--no-defer", panel=DECODING),
-    "wake": _of("gate.wake", "--wake", panel=DECODING, metavar="X"),
-    "stop_drafting": _of("gate.stop_drafting", "--stop-drafting/--no-stop-drafting", panel=DECODING),
-    "accept": _of("acceptance.rule", "--accept", panel=DECODING, metavar="RULE"),
-    "max_new_tokens": _of("decoding.max_new_tokens", "--max-new-tokens", panel=DECODING),
-    "min_new_tokens": _of("decoding.min_new_tokens", "--min-new-tokens", panel=DECODING),
-    "sentences": _of("decoding.sentences", "--sentences", panel=DECODING),
-    "stop": _of("decoding.stop_strings", "--stop", panel=DECODING, metavar="TEXT"),
-    "temperature": _of("decoding.temperature", "--temperature", panel=DECODING, metavar="T"),
-    "top_p": _of("decoding.top_p", "--top-p", panel=DECODING, metavar="P"),
-    "top_k": _of("decoding.top_k", "--top-k", panel=DECODING),
-    "seed": _of("decoding.seed", "--seed", panel=DECODING),
-    "repetition_penalty": _of("decoding.repetition_penalty", "--repetition-penalty", panel=DECODING, metavar="P"),
-    "no_repeat_ngram": _of("decoding.no_repeat_ngram", "--no-repeat-ngram", panel=DECODING),
-    "draft_ahead": _of("decoding.draft_ahead", "--draft-ahead", panel=DECODING),
-    "run_on": _of("decoding.run_on", "--run-on", panel=DECODING),
-    "require_cloud": _of("decoding.require_cloud", "--require-cloud/--no-require-cloud", panel=DECODING),
-    "config": _CONFIG,
-    "settings": Option(
-        ("--set",),
-        CONFIGURATION,
-        "Any setting, e.g. decoding.loop_period=0; `specdec config show` lists them. Repeatable.",
-        "NAME=VALUE",
-        values=assignments,
+]
+Measure = Annotated[
+    bool, _option(CAPTION, "--measure", "Measure F0, level, rate and pauses of each clip (docs/measured.md).")
+]
+
+# Decoding
+DecodingMode = Annotated[str | None, _setting(DECODING, "decoding.mode", "--mode MODE")]
+BlockSize = Annotated[str | None, _setting(DECODING, "decoding.k", "-k auto|N")]
+GateOption = Annotated[str | None, _setting(DECODING, "gate.name", "--gate GATE")]
+Threshold = Annotated[str | None, _setting(DECODING, "gate.threshold", "--threshold X")]
+Defer = Annotated[bool | None, _setting(DECODING, "decoding.defer", "--defer/--no-defer")]
+Accept = Annotated[str | None, _setting(DECODING, "acceptance.rule", "--accept RULE")]
+MaxNewTokens = Annotated[str | None, _setting(DECODING, "decoding.max_new_tokens", "--max-new-tokens")]
+LookupFile = Annotated[
+    Path | None, _option(DECODING, "--lookup JSONL", "Guess from these transcripts, too: the same captions sooner.")
+]
+Degrade = Annotated[bool | None, _setting(DECODING, "decoding.degrade", "--degrade/--no-degrade")]
+EdgeFailed = Annotated[str | None, _setting(DECODING, "decoding.edge_failed", "--edge-failed")]
+
+# Input
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
     ),
-    "source": replace(_CONFIG, flags=(), panel=None),
-    "debug": Option(("--debug",), None, "Show tracebacks and log messages."),
-    "paths": Option((), None, "Audio or video files, folders, patterns; - for stdin: a recording, or a list.", "PATH"),
-    "transcripts": Option((), None, "Transcripts that caption, batch or compare wrote with --output.", "JSONL"),
-    "of_mode": Option(
-        ("--mode",), INPUT, "Take the captions of this mode alone.", "MODE", values=one_of(*get_args(Mode))
+]
+ListedPaths = Annotated[
+    list[str],
+    typer.Argument(help="Audio or video files, folders, patterns; - for a list of them on stdin.", metavar="PATH"),
+]
+MorePaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
     ),
-    "recursive": Option(("--recursive", "-r"), INPUT, "Search folders at every depth."),
-    "pattern": Option(
-        ("--glob",), INPUT, "Take what matches from folders, e.g. '*.wav'.", "PATTERN", default="known audio suffixes"
-    ),
-    "manifest": Option(
-        ("--manifest",),
+]
+OnePath = Annotated[
+    str | None, typer.Argument(help="A recording, or a folder; left out: the shipped samples.", metavar="PATH")
+]
+_TRANSCRIPTS: Final[Any] = typer.Argument(
+    help="Transcripts that caption, batch or compare wrote with --output.", metavar="JSONL"
+)
+TranscriptFile = Annotated[Path, _TRANSCRIPTS]
+TranscriptFiles = Annotated[list[Path], _TRANSCRIPTS]
+OfMode = Annotated[
+    str | None,
+    _option(INPUT, "--mode MODE", "Take the captions of this mode alone.", autocompletion=one_of(*get_args(Mode))),
+]
+Recursive = Annotated[bool, _option(INPUT, "--recursive -r", "Search folders at every depth.")]
+Pattern = Annotated[
+    str | None,
+    _option(INPUT, "--glob PATTERN", "Take what matches from folders, e.g. '*.wav'; left out: known audio suffixes."),
+]
+ManifestFile = Annotated[
+    Path | None,
+    _option(
         INPUT,
-        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, Lhotse, "
-        "Hugging Face datasets.",
-        "FILE|FOLDER",
+        "--manifest FILE|FOLDER",
+        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, "
+        "Lhotse, Hugging Face datasets.",
     ),
-    "limit": Option(("--limit",), INPUT, "Take N recordings at most.", "N", least=1),
-    "retry_failed": Option(("--retry-failed",), INPUT, "Take only what failed before; needs no PATH."),
-    "modes": Option(
-        ("--modes",), STUDY, "Modes to compare, two or more.", "MODE,MODE", values=list_of(*get_args(Mode))
-    ),
-    "repeat": Option(("--repeat",), STUDY, "Time everything N times over.", "N", least=1),
-    "gates": Option(
-        ("--gates",),
+]
+Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
+RetryFailed = Annotated[bool, _option(INPUT, "--retry-failed", "Take only what failed before; needs no PATH.")]
+Microphone = Annotated[
+    str | None,
+    _option(INPUT, "--device DEVICE", "Microphone: its number, or a part of its name; left out: the system's."),
+]
+ListDevices = Annotated[bool, _option(INPUT, "--list-devices", "List the microphones and exit.")]
+
+# What is run
+Modes = Annotated[
+    str, _option(STUDY, "--modes MODE,MODE", "Modes to compare, two or more.", autocompletion=list_of(*get_args(Mode)))
+]
+Repeat = Annotated[int, _option(STUDY, "--repeat N", "Time everything N times over.", min=1)]
+Gates = Annotated[
+    str | None,
+    _option(
         STUDY,
-        "Gates that compete.",
-        "GATE,GATE",
-        values=list_of(*TUNED_GATES),
-        default=",".join(TUNED_GATES),
+        "--gates GATE,GATE",
+        f"Gates that compete; left out: {', '.join(TUNED_GATES)}.",
+        autocompletion=list_of(*TUNED_GATES),
     ),
-    "ks": Option(("--ks",), STUDY, "Block sizes to try, tokens.", "K,K"),
-    "budget": Option(
-        ("--budget",),
+]
+BlockSizes = Annotated[str, _option(STUDY, "--ks K,K", "Block sizes to try, tokens.")]
+Budget = Annotated[
+    str | None,
+    _option(
         STUDY,
-        "Largest share of clips that wake the cloud (clips=0.5), of cloud-only's time in the cloud (time=0.4), or of "
-        "blocks to escalate (0.2 or blocks=0.2), 0 to 1.",
-        "SHARE|COST=SHARE",
-        values=one_of(*(f"{cost}=" for cost in COSTS)),
-        default="clips=0.5; with --risk none",
+        "--budget SHARE|COST=SHARE",
+        "Largest share of clips that call the cloud (0.5 or clips=0.5; the default without --risk), of cloud-only's"
+        " time in the cloud (time=0.4), or of blocks to escalate (blocks=0.2), 0 to 1.",
+        autocompletion=one_of(*(f"{cost}=" for cost in COSTS)),
     ),
-    "risk": Option(
-        ("--risk",),
+]
+Risk = Annotated[
+    float | None,
+    _option(
         STUDY,
+        "--risk SHARE",
         "Certify that at most this share of captions names other classes than the cloud's.",
-        "SHARE",
-        least=0.001,
-        most=0.999,
+        min=0.001,
+        max=0.999,
     ),
-    "eval_seed": Option(
-        ("--eval-seed",),
+]
+
+# How captions are judged
+EvalSeed = Annotated[
+    int,
+    _option(
         JUDGING,
+        "--eval-seed N",
         "Seed of the evaluation: the bootstrap, and in tune the split and the random gate.",
-        "N",
-        least=0,
+        min=0,
     ),
-    "references": Option(
-        ("--references",),
-        JUDGING,
-        "Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl).",
-        "TABLE",
+]
+ReferenceTable = Annotated[
+    Path | None,
+    _option(
+        JUDGING, "--references TABLE", "Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl)."
     ),
-    "file_column": Option(("--file-column",), JUDGING, "Column that names the recording.", "COLUMN"),
-    "text_column": Option(("--text-column",), JUDGING, "Column that holds a caption. Repeatable.", "COLUMN"),
-    "label_column": Option(
-        ("--label-column",),
+]
+FileColumn = Annotated[str | None, _option(JUDGING, "--file-column COLUMN", "Column that names the recording.")]
+TextColumns = Annotated[
+    list[str] | None, _option(JUDGING, "--text-column COLUMN", "Column that holds a caption. Repeatable.")
+]
+LabelColumns = Annotated[
+    list[str] | None,
+    _option(
         JUDGING,
+        "--label-column NAME=COLUMN",
         "Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
-        "NAME=COLUMN",
     ),
-    "attribute": Option(
-        ("--attribute",), JUDGING, "Attribute whose classes are drawn.", "NAME", values=one_of("emotion")
-    ),
-    "bertscore": Option(("--bertscore",), JUDGING, "Compute BERTScore too; needs the extra bertscore."),
-    "batch_size": Option(("--batch-size",), WORK, "Clips decoded together.", "auto|N", values=one_of("auto")),
-    "workers": Option(
-        ("--workers",),
+]
+Attribute = Annotated[
+    str, _option(JUDGING, "--attribute NAME", "Attribute whose classes are drawn.", autocompletion=one_of("emotion"))
+]
+Bertscore = Annotated[bool, _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore.")]
+
+# Work
+BatchSize = Annotated[
+    str, _option(WORK, "--batch-size auto|N", "Clips decoded together.", autocompletion=one_of("auto"))
+]
+InFlight = Annotated[
+    str,
+    _option(
         WORK,
-        "Threads that read recordings ahead.",
-        "N",
-        least=1,
-        default="one per core, at most 4",
+        "--in-flight auto|N",
+        "Clips under way where both models are servers; auto: twice as many while that makes them a tenth faster.",
+        autocompletion=one_of("auto"),
     ),
-    "ray": Option(("--ray",), WORK, "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or else locally."),
-    "ray_address": Option(("--ray-address",), WORK, "Address of the cluster; implies --ray.", "ADDRESS"),
-    "fail_fast": Option(("--fail-fast",), WORK, "Stop at the first failure."),
-    "output": Option(("--output", "-o"), OUTPUT, "Append transcripts to this file.", "JSONL"),
-    "overwrite": Option(
-        ("--overwrite/--resume",), OUTPUT, "Drop the transcripts that --output holds, or do only what it lacks."
-    ),
-    "recordings": Option(
-        ("--recordings",), OUTPUT, "Append what is recorded to this file; what it holds is not done again.", "JSONL"
-    ),
-    "csv": Option(("--csv",), OUTPUT, "Write the captions as a table too.", "FILE"),
-    "exports": Option(
-        ("--export",),
+]
+Workers = Annotated[
+    int | None,
+    _option(WORK, "--workers N", "Threads that read recordings ahead; left out: one per core, at most 4.", min=1),
+]
+Ray = Annotated[
+    bool, _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or else locally.")
+]
+RayAddress = Annotated[str | None, _option(WORK, "--ray-address ADDRESS", "Address of the cluster; implies --ray.")]
+FailFast = Annotated[bool, _option(WORK, "--fail-fast", "Stop at the first failure.")]
+Quick = Annotated[bool, _option(WORK, "--quick", "Do not load the models.")]
+
+# Output: --output is what the command is for
+TranscriptsOut = Annotated[Path | None, _option(OUTPUT, "--output -o JSONL", "Append transcripts to this file.")]
+BatchOut = Annotated[Path, _option(OUTPUT, "--output -o JSONL", "Append transcripts to this file.")]
+ExportOut = Annotated[
+    Path | None,
+    _option(
         OUTPUT,
-        "Write all that --output holds in these formats too: textgrid, eaf, srt, vtt, rttm, csv, audformat, txt.",
-        "FORMAT,FORMAT",
-        values=list_of(*get_args(ExportFormat)),
+        "--output -o FOLDER|FILE",
+        "Folder to write to, or one file by its ending; - for stdout; left out: a folder named after the transcripts.",
     ),
-    "export_dir": Option(("--export-dir",), OUTPUT, "Folder of --export.", "FOLDER", default="named after --output"),
-    "to": Option(
-        ("--to",),
+]
+PictureOut = Annotated[
+    Path | None,
+    _option(
         OUTPUT,
-        "Formats to write: textgrid, eaf, srt, vtt, rttm, csv, audformat, txt.",
-        "FORMAT,FORMAT",
-        values=list_of(*get_args(ExportFormat)),
-        default="the ending of --output",
+        "--output -o FILE|FOLDER",
+        "Picture to write (.svg, .png, .pdf), or a folder for a picture per recording; left out: a folder named after "
+        "the transcripts.",
     ),
-    "export_to": Option(
-        ("--output", "-o"),
+]
+PageOut = Annotated[Path, _option(OUTPUT, "--output -o FILE", "Write the page to this file (.html).")]
+CalibrationOut = Annotated[
+    Path | None, _option(OUTPUT, "--output -o FILE", "Write the calibration to this file (.json).")
+]
+GateOut = Annotated[
+    Path | None, _option(OUTPUT, "--output -o FILE", "Write the recommended gate to this file (.json).")
+]
+Overwrite = Annotated[
+    bool, _option(OUTPUT, "--overwrite/--resume", "Drop the transcripts that --output holds, or do only what it lacks.")
+]
+Recordings = Annotated[
+    Path | None,
+    _option(OUTPUT, "--recordings JSONL", "Append what is recorded to this file; what it holds is not done again."),
+]
+ExportsAfter = Annotated[
+    str | None,
+    _option(
         OUTPUT,
-        "Folder to write to, or one file by its ending; - for stdout.",
-        "FOLDER|FILE",
-        default="a folder named after the transcripts",
+        "--export FORMAT,FORMAT",
+        f"Write all that --output holds in these formats too: {_FORMATS}.",
+        autocompletion=list_of(*get_args(ExportFormat)),
     ),
-    "rttm_name": Option(
-        ("--rttm-name",),
+]
+ExportFolder = Annotated[
+    Path | None, _option(OUTPUT, "--export-dir FOLDER", "Folder of --export; left out: named after --output.")
+]
+To = Annotated[
+    str | None,
+    _option(
         OUTPUT,
-        "What turns in RTTM are named by.",
-        "speaker|ATTRIBUTE",
-        values=one_of("speaker", "emotion"),
-        default="speakers where any is known, else emotions",
+        "--to FORMAT,FORMAT",
+        f"Formats to write: {_FORMATS}; left out: the ending of --output.",
+        autocompletion=list_of(*get_args(ExportFormat)),
     ),
-    "plot_kind": Option(
-        ("--to",),
+]
+RttmName = Annotated[
+    str,
+    _option(
         OUTPUT,
-        "Kind of picture.",
-        "svg|png",
-        values=one_of("svg", "png"),
-        default="as --output ends, or svg",
+        "--rttm-name speaker|ATTRIBUTE",
+        "What turns in RTTM are named by; `unknown` where it is not known.",
+        autocompletion=one_of("speaker", "emotion"),
     ),
-    "plot_to": Option(
-        ("--output", "-o"),
+]
+PictureFormat = Annotated[
+    str | None,
+    _option(
         OUTPUT,
-        "Picture to write (.svg, .png), or a folder for a picture per recording.",
-        "FILE|FOLDER",
-        default="a folder named after the transcripts",
+        "--picture svg|png|pdf",
+        "Format of pictures; left out: as --output ends, or svg.",
+        autocompletion=one_of("svg", "png", "pdf"),
     ),
-    "html": Option(("--html",), OUTPUT, "Write a page with every clip into this file (.html).", "FILE"),
-    "plot": Option(("--plot",), OUTPUT, "Draw the frontier or the reliability diagram into this file (.svg).", "FILE"),
-    "save_gate": Option(("--save-gate",), OUTPUT, "Write the recommended gate to this file (.json).", "FILE"),
-    "most": Option(("--limit",), INPUT, "Take the N most doubtful pieces at most.", "N", least=1),
-    "audio_mb": Option(("--audio-mb",), OUTPUT, "Most audio in the page, MB; 64 MB are about two hours.", "N", least=0),
-    "page": Option(("--output", "-o"), OUTPUT, "Write the page to this file (.html).", "FILE"),
-    "save_calibration": Option(("--output", "-o"), OUTPUT, "Write the calibration to this file (.json).", "FILE"),
-    "captions": Option(("--captions",), OUTPUT, "Show N clips whose captions differ, side by side.", "N", least=0),
-    "json": Option(("--json",), OUTPUT, "Print JSON on stdout in place of text."),
-    "yaml": Option(("--yaml",), OUTPUT, "Print a configuration file that loads back."),
-    "quiet": Option(("--quiet", "-q"), OUTPUT, "Show no progress; print results and errors only."),
-    "no_live": Option(("--no-live",), OUTPUT, "Print rounds as plain lines; nothing is redrawn."),
-    "device": Option(
-        ("--device",), INPUT, "Microphone: its number, or a part of its name.", "DEVICE", default="the system's"
-    ),
-    "list_devices": Option(("--list-devices",), INPUT, "List the microphones and exit."),
-    "save": Option(("--save",), OUTPUT, "Keep each utterance as a FLAC file in this folder.", "FOLDER"),
-    "quick": Option(("--quick",), WORK, "Do not load the models."),
-    "host": Option(("--host",), NETWORK, "Address to listen at.", "ADDRESS"),
-    "port": Option(("--port",), NETWORK, "Port to listen at; 0: any that is free.", "N", least=0, most=65535),
-    "token_env": Option(
-        ("--token-env",),
+]
+HtmlOut = Annotated[Path | None, _option(OUTPUT, "--html FILE", "Write a page with every clip into this file.")]
+PlotOut = Annotated[
+    Path | None,
+    _option(OUTPUT, "--plot FILE", "Draw the frontier or the reliability diagram: .svg, .png or .pdf."),
+]
+AudioMb = Annotated[
+    float, _option(OUTPUT, "--audio-mb N", "Most audio in the page, MB; 64 MB are about two hours.", min=0)
+]
+Captions = Annotated[int, _option(OUTPUT, "--captions N", "Show N clips whose captions differ, side by side.", min=0)]
+Save = Annotated[Path | None, _option(OUTPUT, "--save FOLDER", "Keep each utterance as a FLAC file in this folder.")]
+Json = Annotated[bool, _option(OUTPUT, "--json", "Print JSON on stdout in place of text.")]
+Yaml = Annotated[bool, _option(OUTPUT, "--yaml", "Print a configuration file that loads back.")]
+Quiet = Annotated[bool, _option(OUTPUT, "--quiet -q", "Show no progress; print results and errors only.")]
+NoLive = Annotated[bool, _option(OUTPUT, "--no-live", "Print rounds as plain lines; nothing is redrawn.")]
+Debug = Annotated[bool, _option(None, "--debug", "Show tracebacks and log messages.", callback=_log_everything)]
+
+# Server
+Host = Annotated[str, _option(NETWORK, "--host ADDRESS", "Address to listen at.")]
+Port = Annotated[int, _option(NETWORK, "--port N", "Port to listen at; 0: any that is free.", min=0, max=65535)]
+TokenVariable = Annotated[
+    str | None,
+    _option(
         NETWORK,
+        "--token-env NAME",
         "Variable with the clients' token, 16 characters or more; required unless the host is loopback.",
-        "NAME",
     ),
-    "tls_cert": Option(("--tls-cert",), NETWORK, "Certificate, for HTTPS.", "PEM"),
-    "tls_key": Option(("--tls-key",), NETWORK, "Private key of the certificate.", "PEM"),
-    "max_sessions": Option(("--max-sessions",), LIMITS, "Clips held at a time.", "N", least=1),
-    "memory_mb": Option(("--memory-mb",), LIMITS, "Memory of their caches, MiB.", "N", least=1),
-    "max_clip_seconds": Option(
-        ("--max-clip-seconds",), LIMITS, "Longest clip, s.", "S", least=0.1, default="what the model takes"
-    ),
-    "idle_s": Option(("--idle-s",), LIMITS, "Time until an unused clip is forgotten, s.", "S", least=0.1),
-    "max_rate": Option(("--max-rate",), LIMITS, "Requests of one address per second.", "N", least=1),
-    "clips": Option(("--clips",), STUDY, "A recording, or a folder of them.", "PATH", default="the shipped samples"),
-    "rounds": Option(("--rounds",), STUDY, "Times through all clips.", "N", least=1),
-}
-"""Parameter of a command -> its option."""
+]
+TlsCert = Annotated[Path | None, _option(NETWORK, "--tls-cert PEM", "Certificate, for HTTPS.")]
+TlsKey = Annotated[Path | None, _option(NETWORK, "--tls-key PEM", "Private key of the certificate.")]
+MaxSessions = Annotated[int, _option(LIMITS, "--max-sessions N", "Clips held at a time.", min=1)]
+MemoryMb = Annotated[int, _option(LIMITS, "--memory-mb N", "Memory of their caches, MiB.", min=1)]
+MaxClipSeconds = Annotated[
+    float | None, _option(LIMITS, "--max-clip-seconds S", "Longest clip, s; left out: what the model takes.", min=0.1)
+]
+IdleSeconds = Annotated[float, _option(LIMITS, "--idle-s S", "Time until an unused clip is forgotten, s.", min=0.1)]
 
-FLAG_NAMES: Final[Mapping[str, str]] = {
-    option.setting: option.flags[0].partition("/")[0] for option in OPTIONS.values() if option.setting is not None
-}
-"""Setting -> the flag that gives it."""
+FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their options too
+_NOTHING: Final[Mapping[str, Any]] = {}
 
-OFF_NAMES: Final[Mapping[str, str]] = {
-    option.setting: off for option in OPTIONS.values() if option.setting and (off := option.flags[0].partition("/")[2])
-}
-"""Setting -> the flag that switches it off."""
 
-FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their flags too
+def resolve(
+    context: typer.Context, fixed: Mapping[str, object] = _NOTHING, spelled: Mapping[str, str] = _NOTHING
+) -> ResolvedConfig:
+    """The configuration in force in a command, from its options, the environment and a file; --set wins over options.
 
-SETTING_OPTIONS: Final = tuple(name for name, option in OPTIONS.items() if option.setting is not None)
-"""Parameters of the options that give settings, in the order of a help."""
+    Args:
+        context: of the running command.
+        fixed: settings that the command itself decides.
+        spelled: setting -> the command's own option for it, for messages.
+
+    Raises:
+        ConfigError: anything in any layer is wrong.
+    """
+    given = {parameter.opts[0]: context.params.get(str(parameter.name)) for parameter in context.command.params}
+    flags: dict[str, object] = {}
+    for name, flag in FLAG_NAMES.items():
+        if (value := given.get(flag)) is not None:
+            text = isinstance(value, str) and not SETTINGS[name].takes_text
+            flags[name] = parse_value(name, str(value)) if text else value
+    flags |= fixed
+    names = FLAG_NAMES | {name: off for name, off in _OFF_NAMES.items() if flags.get(name) is False} | dict(spelled)
+    for assignment in given.get("--set") or ():
+        name, value = parse_setting(assignment)
+        flags[name], names[name] = value, "--set"
+    return load_config(context.params.get("source"), flags=flags, flag_names=names)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_cli.cli.command import command
+from specdec_cli.cli import options
 from specdec_cli.cli.startup import read_references
 
 
-@command(example="captions.jsonl --output review.html")
 def review(
-    transcripts: list[Path],
-    of_mode: str | None = None,
-    references: Path | None = None,
-    file_column: str | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    most: int | None = None,
-    audio_mb: float = 64.0,
-    page: Path = Path("review.html"),
-    quiet: bool = False,
-    debug: bool = False,
+    transcripts: options.TranscriptFiles,
+    of_mode: options.OfMode = None,
+    limit: options.Limit = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    audio_mb: options.AudioMb = 64.0,
+    output: options.PageOut = Path("review.html"),
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
@@ -28,22 +27,22 @@ def review(
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
     from specdec_cli.cli.work import Work
-    from specdec_cli.report.figures import count
+    from specdec_cli.format import count
     from specdec_cli.targets import REVIEW, refuse
 
     words, table = read_references(references, file_column, None, label_column, lexicon)
-    refuse({"--output": (page, REVIEW)}, [*transcripts, references, lexicon])
+    refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with Work(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
-        from specdec_cli.review.page import write_review
         from specdec_cli.review.pieces import read_pieces
+        from specdec_cli.review.review_page import write_review
 
         pieces = read_pieces(transcripts, words, table, of_mode)
-        chosen = pieces[:most]
-        sounds = write_review(page, chosen, words, audio_mb=audio_mb, watch=work)
-        doubtful = sum(piece.run.needs_review is True for piece in chosen)
-        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed: {page}")
-        if most is not None and len(pieces) > most:
-            work.view.say(f"{count(len(pieces) - most, 'piece')} with less doubt left out (--limit)")
+        chosen = pieces[:limit]
+        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=work)
+        doubtful = sum(piece.doubtful for piece in chosen)
+        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed: {output}")
+        if limit is not None and len(pieces) > limit:
+            work.view.say(f"{count(len(pieces) - limit, 'piece')} with less doubt left out (--limit)")
         if sounds.left_out:
             work.view.say(
                 f"{count(sounds.left_out, 'piece')} without audio, for which the page would exceed {audio_mb:g} MB: "
@@ -52,4 +51,4 @@ def review(
         if sounds.missing:
             reason = next(iter(sounds.missing.values()))
             work.view.say(f"{count(len(sounds.missing), 'piece')} without audio, for example because: {reason}")
-    return work.code(done=True)
+    return work.code()

@@ -1,15 +1,12 @@
-"""What a command does before it loads models: refuse early what cannot succeed, and start fast."""
+"""What a command does before it loads models: refuse early what cannot succeed."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -21,24 +18,6 @@ if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
 
 
-@contextmanager
-def still_collector() -> Iterator[None]:
-    """Keeps the garbage collector still while libraries and weights are loaded.
-
-    PyTorch and transformers make several hundred thousand objects that live until the process ends. Collecting among
-    them, again and again while they come and once more at exit, is a quarter of the CPU time of a short run. Behind
-    the block they are taken out of the collector's sight and it works as before.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
-
-
 def load_captioner(config: Config, view: View | Steps, labelled: Labelling | None, *, measures: bool) -> Captioner:
     """The captioner of a command, whose display shows what is being loaded.
 
@@ -48,11 +27,9 @@ def load_captioner(config: Config, view: View | Steps, labelled: Labelling | Non
         labelled: finds the classes that captions name; None: not asked for.
         measures: measure figures of each clip.
     """
-    with still_collector():
-        with view.loading("PyTorch"):
-            import_libraries()
-            from specdec_cli.captioner import Captioner
-        captioner = Captioner.load(config, loading=view.loading)
+    with view.loading("PyTorch"):
+        from specdec_cli.captioner import Captioner
+    captioner = Captioner.load(config, loading=view.loading)
     if labelled is not None:
         captioner = captioner.labelled(*labelled)
     return captioner.measuring() if measures else captioner

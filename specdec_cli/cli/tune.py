@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 
-from specdec_cli.cli.command import Given, command
-from specdec_cli.cli.options import TUNED_GATES
-from specdec_cli.cli.startup import read_references, still_collector
+import typer
+
+from specdec_cli.cli import options
+from specdec_cli.cli.startup import read_references
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import COSTS, Cost, GateName
 
 
-@command("language", "style", "prompt", "accept", "max_new_tokens", example="recordings/ --save-gate gate.json")
 def tune(
-    paths: list[str],
-    gates: str | None = None,
-    ks: str = "2,3,5",
-    budget: str | None = None,
-    risk: float | None = None,
-    recursive: bool = False,
-    limit: int | None = None,
-    *,
-    given: Given,
-    references: Path | None = None,
-    file_column: str | None = None,
-    text_column: list[str] | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    eval_seed: int = 0,
-    recordings: Path | None = None,
-    save_gate: Path | None = None,
-    plot: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    debug: bool = False,
+    context: typer.Context,
+    paths: options.ListedPaths,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    gates: options.Gates = None,
+    ks: options.BlockSizes = "2,3,5",
+    budget: options.Budget = None,
+    risk: options.Risk = None,
+    recursive: options.Recursive = False,
+    limit: options.Limit = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    text_column: options.TextColumns = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    eval_seed: options.EvalSeed = 0,
+    recordings: options.Recordings = None,
+    output: options.GateOut = None,
+    plot: options.PlotOut = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    debug: options.Debug = False,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
@@ -43,20 +51,23 @@ def tune(
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
     gate with --gate FILE.
     """
-    from specdec_cli.cli.work import ALL_FAILED, Work, emit
+    from specdec_cli.cli.work import FAILED, Work, emit
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
-    from specdec_cli.tune.plan import require_tunable
+    from specdec_cli.tune.tuning_plan import require_tunable
 
     competing, sizes = parse_gates(gates), parse_ks(ks)
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
-    resolved = given.resolve({"decoding.mode": "hybrid"})
+    resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    targets = {"--recordings": (recordings, RECORDINGS), "--save-gate": (save_gate, GATE), "--plot": (plot, PICTURE)}
+    if table is not None:
+        table.require_some(files)
+    targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
     with Work(quiet=quiet, debug=debug, interruption=again) as work:
+        work.view.say(resolved.language_line)
         clips: dict[str, str] = {}
         for recording in work.identified(files):
             if recording.error is not None:
@@ -64,37 +75,41 @@ def tune(
             elif recording.sha256 is not None:
                 clips[recording.sha256] = recording.path
         if not clips:
-            return ALL_FAILED
+            return FAILED
         require_tunable(resolved.config, competing, len(clips), risk)
         with work.libraries():
             from specdec_cli.captioner import Captioner
-            from specdec_cli.tune.journal import Journal
-            from specdec_cli.tune.plan import Plan
             from specdec_cli.tune.record import setup_of
-            from specdec_cli.tune.run import tune as tuned
-        with still_collector():
-            captioner = Captioner.load(resolved.config, loading=work.view.loading)
-        plan = Plan(competing, sizes, share, eval_seed, cost, risk)
+            from specdec_cli.tune.stored_recordings import StoredRecordings
+            from specdec_cli.tune.tuning import tune as tuned
+            from specdec_cli.tune.tuning_plan import TuningPlan
+        captioner = Captioner.load(resolved.config, loading=work.view.loading)
+        plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
-        with Journal(setup_of(captioner), recordings) as journal:
+        with StoredRecordings(setup_of(captioner), recordings) as journal:
             found, file = tuned(captioner, plan, clips, find, words, journal, work)
     if work.interrupted:
-        return work.code(done=False)
-    if save_gate is not None and file is not None:
-        write(save_gate, file.to_json(), GATE)
-        found = found.model_copy(update={"output": str(save_gate)})
+        return work.code()
+    if output is not None and file is not None:
+        write(output, file.to_json(), GATE)
+        found = found.model_copy(update={"output": str(output)})
     if plot is not None:
-        from specdec_cli.report.frontier import frontier_file
+        from specdec_cli.plot.frontier import frontier
 
-        title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}"
+        advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
+        title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
         oracles = {curve.cost: curve.points for curve in found.oracles}
-        write(plot, frontier_file([*found.estimated, *found.confirmed], title=title, oracles=oracles), PICTURE)
+        kind = plot.suffix.lower().lstrip(".")
+        drawn = frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind)
+        write(plot, drawn, PICTURE)
+    from specdec_cli.console.output import print_error
     from specdec_cli.console.tune import print_tuning
 
     emit(found, print_tuning, json=json)
-    if save_gate is not None and file is None:
-        raise SpecdecError(f"{save_gate} was not written: no setting can be recommended.", hint=found.reason)
-    return work.code(done=True)
+    if output is not None and file is None:
+        print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
+        return FAILED
+    return work.code()
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
@@ -105,19 +120,19 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     """
     if text is None:
         fitting = find_spec("sklearn") is not None
-        return (*(gate for gate in TUNED_GATES if fitting or gate != "learned"), "random")
-    asked = chosen(text, (*TUNED_GATES, "random"), "--gates", "gate to tune")
-    return (*(gate for gate in TUNED_GATES if gate in asked), "random")
+        return (*(gate for gate in options.TUNED_GATES if fitting or gate != "learned"), "random")
+    asked = chosen(text, (*options.TUNED_GATES, "random"), "--gates", "gate to tune")
+    return (*(gate for gate in options.TUNED_GATES if gate in asked), "random")
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:
-    """What a budget is of, and the share: `0.2` and `blocks=0.2`, `clips=0.5`, `time=0.4`.
+    """What a budget is of, and the share: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`.
 
     Raises:
         ConfigError: there is no such cost, or the share is no number from 0 to 1.
     """
     name, _, value = text.rpartition("=")
-    cost = next((known for known in COSTS if known == (name.strip() or "blocks")), None)
+    cost = next((known for known in COSTS if known == (name.strip() or "clips")), None)
     if cost is None:
         raise ConfigError(f"--budget: there is no cost {name.strip()!r}.", hint=f"Costs: {', '.join(COSTS)}.")
     try:

@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.cli.startup import still_collector
 from specdec_cli.console.output import write_line
 from specdec_cli.console.progress import choose_steps
-from specdec_cli.imports import import_libraries
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,18 +17,13 @@ if TYPE_CHECKING:
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs.recording import InputFile
 
-ALL_FAILED: Final = 1
-SOME_FAILED: Final = 3
+FAILED: Final = 1
 INTERRUPTED: Final = 130
 
 
-def exit_code(*, interrupted: bool, failed: bool, done: bool) -> int:
-    """How a command over many recordings ends: 0 all done, 1 none, 3 some, 130 interrupted."""
-    if interrupted:
-        return INTERRUPTED
-    if not failed:
-        return 0
-    return SOME_FAILED if done else ALL_FAILED
+def exit_code(*, interrupted: bool, failed: bool) -> int:
+    """How a command over many recordings ends; see `app.EXIT_CODES`."""
+    return INTERRUPTED if interrupted else FAILED if failed else 0
 
 
 @contextmanager
@@ -87,8 +80,7 @@ class Work:
     @contextmanager
     def libraries(self) -> Iterator[None]:
         """Imports that take seconds."""
-        with still_collector(), self.view.loading("PyTorch"):
-            import_libraries()
+        with self.view.loading("PyTorch"):
             yield
 
     def failed(self, file: str, error: SpecdecError) -> None:
@@ -96,9 +88,9 @@ class Work:
         self._failed.add(file)
         self.view.failed(file, error)
 
-    def code(self, *, done: bool) -> int:
-        """The exit code; `done` tells whether anything succeeded."""
-        return exit_code(interrupted=self.interrupted, failed=bool(self._failed), done=done)
+    def code(self) -> int:
+        """The exit code."""
+        return exit_code(interrupted=self.interrupted, failed=bool(self._failed))
 
     def identified(self, files: Sequence[str]) -> list[InputFile]:
         """The recordings by their bytes; a copy of another one is left out, and named."""

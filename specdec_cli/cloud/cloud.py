@@ -7,15 +7,20 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Synonyms, Verdict
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Candidates, ModelWork
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.rows import Rows
+
+_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 
@@ -32,7 +37,8 @@ class RemoteCloud(ABC):
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         if payload == "waveform" and not http.config.allow_audio_upload:
             raise ConfigError(
-                f"{http.url} is to be sent recordings, not features of them, and cloud.allow_audio_upload is false",
+                f"{http.url} is to be sent recordings, not features of them, and {http.side}.allow_audio_upload is "
+                "false",
                 hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
             )
         self.name, self.http = http.url, http
@@ -94,6 +100,7 @@ class RemoteVerifier(ABC):
     stop_ids: Collection[int]
     kept: int = 0
     synonyms: Synonyms = field(default_factory=dict)
+    rows: Rows | None = field(default=None, init=False)
     elsewhere = True
 
     def __post_init__(self) -> None:
@@ -103,7 +110,7 @@ class RemoteVerifier(ABC):
         self.done = ModelWork()
         self.caller = Caller(self.cloud.http)
         self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._never = frozenset(processor.family.placeholders(processor.config))
+        self._never = frozenset(processor.placeholders)
 
     @property
     def work(self) -> ModelWork:
@@ -150,10 +157,23 @@ class RemoteVerifier(ABC):
             and max(tokens) < self.vocab_size
             and self._never.isdisjoint(tokens)
             and set(self.stop_ids).isdisjoint(tokens[:-1])
-            and (found.near_ties or 0) <= judged
+            and (found.near_ties or 0) <= judged + len(found.more)
             and (found.likeliest is None or len(found.likeliest) == judged + len(found.more))
+            and all(_is_distribution(row, self.vocab_size) for row in found.likeliest or ())
         ):
             raise CloudError(
                 f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
-                f"accepted, then the tokens {tokens}, where {1 + run_on} may follow; {found.near_ties} near ties"
+                f"accepted, then the tokens {tokens}, where {1 + run_on} may follow; {found.near_ties} near ties; "
+                f"likeliest tokens: {found.likeliest!s:.200}"
             )
+
+
+def _is_distribution(row: Candidates, vocab_size: int) -> bool:
+    """Whether tokens and probabilities are the likeliest ones of a distribution over `vocab_size` ids."""
+    ids, probabilities = [id_ for id_, _ in row], [p for _, p in row]
+    return (
+        len(set(ids)) == len(ids)
+        and max(ids, default=0) < vocab_size
+        and sum(probabilities) < _MOST_PROBABILITY
+        and probabilities == sorted(probabilities, reverse=True)
+    )

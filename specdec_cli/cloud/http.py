@@ -1,12 +1,13 @@
-"""HTTP to a cloud elsewhere: calls that block, each with a hard deadline.
+"""HTTP to a model elsewhere: calls that block, each with one deadline for all that it does.
 
 Every request may be repeated, so whatever looks like the link's fault is tried again within the deadline. After a
-failure the server is left alone for a while, so that clips do not wait for it one after the other. A daemon thread
-makes each request: no name server that never answers, no server that sends a byte a second delays a call, or the exit.
+failure the server is left alone for a while, so that clips do not wait for it one after the other. One thread runs the
+exchanges of all callers: a deadline, or an end from another thread, cancels them wherever they are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
@@ -16,17 +17,18 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
-from specdec_cli.cloud.protocol import MalformedError
-from specdec_cli.config import CloudConfig
+from specdec_cli.config.schema import LinkedConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, TokenizerMismatchError
+from specdec_cli.types import Decider
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +36,15 @@ _TRIES: Final = 4  # of one request over a link that fails; a server that is bus
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _CLOSED: Final = "the clip is closed"
-_PIECE: Final = 1 << 14  # bytes of a body that are sent, and counted, at a time
-_SLACK_S: Final = 1.0  # the deadline ends a call before a socket's own time limit does
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
+_FAREWELL_S: Final = 1.0  # for what is under way when the connections are closed
+_PIECE: Final = 1 << 16  # bytes of a body that are sent, and counted, at a time
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+class MalformedError(ValueError):
+    """A body that is not what it should be; the message never quotes it."""
 
 
 class BusyError(Exception):
@@ -69,7 +75,6 @@ class Request(NamedTuple):
 
 class Reply(NamedTuple):
     status: int
-    digest: str | None  # the header Content-Digest
     body: bytes
 
 
@@ -81,33 +86,44 @@ class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else. An answer may have `most_bytes`. Raises ConfigError where token or certificates cannot be read.
+    nowhere else. An answer may have `most_bytes`. Nobody can stand in for an edge, so its link is tried until the
+    deadline, and after a failure at once again. Raises ConfigError where token or certificates cannot be read.
     """
 
-    def __init__(self, config: CloudConfig, content_type: str, most_bytes: int, check: Check) -> None:
+    def __init__(
+        self, config: LinkedConfig, content_type: str, most_bytes: int, check: Check, side: Decider = "cloud"
+    ) -> None:
         if config.url is None:
-            raise ConfigError("a cloud elsewhere needs cloud.url")
+            raise ConfigError(f"a model elsewhere needs {side}.url")
+        self.side, self.patient = side, side == "edge"
         self.config, self.url = config, config.url
         self.check, self._most_bytes = check, most_bytes
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0
-        self.callers = weakref.WeakValueDictionary[int, Caller]()  # by identity
+        self.callers = weakref.WeakSet[Caller]()
         self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
-        # not compressed on the way: digests are of the bytes that were sent
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
-        if token := read_token(config.token_env, "cloud.token_env"):
+        if token := read_token(config.token_env, f"{side}.token_env"):
             headers["Authorization"] = f"Bearer {token}"
-        limits = httpx.Limits(max_keepalive_connections=32, keepalive_expiry=60.0)
-        tls = _trusted(config.url, config.ca_file)
-        self._client = httpx.Client(headers=headers, verify=tls, trust_env=False, limits=limits)
-        self.close = weakref.finalize(self, self._client.close)
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            verify=_trusted(config.url, config.ca_file, f"{side}.ca_file"),
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+        )
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self._loop,), name="specdec http", daemon=True).start()
+        self.close = weakref.finalize(self, _end, self._loop, self._client)
 
-    def exchange(self, request: Request, caller: Caller, timeout_s: float) -> Reply:
-        """Sends a request and reads the answer; `timeout_s` is for each read and write, and for the body as a whole."""
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begins an exchange in the thread of all exchanges."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def exchange(self, request: Request, caller: Caller, timeout_s: float) -> Reply:
+        """Sends a request and reads the answer."""
         body, sent_at = bytearray(), time.perf_counter()
-        until = sent_at + timeout_s
 
-        def pieces() -> Iterator[bytes]:  # taken once there is a connection, which may end between two
+        async def pieces() -> AsyncIterator[bytes]:  # counted as they are sent: a connection may end between two
             nonlocal sent_at
             for at in range(0, len(request.body), _PIECE):
                 piece = request.body[at : at + _PIECE]
@@ -116,48 +132,46 @@ class Http:
             sent_at = time.perf_counter()
 
         url, length = self.url + request.path, {"Content-Length": str(len(request.body))}
-        with self._client.stream(request.method, url, content=pieces(), headers=length, timeout=timeout_s) as response:
+        # A call has one deadline. A handshake ends a little before it: one that is cancelled leaves its socket open.
+        limit = httpx.Timeout(None, connect=0.9 * timeout_s)
+        sending = self._client.stream(request.method, url, content=pieces(), headers=length, timeout=limit)
+        async with asyncio.timeout(timeout_s), sending as response:
             silent_s = time.perf_counter() - sent_at
-            for chunk in response.iter_raw():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 caller.bytes_down += len(chunk)
                 if len(body) > self._most_bytes:
                     raise MalformedError("it is longer than any answer should be")
-                if time.perf_counter() > until:
-                    raise httpx.ReadTimeout("the answer took too long")
-        if not self.close.alive:  # by now: nobody else would close this connection
-            response.extensions["network_stream"].close()
         caller.silent_s += silent_s
         self.shortest_s = min(self.shortest_s, silent_s)
-        return Reply(response.status_code, response.headers.get("Content-Digest"), bytes(body))
+        return Reply(response.status_code, bytes(body))
 
     def send(self, request: Request) -> None:
         """Sends a request and returns at once; the answer is dropped."""
         if self.close.alive and self.failure is None:
-            _in_background(lambda: self.exchange(request, Caller(self), self.config.timeout_s))
+            self.start(self.exchange(request, Caller(self), self.config.timeout_s))
 
     def hang_up(self) -> None:
         """Ends the calls of all clips, as `Caller.close` does."""
-        for found in self.callers.valuerefs():
-            if (caller := found()) is not None:
-                caller.close()
+        for caller in list(self.callers):
+            caller.close()
 
-    def require_fit(self, error: BaseException, timeout_s: float) -> None:
-        """Raises RefusedError where the configuration is why a connection failed: certificates, or http for https."""
-        tls = error
-        while not isinstance(tls, ssl.SSLError) and (cause := tls.__cause__ or tls.__context__) is not None:
-            tls = cause
+    def require_tls(self, error: BaseException) -> None:
+        """Raises RefusedError where the configuration is why a TLS connection failed."""
+        tls: BaseException | None = error
+        while tls is not None and not isinstance(tls, ssl.SSLError):
+            tls = tls.__cause__ or tls.__context__
         if isinstance(tls, ssl.SSLCertVerificationError):
             trusting = self.config.ca_file or "the public authorities"
             what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
             hint = (
-                "Copy its own certificate (the file of its --tls-cert) to this machine and name it in cloud.ca_file; "
+                "Copy its own certificate (the file of its --tls-cert) to this machine and name it in "
+                f"{self.side}.ca_file; "
                 f"where it has none for this host, make one: {certificate_recipe(urlsplit(self.url).hostname or '')}"
             )
-        elif isinstance(tls, ssl.SSLError) and tls.reason in _NOT_TLS:
-            what, hint = "it does not use TLS", "Write http:// in cloud.url, or serve with --tls-cert and --tls-key."
-        elif isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and _needs_tls(self.url, timeout_s):
-            what, hint = "it uses TLS, and http is not", "Write https:// in cloud.url."
+        elif tls is not None and "EOF" not in str(tls.args):  # a connection that ended is the link's fault
+            what = "it does not use TLS"
+            hint = f"Write http:// in {self.side}.url, or serve with --tls-cert and --tls-key."
         else:
             return
         raise RefusedError(f"{self.url} cannot be connected to: {what}", hint=hint) from error
@@ -170,71 +184,72 @@ class Caller:
         self.bytes_up = self.bytes_down = 0  # of bodies, as far as they were sent
         self.silent_s = 0.0  # between the end of a request and the head of its answer
         self._http = http
-        http.callers[id(self)] = self
-        self._closed, self._under_way = threading.Event(), Future[Any]()
+        http.callers.add(self)
+        self._closed = False
+        self._under_way = Future[Any]()
         self._limit_s = self._deadline = 0.0
 
     @contextmanager
     def call(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Within the block, `fetch`: all of it together has `timeout_s`, or `cloud.timeout_s`. Raises CloudError."""
+        """Within the block, `fetch`: all of it together has `timeout_s`, or the configured time. Raises CloudError."""
         http, since_s = self._http, time.monotonic() - self._http.failed_at
-        if http.failure is not None and since_s < http.config.retry_s:
-            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not asked again: {http.failure}")
+        if http.failure is not None and since_s < http.config.retry_s and not http.patient:
+            raise CloudError(f"the {http.side} failed {since_s:.0f} s ago and was not asked again: {http.failure}")
         self._limit_s = timeout_s or http.config.timeout_s
         self._deadline = time.monotonic() + self._limit_s
         try:
             yield
         except CloudError as error:
-            if not error.about_clip and not self._closed.is_set():
+            if not error.about_clip and not self._closed:
                 http.failure, http.failed_at = error.message, time.monotonic()
             raise
         http.failure = None
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        deadline, troubles = self._deadline, list[str]()
-        self._under_way = future = _in_background(lambda: self._tried(request, read, deadline, troubles))
-        if self._closed.is_set():
+        if self._closed:
             raise CloudError(_CLOSED)
+        self._under_way = future = self._http.start(self._tried(request, read))
+        if self._closed:  # meanwhile
+            future.cancel()
         try:
-            return future.result(max(deadline - time.monotonic(), 0.0))
-        except TimeoutError:
-            raise self._late(troubles) from None
+            return future.result()
+        except CancelledError:
+            raise CloudError(_CLOSED) from None
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
-        self._closed.set()
-        with suppress(InvalidStateError):
-            self._under_way.set_exception(CloudError(_CLOSED))
+        self._closed = True
+        self._under_way.cancel()
 
-    def _late(self, troubles: Sequence[str]) -> CloudError:
-        hint = "Check the link and the server, or raise cloud.timeout_s."
-        why = f": {troubles[-1]}" if troubles else ""
-        return CloudError(f"{self._http.url} did not answer within {self._limit_s:g} s{why}", hint=hint)
-
-    def _tried(self, request: Request, read: Callable[[bytes], T], deadline: float, troubles: list[str]) -> T:
-        """What `fetch` returns, after as many tries as it takes, in a thread that nobody may wait for any more.
-
-        `troubles` gets why each try failed.
-        """
+    async def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
+        """What `fetch` returns, after as many tries as it takes and the deadline allows."""
         http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
-        while tries < _TRIES and (left_s := deadline - time.monotonic()) > 0:
+        most = math.inf if http.patient else _TRIES
+        while tries < most and (left_s := self._deadline - time.monotonic()) > 0:
             try:
-                reply = http.exchange(request, self, left_s + _SLACK_S)
-                return read(http.check(http.url, request, reply))
-            except BusyError as error:
+                return read(http.check(http.url, request, await http.exchange(request, self, left_s)))
+            except (BusyError, httpx.TimeoutException) as error:
                 trouble = str(error)
             except MalformedError as error:
                 trouble, tries = f"the answer cannot be used: {error}", tries + 1
-            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
-                http.require_fit(error, left_s)
+            except TimeoutError:
+                break
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                http.require_tls(error)
                 trouble, tries = " ".join(str(error).split()) or type(error).__name__, tries + 1
-            troubles.append(trouble)
+                if isinstance(error, httpx.RemoteProtocolError) and http.url.startswith("http:"):
+                    trouble += f" (if it uses TLS, write https:// in {http.side}.url)"
             _log.debug("%s %s: %s", request.method, request.path, trouble)
-            if tries < _TRIES and self._closed.wait(pause_s * random.uniform(0.5, 1.0)):
-                raise CloudError(_CLOSED)
+            left_s = self._deadline - time.monotonic()
+            if tries < most and left_s > 0:
+                await asyncio.sleep(min(pause_s * random.uniform(0.5, 1.0), left_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        raise CloudError(f"{http.url}: {trouble}") if time.monotonic() < deadline else self._late(troubles)
+        if tries == most:
+            raise CloudError(f"{http.url}: {trouble}")
+        hint = f"Check the link and the server, or raise {http.side}.timeout_s."
+        why = f": {trouble}" if trouble else ""
+        raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s{why}", hint=hint)
 
 
 def certificate_recipe(host: str) -> str:
@@ -266,36 +281,41 @@ def plain(text: str) -> str:
     return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
 
 
-def _in_background(work: Callable[[], T]) -> Future[T]:
-    """Lets a daemon thread do something that may never end; the future may be settled from elsewhere before that."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            settle, found = future.set_result, work()
-        except BaseException as error:
-            settle, found = future.set_exception, error  # type: ignore[assignment]
-        with suppress(InvalidStateError):
-            settle(found)
-
-    threading.Thread(target=run, name="specdec cloud", daemon=True).start()
-    return future
+def parse(kind: type[M], text: bytes) -> M:
+    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part)[:40] for part in detail["loc"][:6])
+        raise MalformedError(f"{kind.__name__.strip('_')} {place or 'as a whole'}: {detail['msg'][:200]}") from None
 
 
-def _trusted(url: str, ca_file: str | None) -> ssl.SSLContext:
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Closes the connections and ends their thread, as happens by itself when an `Http` is dropped."""
+
+    async def end() -> None:
+        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in (await asyncio.wait(under_way, timeout=_FAREWELL_S))[1]:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        await client.aclose()
+        await asyncio.sleep(0.05)  # in which the sockets are closed
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
+
+
+def _trusted(url: str, ca_file: str | None, setting: str) -> ssl.SSLContext:
     """The certificates to trust: those of a file, or the public ones; none where the address uses no TLS."""
     if ca_file is None and urlsplit(url).scheme == "http":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the public ones takes 30 ms
     try:
         return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)
     except OSError as error:
-        raise ConfigError(f"cloud.ca_file {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
-
-
-def _needs_tls(url: str, timeout_s: float) -> bool:
-    """Whether a TLS handshake succeeds at a plain address, with whatever certificate; nothing else is sent."""
-    parts = urlsplit(url)
-    with suppress(OSError, ValueError):
-        place = (parts.hostname or "", parts.port or 80)
-        return parts.scheme == "http" and bool(ssl.get_server_certificate(place, timeout=timeout_s))
-    return False
+        raise ConfigError(f"{setting} {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error

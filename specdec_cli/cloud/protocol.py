@@ -1,4 +1,4 @@
-"""Messages between `specdec serve` and its clients, version 4: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 5: JSON, followed by tensors as safetensors has them.
 
 | request                        | body                                        | answer   |
 |--------------------------------|---------------------------------------------|----------|
@@ -10,30 +10,30 @@
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a question carries the whole text, so
-the server needs no memory of earlier questions to answer it. An answer names the digest of the body that it answers,
-and the header Content-Digest (RFC 9530) gives that of the answer, so that damage on the way is found without TLS too.
-Everything that is not an answer is a `Problem` with its code.
+the server needs no memory of earlier questions to answer it. Everything that is not an answer is a `Problem` with its
+code.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from safetensors.torch import load, save
 
+from specdec_cli.cloud.http import M, MalformedError, parse
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
 
-PROTOCOL: Final = 4  # both ends must use the same
+PROTOCOL: Final = 5  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
 _LENGTH: Final = 4
 _ROUNDING: Final = 0.01
-_SENT: Final = frozenset({torch.float16, torch.float32, torch.bool, torch.uint8, torch.int32, torch.int64})
+_HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
+_MOST_TENSORS: Final = 16
+_LARGEST: Final = 65504.0  # what float16 holds; features are far below
 ROWS: Final = ("rows.ids", "rows.probabilities")
 """Tensors of a draft's distributions: possible tokens of all rows, int32 [n], and their probabilities, float32 [n]."""
 
@@ -44,17 +44,15 @@ Code = Literal[
     "malformed",
     "too_large",
     "too_slow",
-    "too_many_requests",
     "busy",
     "model_failed",
     "not_found",
 ]
-"""Why a request was not answered. unknown_session: send the clip again. busy, too_many_requests: try again later."""
+"""Why a request was not answered. unknown_session: send the clip again. busy: try again later."""
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
-Digest = Annotated[str, Field(max_length=64)]  # `digest` of the body that is answered
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MOST_KEPT: Final = 20
@@ -136,7 +134,6 @@ class Work(Message):
 
 
 class Answer(Message):
-    request: Digest
     judgement: Judgement | None = None  # null: there was no question
     work: Work
     cloud_ms: Milliseconds  # from the whole request to the answer, waiting included
@@ -145,14 +142,47 @@ class Answer(Message):
 class Problem(Message):
     code: Code
     message: str = Field(max_length=2000)
-    request: Digest = ""  # empty: the body was not read
 
 
-class MalformedError(ValueError):
-    """A body that is not what it should be; the message never quotes it."""
+class Shape(BaseModel):
+    """A tensor as the header of safetensors describes it."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    dtype: Literal["F16", "F32", "BOOL", "U8", "I32", "I64"]
+    shape: list[Annotated[int, Field(ge=1, lt=1 << 31)]] = Field(max_length=5)
+
+    @property
+    def floats(self) -> bool:
+        return self.dtype[0] == "F"
 
 
-M = TypeVar("M", bound=BaseModel)
+class _Header(RootModel[dict[str, Shape]]):
+    root: dict[str, Shape] = Field(max_length=_MOST_TENSORS)
+
+
+class Packed(NamedTuple):
+    """The tensors of a body, not decoded: nothing but their header was read."""
+
+    shapes: dict[str, Shape]
+    data: bytes
+
+    def load(self) -> dict[str, torch.Tensor]:
+        """Decodes them: floats as float32, integers as int64, all finite, none beyond what float16 holds."""
+        try:
+            tensors = load(self.data) if self.shapes else {}
+        except Exception as error:  # its own, and whatever PyTorch raises over an absurd shape
+            raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
+        if not all(bool((values.abs() <= _LARGEST).all()) for values in tensors.values() if values.is_floating_point()):
+            raise MalformedError("a tensor is not finite, or holds values that no features have")
+        return {
+            name: values
+            if values.dtype == torch.bool
+            else values.float()
+            if values.is_floating_point()
+            else values.long()
+            for name, values in tensors.items()
+        }
 
 
 def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:
@@ -161,44 +191,20 @@ def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) ->
     return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(dict(tensors)) if tensors else b""))
 
 
-def unpack(kind: type[M], body: bytes) -> tuple[M, dict[str, torch.Tensor]]:
-    """The message at the head of a body, and the tensors after it: floats as float32, integers as int64, all finite."""
+def unpack(kind: type[M], body: bytes) -> tuple[M, Packed]:
+    """The message at the head of a body, and the tensors after it, of which only the header is read."""
     length = int.from_bytes(body[:_LENGTH], "little")
     if length > MAX_JSON_BYTES:
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")
     if len(body) < _LENGTH + length:
         raise MalformedError("the body is shorter than it declares")
-    message, rest = parse(kind, body[_LENGTH : _LENGTH + length]), body[_LENGTH + length :]
-    try:
-        tensors = load(rest) if rest else {}
-    except Exception as error:  # its own, and whatever PyTorch raises over an absurd shape
-        raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
-    if any(values.dtype not in _SENT or not bool(values.isfinite().all()) for values in tensors.values()):
-        raise MalformedError("a tensor is of another type, or not finite")
-    return message, {
-        name: values.float() if values.is_floating_point() else values if values.dtype == torch.bool else values.long()
-        for name, values in tensors.items()
-    }
-
-
-def parse(kind: type[M], text: bytes) -> M:
-    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value."""
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part)[:40] for part in detail["loc"][:6])
-        raise MalformedError(f"{kind.__name__.strip('_')} {place or 'as a whole'}: {detail['msg'][:200]}") from None
-
-
-def digest(body: bytes) -> str:
-    """Names a body: half of its SHA-256, hexadecimal."""
-    return hashlib.sha256(body).hexdigest()[:32]
-
-
-def content_digest(body: bytes) -> str:
-    """The value of the header Content-Digest for a body (RFC 9530)."""
-    return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+    message, data = parse(kind, body[_LENGTH : _LENGTH + length]), body[_LENGTH + length :]
+    if not data:
+        return message, Packed({}, data)
+    length = int.from_bytes(data[:8], "little")  # as safetensors begins
+    if length > _HEADER_BYTES:
+        raise MalformedError(f"the header of the tensors may have {_HEADER_BYTES} bytes")
+    return message, Packed(parse(_Header, data[8 : 8 + length]).root, data)
 
 
 def as_sent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -11,10 +11,21 @@ import torch
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Payload, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import BusyError, Caller, Http, MisreadError, RefusedError, Reply, Request, plain
+from specdec_cli.cloud.http import (
+    BusyError,
+    Caller,
+    Http,
+    MalformedError,
+    MisreadError,
+    RefusedError,
+    Reply,
+    Request,
+    parse,
+    plain,
+)
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError
 from specdec_cli.models.processor import Processor
@@ -92,13 +103,7 @@ class SessionVerifier(RemoteVerifier):
         return answer
 
     def _exchange(self, request: Request) -> wire.Answer:
-        def read(body: bytes) -> wire.Answer:
-            answer = wire.parse(wire.Answer, body)
-            if answer.request != wire.digest(request.body):
-                raise wire.MalformedError("the answer is to another question")
-            return answer
-
-        answer = self.caller.fetch(request, read)
+        answer = self.caller.fetch(request, partial(parse, wire.Answer))
         self.done = self._before + ModelWork(**answer.work.model_dump())
         return answer
 
@@ -120,7 +125,7 @@ class HttpCloud(RemoteCloud):
         self.start()
 
     def fit(self, caller: Caller) -> None:
-        info, mine = caller.fetch(_INFO, partial(wire.parse, wire.Info)), self.processor
+        info, mine = caller.fetch(_INFO, partial(parse, wire.Info)), self.processor
         prints = mine.fingerprints()
         # of an own processor the vocabulary is cut where the two part, see `Pair.of`
         tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
@@ -144,19 +149,18 @@ class HttpCloud(RemoteCloud):
         }
 
 
-def _checked(url: str, request: Request, reply: Reply) -> bytes:
+def _checked(url: str, _request: Request, reply: Reply) -> bytes:
     """The body, if it is that of a good answer; see `http.Check`."""
-    if reply.digest != wire.content_digest(reply.body):
-        raise wire.MalformedError(f"it is no verify server's, or was altered on the way (status {reply.status})")
     if 200 <= reply.status < 300:
         return reply.body
-    problem = wire.parse(wire.Problem, reply.body)
+    try:
+        problem = parse(wire.Problem, reply.body)
+    except MalformedError:
+        raise MalformedError(f"it is no verify server's (status {reply.status})") from None
     said, code = plain(problem.message), problem.code
-    if code in ("busy", "too_many_requests"):
+    if code == "busy":
         raise BusyError(said)
-    if code == "malformed" and problem.request != wire.digest(request.body):
-        raise wire.MalformedError("the request was altered on the way")
     if code == "model_failed":
-        raise wire.MalformedError(f"its model failed: {said}")
+        raise MalformedError(f"its model failed: {said}")
     about_clip = code in ("malformed", "too_large")
     raise RefusedError(f"the cloud at {url} refuses: {said}", hint=_HINTS.get(code), code=code, about_clip=about_clip)

@@ -14,6 +14,7 @@ from specdec_cli.compare.costs import Columns, oracle_of, spendings
 from specdec_cli.compare.pairing import Pairing
 from specdec_cli.compare.result import Basis, CloudAgreement, Gap, GapMeasure, ModeQuality, OracleFound
 from specdec_cli.metrics.bootstrap import Resampler, Values, mean
+from specdec_cli.metrics.emotions import EmotionWords, word_scores
 from specdec_cli.metrics.frontier import measure_costs, oracle_curves
 from specdec_cli.metrics.gap import measure_gap
 from specdec_cli.metrics.labels import attribute_table, label_hits, label_scores
@@ -58,6 +59,23 @@ class Judged:
         """Reference texts [clips], empty where there are none."""
         return [reference.texts if reference else () for reference in self.references]
 
+    @cached_property
+    def emotions(self) -> dict[Mode, list[tuple[str, ...]]]:
+        """Mode -> emotion words of each caption [clips]."""
+        read = self.lexicon.emotions
+        return {mode: [read(text, self.language) for text in texts] for mode, texts in self.captions.items()}
+
+    @cached_property
+    def reference_emotions(self) -> list[tuple[str, ...]]:
+        """Emotion words of the reference texts [clips]."""
+        read = self.lexicon.emotions
+        return [tuple(word for text in texts for word in read(text, self.language)) for texts in self.texts]
+
+    def emotion_scores(self, mode: Mode, known: Sequence[Sequence[str]], resampler: Resampler) -> EmotionWords | None:
+        """Scores of a mode's emotion words by other ones [clips]."""
+        groups = self.lexicon.emotion_groups
+        return word_scores([groups(own) for own in self.emotions[mode]], [groups(its) for its in known], resampler)
+
     def right(self, mode: Mode) -> dict[str, Values]:
         """Attribute -> 1 or 0 for the reference's class or another [clips]; NaN where the reference names none."""
         return label_hits(self.said[mode], self.truth, self.lexicon)
@@ -81,6 +99,7 @@ def quality(judged: Judged, resampler: Resampler, *, bertscore: bool = False) ->
             text=_text(judged, mode, bertscore),
             labels=label_scores(judged.said[mode], judged.truth, judged.lexicon, resampler),
             label_mean=resampler.interval(mean(attribute_table(judged.right(mode)))),
+            emotions=judged.emotion_scores(mode, judged.reference_emotions, resampler),
         )
         for mode in judged.pairing.modes
     ]
@@ -101,6 +120,7 @@ def _agreement(judged: Judged, mode: Mode, resampler: Resampler) -> CloudAgreeme
         edit_share=fmean(Levenshtein.normalized_distance(*pair) for pair in ids),
         labels={attribute: resampler.value(mean(values)) for attribute, values in same.items()},
         label_mean=resampler.interval(mean(attribute_table(same))),
+        emotions=judged.emotion_scores(mode, judged.emotions["cloud"], resampler),
     )
 
 

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from specdec_cli.metrics.bootstrap import Figures, Interval
+from specdec_cli.metrics.emotions import EmotionWords as EmotionWords
 from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.metrics.gap import GapClosed
 from specdec_cli.metrics.labels import LabelQuality as LabelQuality
 from specdec_cli.metrics.text import TextQuality as TextQuality
 from specdec_cli.transcript.schema import Models, Text
-from specdec_cli.types import Mode
+from specdec_cli.types import Flag, Mode
 
 Basis = Literal["references", "cloud"]
 """What a quality figure is measured against: what people wrote, or what the cloud alone says."""
@@ -99,6 +100,7 @@ class CloudAgreement(Figures):
         description="attribute -> share of the clips whose cloud caption names a class where this one names the same"
     )
     label_mean: Interval | None = Field(description="mean of `labels` over attributes")
+    emotions: EmotionWords | None = Field(description="emotion words by the cloud's; null: its captions name none")
 
 
 class ModeQuality(Figures):
@@ -109,6 +111,7 @@ class ModeQuality(Figures):
     text: TextQuality | None = Field(description="null: no reference texts")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
+    emotions: EmotionWords | None = Field(description="emotion words by those of reference texts; null: they name none")
 
 
 class Gap(GapClosed):
@@ -137,7 +140,9 @@ class ClipComparison(Figures):
     start_s: float | None = Field(description="start of the segment in the recording, s; null: the whole recording")
     end_s: float | None
     captions: dict[Mode, Text]
+    flags: dict[Mode, tuple[Flag, ...]] = Field(default={}, description="what makes a caption no description, if it is")
     labels: dict[Mode, dict[str, str | None]] = Field(description="attribute -> class that the caption names")
+    emotions: dict[Mode, list[str]] = Field(description="emotion words that the caption says, in their normal form")
     total_ms: dict[Mode, float] = Field(description="time decoding, ms, median over repeats")
     escalation_rate: dict[Mode, float | None]
     reference: str | None = Field(description="key of the clip's reference; null: none was found")
@@ -179,6 +184,9 @@ class Comparison(Figures):
     gaps: list[Gap]
     oracles: list[OracleFound] = Field(default=[], description="of the measures that are of classes")
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
+    reference_columns: dict[str, str] | None = Field(
+        default=None, description="attribute, or text -> column of the references that it was read from; null: none"
+    )
     references_found: int | None = Field(description="clips with a reference; null: no references were given")
     resamples: int = Field(description="bootstrap resamples behind every interval")
     level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")

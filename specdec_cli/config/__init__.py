@@ -7,6 +7,7 @@
 Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
 """
 
+from specdec_cli.config.layers import CONFIG_VARIABLE, parse_setting, variable_of
 from specdec_cli.config.load import ResolvedConfig, load_config
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.schema import (
@@ -15,13 +16,13 @@ from specdec_cli.config.schema import (
     CloudConfig,
     Config,
     DecodingConfig,
+    EdgeConfig,
     GateConfig,
     ModelConfig,
     PromptConfig,
     RuntimeConfig,
 )
 from specdec_cli.config.settings import SETTINGS, Setting
-from specdec_cli.config.sources import CONFIG_VARIABLE, parse_setting, variable_of
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -31,6 +32,7 @@ __all__ = [
     "CloudConfig",
     "Config",
     "DecodingConfig",
+    "EdgeConfig",
     "GateConfig",
     "ModelConfig",
     "PromptConfig",

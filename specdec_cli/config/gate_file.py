@@ -67,7 +67,7 @@ class GateFile(FilePart):
 
     format: Literal["specdec gate"] = "specdec gate"
     version: Literal[1] = 1
-    gate: Literal["entropy", "margin", "logprob", "learned", "random"]
+    gate: Literal["entropy", "class-entropy", "margin", "logprob", "learned", "random"]
     threshold: float = Field(description="in the unit of the gate")
     k: int = Field(ge=1, le=64, description="tokens drafted per block")
     stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
@@ -91,10 +91,10 @@ class GateFile(FilePart):
         return self
 
     def not_fitted_to(self, weights: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Roles of models whose `weights` are others than those in `fitted_on`, as far as it names them."""
+        """Roles of models whose `weights` are others than those in `fitted_on`, as far as both are known."""
         fitted = self.fitted_on.get("weights")
         known = fitted if isinstance(fitted, dict) else {}
-        return tuple(role for role, found in weights.items() if known.get(role, found) != found)
+        return tuple(role for role, found in weights.items() if found and known.get(role, found) != found)
 
     def to_json(self) -> str:
         """The file's text."""
@@ -115,7 +115,7 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
     Raises:
         ConfigError: it is not there, or not a gate file of this version.
     """
-    hint = "specdec tune --save-gate FILE writes one."
+    hint = "specdec tune --output FILE writes one."
     return read_json(path, GateFile, "gate file", _MAX_BYTES, hint, label=label)
 
 

@@ -1,14 +1,26 @@
-"""Values with the place they came from, and how a later layer replaces an earlier one."""
+"""What each layer of a configuration gives: a file, environment variables (`SPECDEC_DECODING__K=3`), flags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Final
 
+from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import SETTINGS, settings_of
+from specdec_cli.config.settings import SETTINGS, settings_of, unknown_setting
+from specdec_cli.config.yaml_file import read_value, read_yaml
+from specdec_cli.errors import ConfigError
+
+PREFIX: Final = "SPECDEC_"
+CONFIG_VARIABLE: Final = "SPECDEC_CONFIG"
+"""Names the config file when no flag does."""
+
+MODELS: Final = ("edge", "cloud")
+"""Sections that a model's name, or null, may stand for as a whole."""
 
 
 class Rank(IntEnum):
@@ -30,84 +42,112 @@ class Given:
 
 
 Layer = dict[str, Given]
-"""Dotted name -> what was given. The name `cloud` alone, always with the value None, means: no cloud."""
+"""Dotted name -> what was given. `edge` or `cloud` alone, always with the value None, mean: no such model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Displacement:
-    """A choice that makes older settings meaningless: they return to their defaults.
+def variable_of(name: str) -> str:
+    """The environment variable of a dotted name."""
+    return PREFIX + name.upper().replace(".", "__")
 
-    A threshold of 1.0 nat, written for the entropy gate, must not become a margin of 1.0 when a flag picks that gate.
 
-    Attributes:
-        chosen: dotted name of the choice.
-        resets: what an earlier layer said about these no longer counts.
-        when: (new value, old value) -> whether the choice does that.
+VARIABLES: Final[dict[str, str]] = {variable_of(name): name for name in (*SETTINGS, *MODELS)}
+"""Environment variable -> dotted name."""
+
+
+def parse_value(name: str, text: str) -> object:
+    """The value that `text` spells for the setting `name`, not checked yet.
+
+    Text is taken as it stands, so that a prompt with a colon needs no quotes; everything else is read as YAML.
+    `null`, `~` and nothing at all mean null.
     """
-
-    chosen: str
-    resets: tuple[str, ...]
-    when: Callable[[object, object], bool] = lambda new, old: new != old
-
-
-def _named(new: object, _old: object) -> bool:
-    return new is not None
+    if text.strip().lower() in ("", "~", "null"):
+        return None
+    return text if name in MODELS or (name in SETTINGS and SETTINGS[name].takes_text) else read_value(text)
 
 
-DISPLACEMENTS: Final = (
-    Displacement("gate.name", ("gate.threshold", "gate.wake")),
-    Displacement("gate.threshold", ("gate.wake",)),
-    Displacement("decoding.k", ("decoding.defer",), lambda _new, _old: True),
-    Displacement("gate.stop_drafting", ("decoding.defer",), lambda new, _old: new is True),
-    Displacement("prompt.style", ("prompt.text",), lambda _new, _old: True),
-    Displacement("decoding.temperature", ("decoding.top_p", "decoding.top_k"), lambda new, _old: new == 0),
-    Displacement("audio.segment", ("audio.segment_s",), _named),
-    Displacement("audio.segment_s", ("audio.segment",), _named),
-    Displacement("edge.model", ("edge.revision",)),
-    Displacement("edge.device", ("edge.device_map",), lambda new, _old: new != "auto"),
-    Displacement("edge.device_map", ("edge.device",), _named),
-    Displacement("cloud.model", ("cloud.revision",)),
-    Displacement("cloud.device", ("cloud.device_map",), lambda new, _old: new != "auto"),
-    Displacement("cloud.device_map", ("cloud.device",), _named),
-)
-_ONE_PLACE: Final = (
-    Displacement("cloud.url", ("cloud.model", "cloud.revision"), _named),
-    Displacement("cloud.model", ("cloud.url", "cloud.token_env", "cloud.ca_file"), _named),
-)
-"""A cloud is loaded here or reached at an address; only a vllm has a model at an address."""
+def parse_setting(text: str) -> tuple[str, object]:
+    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags.
 
-
-def merge(layers: Iterable[Layer]) -> Layer:
-    """Lay `layers`, the weakest first, over the defaults.
-
-    Returns:
-        Every setting that has a value. Without a cloud its settings are missing and `cloud` says who decided so.
+    Raises:
+        ConfigError: no `=` in it, or no such setting.
     """
-    merged: Layer = {"cloud": Given(None)}
-    for section in SECTIONS:
-        if section != "cloud":
-            merged |= _defaults(section)
-    for layer in layers:
-        _lay(layer, merged)
-    return merged
+    name, separator, value = text.partition("=")
+    name = name.strip()
+    if not separator:
+        raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
+    if name not in SETTINGS and name not in MODELS:
+        raise_if_any([unknown_setting(name, "flag")])
+    return name, parse_value(name, value)
 
 
-def _defaults(section: str) -> Layer:
-    return {setting.name: Given(setting.default) for setting in settings_of(section) if not setting.required}
+def _put(layer: Layer, name: str, given: Given, problems: list[Problem]) -> None:
+    """Adds a value to a layer; a model's name for a whole section is the section's model."""
+    if name in MODELS and isinstance(given.value, str):
+        name = f"{name}.model"
+    if name in SETTINGS or (name in MODELS and given.value is None):
+        layer[name] = given
+    else:
+        problems.append(unknown_setting(name, given.place))
 
 
-def _lay(layer: Layer, merged: Layer) -> None:
-    if "cloud" in layer:
-        for setting in settings_of("cloud"):
-            merged.pop(setting.name, None)
-        merged["cloud"] = layer["cloud"]
-    elif "cloud" in merged and any(name.startswith("cloud.") for name in layer):
-        del merged["cloud"]
-        merged |= _defaults("cloud")
-    engine = layer.get("cloud.engine") or merged.get("cloud.engine")
-    vllm = engine is not None and engine.value == "vllm"
-    for displacement in DISPLACEMENTS if vllm else (*_ONE_PLACE, *DISPLACEMENTS):
-        chosen, old = layer.get(displacement.chosen), merged.get(displacement.chosen)
-        if chosen is not None and displacement.when(chosen.value, old.value if old else None):
-            merged |= {name: Given(SETTINGS[name].default) for name in displacement.resets}
-    merged |= {name: given for name, given in layer.items() if name != "cloud"}
+def read_file(path: Path, label: str, problems: list[Problem]) -> Layer:
+    """The settings in a file, which messages call `label`; what is wrong with its structure goes to `problems`.
+
+    Raises:
+        ConfigError: it cannot be read at all, or it is not a mapping.
+    """
+    tree, lines, found = read_yaml(path, label)
+    problems += found
+    if tree is None:
+        raise ConfigError(f"{label} is empty.", hint="It needs at least edge: NAME; start from a shipped one.")
+    if not isinstance(tree, dict):
+        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
+        raise ConfigError(f"{label}:{lines[()]}: expected sections, not {show(tree)}.", hint=hint)
+    layer: Layer = {}
+    for section, values in tree.items():
+        where = f"{label}:{lines[section,]}"
+        if isinstance(values, dict) and section in SECTIONS:
+            for field, value in values.items():
+                given = Given(value, Rank.FILE, f"{label}:{lines[section, field]}")
+                _put(layer, f"{section}.{field}", given, problems)
+        elif section in MODELS and (values is None or isinstance(values, str)):
+            _put(layer, section, Given(values, Rank.FILE, where), problems)
+        elif section not in SECTIONS:
+            problems.append(unknown_setting(section, where))
+        elif values is not None:
+            names = ", ".join(setting.field for setting in settings_of(section))
+            message = f"{where}: {section} must hold settings, not {show(values)}."
+            problems.append(Problem(message, f"Settings in {section}: {names}."))
+    return layer
+
+
+def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Layer:
+    """The settings in `environ`; variables that look like settings but are none go to `problems`."""
+    layer: Layer = {}
+    sections = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
+    for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+        if variable in VARIABLES:
+            name = VARIABLES[variable]
+            value = parse_value(name, environ[variable])
+            _put(layer, name, Given(value, Rank.ENVIRONMENT, variable), problems)
+        elif "__" in variable.removeprefix(PREFIX) or variable.startswith(sections):
+            close = nearest(variable.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
+            hint = f"Did you mean {PREFIX}{close}? " if close else ""
+            hint += f"SPECDEC_<SECTION>__<FIELD>, of {', '.join(section.upper() for section in SECTIONS)}."
+            problems.append(Problem(f"The variable {show_name(variable)} names no setting.", hint))
+    return layer
+
+
+def read_flags(flags: Mapping[str, object], spelled: Mapping[str, str], problems: list[Problem]) -> Layer:
+    """The settings that a command line gives, or a caller; other names go to `problems`.
+
+    Args:
+        flags: dotted name -> value.
+        spelled: dotted name -> how the user spells it.
+        problems: what is wrong.
+    """
+    layer: Layer = {}
+    for name, value in flags.items():
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        _put(layer, name, Given(value, Rank.FLAG, f"flag {spelled.get(name, name)}"), problems)
+    return layer

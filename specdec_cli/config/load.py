@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
 from specdec_cli.config.gate_file import expand_gate_file, names_gate_file
-from specdec_cli.config.layers import Layer, Rank, merge
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, gate_path
-from specdec_cli.config.problems import Problem, raise_if_any
+from specdec_cli.config.layers import (
+    CONFIG_VARIABLE,
+    MODELS,
+    Given,
+    Layer,
+    Rank,
+    read_environment,
+    read_file,
+    read_flags,
+    variable_of,
+)
+from specdec_cli.config.locate import (
+    absolute_model,
+    absolute_path,
+    find_config,
+    follows_shipped_prompts,
+    gate_path,
+    model_source,
+)
+from specdec_cli.config.problems import Problem, raise_if_any, show_name
 from specdec_cli.config.schema import AT_PAUSES, SECTIONS, Config
-from specdec_cli.config.settings import check_value
-from specdec_cli.config.sources import CONFIG_VARIABLE, read_environment, read_file, read_flags, variable_of
+from specdec_cli.config.settings import SETTINGS, check_value, settings_of
 from specdec_cli.config.yaml_file import write_yaml
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+_LANGUAGE: Final = "prompt.language"
+_LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
+_MINI_ENTROPY: Final = 1.0  # nats; the mini pair's captions are of a closed vocabulary, so its entropies are low
+
+_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gate.name": ("gate.threshold", "gate.wake"),
+    "gate.threshold": ("gate.wake",),
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
+    "edge.model": ("edge.revision",),
+    "cloud.model": ("cloud.revision",),
+}
+"""Choice -> settings that a weaker layer wrote for another choice: they return to their defaults."""
+
+_ONE_PLACE: Final[Mapping[str, tuple[str, ...]]] = {
+    "cloud.url": ("cloud.model", "cloud.revision"),
+    "cloud.model": ("cloud.revision", "cloud.url", "cloud.token_env", "cloud.ca_file"),
+}
+"""A cloud is loaded here or reached at an address; only a vllm has a model at an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +63,14 @@ class ResolvedConfig:
     Attributes:
         config: the settings.
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
-            Without a cloud there is `cloud` in place of its settings.
-        path: the config file.
+            For a model that there is not, there is its section's name in place of its settings.
+        path: the config file; None: the defaults, which are for published models.
         reads: the files that it came from: that one, gate files that any layer names, and a file of cuts.
     """
 
     config: Config
     origin: Mapping[str, str] = field(repr=False)
-    path: Path
+    path: Path | None
     reads: tuple[Path, ...]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
@@ -47,6 +82,17 @@ class ResolvedConfig:
                 continue
             for name in type(values).model_fields:
                 yield f"{section}.{name}", getattr(values, name), self.origin[f"{section}.{name}"]
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return str(self.path or "the defaults for published models")
+
+    @property
+    def language_line(self) -> str:
+        """The language of the captions, and why, as a sentence."""
+        name = {"zh": "Chinese", "en": "English"}[self.config.prompt.language]
+        return f"Captions are in {name} ({self.origin[_LANGUAGE].removeprefix('flag ')})."
 
     def to_yaml(self) -> str:
         """The merged settings as a config file that loads back to the same configuration."""
@@ -62,9 +108,13 @@ def load_config(
 ) -> ResolvedConfig:
     """Build the configuration: defaults < file < environment < flags.
 
+    Without a file, the mini pair's counts; where variables or flags name other models, none does: the defaults are
+    those of published models. A model alone makes the mode: edge, or cloud.
+
     Args:
-        source: bare name of a shipped config ("mini") or a path; None: SPECDEC_CONFIG, or else "mini".
-        flags: dotted name -> value, of what the user gave and nothing else; `cloud: None` means no cloud.
+        source: bare name of a shipped config ("mini") or a path; None: SPECDEC_CONFIG, or else as above.
+        flags: dotted name -> value, of what the user gave and nothing else; `edge` and `cloud` take a model's name,
+            or None for no such model.
         environ: environment variables; None: those of the process.
         flag_names: dotted name -> how the user spells it ("-k"), for messages.
 
@@ -73,64 +123,134 @@ def load_config(
     """
     environ = os.environ if environ is None else environ
     named = environ.get(CONFIG_VARIABLE) if source is None else None
-    path, label = find_config(named or source, asked_by=CONFIG_VARIABLE if named else None)
     problems: list[Problem] = []
-    layers = (
-        (read_file(path, label, problems), path.parent),
-        (read_environment(environ, problems), Path()),
-        (read_flags(flags, flag_names, problems), Path()),
-    )
+    given = [read_environment(environ, problems), read_flags(flags, flag_names, problems)]
+    path, label = find_config(named or source, asked_by=CONFIG_VARIABLE if named else None)
+    layers = [(read_file(path, label, problems), path.parent), *((layer, Path()) for layer in given)]
+    if other := _other_model(*(layer for layer, _ in layers)):
+        if source or named:
+            message = f"{other.value} ({other.place}) is another model than those {label} is written for."
+            problems.append(Problem(message, "Leave --config out: the defaults are those of published models."))
+        del layers[0]
     checked = [_checked(expand_gate_file(layer, base, problems), base, problems) for layer, base in layers]
     raise_if_any(problems)
     merged = merge(checked)
+    _derive(merged, environ)
     raise_if_any(_missing(merged, label))
     config = _build(merged)
     raise_if_any(contradictions(config, merged))
     gates = [(layer[key].value, base) for layer, base in layers for key in ("gate.name", "gate.file") if key in layer]
-    reads = (path, *(gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)))
-    if config.audio.cuts_path is not None:
-        reads = (*reads, config.audio.cuts_path)
-    return ResolvedConfig(config, {name: given.place for name, given in merged.items()}, path, reads)
+    reads = [gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)]
+    reads += [file for file in (None if other else path, config.audio.cuts_path) if file is not None]
+    origin = {name: given.place for name, given in merged.items()}
+    return ResolvedConfig(config, origin, None if other else path, tuple(reads))
+
+
+def _other_model(file: Layer, *stronger: Layer) -> Given | None:
+    """What names another model than the mini pair's where the file is the mini pair's own; None: nothing does."""
+    own = [given for name in MODELS if (given := file.get(f"{name}.model"))]
+    named = [given for layer in stronger for name in MODELS if (given := layer.get(f"{name}.model")) and given.value]
+    if not any(map(_is_mini, own)):
+        return None
+    return next((given for given in named if not _is_mini(given)), None)
+
+
+def _is_mini(given: Given) -> bool:
+    """Whether it names a model of the mini pair, or one that was trained like them."""
+    return follows_shipped_prompts(model_source(absolute_model(str(given.value), Path())))
+
+
+def merge(layers: Iterable[Layer]) -> Layer:
+    """Lay `layers`, the weakest first, over the defaults.
+
+    Returns:
+        Every setting that has a value. For a model that there is not, its section's name alone.
+    """
+    merged: Layer = {name: Given(None) for name in MODELS}
+    for section in SECTIONS:
+        if section not in MODELS:
+            merged |= _defaults(section)
+    for layer in layers:
+        _lay(layer, merged)
+    return merged
+
+
+def _defaults(section: str) -> Layer:
+    return {setting.name: Given(setting.default) for setting in settings_of(section) if not setting.required}
+
+
+def _lay(layer: Layer, merged: Layer) -> None:
+    for section in MODELS:
+        if section in layer:
+            for setting in settings_of(section):
+                merged.pop(setting.name, None)
+        elif section in merged and any(name.startswith(f"{section}.") for name in layer):
+            del merged[section]
+            merged |= _defaults(section)
+    engine = layer.get("cloud.engine") or merged.get("cloud.engine")
+    vllm = engine is not None and engine.value == "vllm"
+    for chosen, resets in (_RESETS if vllm else {**_RESETS, **_ONE_PLACE}).items():
+        new, old = layer.get(chosen), merged.get(chosen)
+        if new is None or (chosen == "cloud.url" and new.value is None):
+            continue
+        if chosen in ("decoding.k", "prompt.style") or old is None or new.value != old.value:
+            merged |= {name: Given(SETTINGS[name].default) for name in resets}
+    merged |= layer
+
+
+def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
+    """Fills in what follows from other settings or from the locale, where no layer says it."""
+    if merged["decoding.mode"].rank is Rank.DEFAULT:
+        alone = next((name for name, other in (MODELS, MODELS[::-1]) if other in merged and name not in merged), None)
+        if alone:
+            merged["decoding.mode"] = Given(alone, place=f"default, as {alone} stands alone")
+    entropy = merged["gate.name"].value == "entropy" and merged["gate.threshold"].value is None
+    if entropy and (edge := merged.get("edge.model")) and _is_mini(edge):
+        merged["gate.threshold"] = Given(_MINI_ENTROPY, place="default of the mini pair")
+    if merged[_LANGUAGE].rank is Rank.DEFAULT:
+        variable = next((name for name in _LOCALES if environ.get(name)), None)
+        locale = environ[variable] if variable else ""
+        place = f"{variable} is {show_name(locale)}" if variable else "default, without a locale"
+        merged[_LANGUAGE] = Given("zh" if locale.lower().startswith("zh") else "en", place=place)
 
 
 def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
     """The layer with checked values and absolute paths; what is wrong goes to `problems`."""
     checked: Layer = {}
-    clash = next((other for other in layer if other.startswith("cloud.")), None)
     for name, given in layer.items():
-        if name == "cloud":
+        if name in MODELS:
             checked[name] = given
-            if clash:
-                message = f"{given.place}: cloud is null, but {clash} is given ({layer[clash].place})."
+            if clash := next((other for other in layer if other.startswith(f"{name}.")), None):
+                message = f"{given.place}: {name} is null, but {clash} is given ({layer[clash].place})."
                 problems.append(Problem(message, "Leave one of them out."))
             continue
         value, problem = check_value(name, given.value, given.place)
         if problem:
             problems.append(problem)
             continue
-        if name == "audio.segment" and isinstance(value, str) and value not in AT_PAUSES:
+        if isinstance(value, str) and value != AT_PAUSES and name in ("audio.segment", "cloud.ca_file", "gate.file"):
             value = absolute_path(value, base)
-        if value is not None and name in ("cloud.ca_file", "gate.file"):
-            value = absolute_path(value, base)
-        elif value is not None and name.endswith(".model"):
+        elif isinstance(value, str) and name.endswith(".model"):
             value = absolute_model(value, base)
         checked[name] = replace(given, value=value)
     return checked
 
 
 def _missing(merged: Layer, label: str) -> list[Problem]:
-    """Models that are not named: the edge's, and the cloud's where no address stands in its place."""
+    """Models that are not named, but that the mode or other settings need."""
     problems = []
-    for section in ("edge", "cloud"):
-        name = f"{section}.model"
-        named = [merged[key].value for key in (name, f"{section}.url") if key in merged]
-        if any(value is not None for value in named) or (section == "cloud" and "cloud" in merged):
+    for section in MODELS:
+        keys = {"edge": ("edge.model",), "cloud": ("cloud.model", "cloud.url")}[section]
+        if any(merged[key].value is not None for key in keys if key in merged):
             continue
-        said = [given for other, given in merged.items() if other.startswith(f"{section}.")]
+        said = [given for name, given in merged.items() if name.startswith(f"{section}.")]
         first = next((given.place for given in said if given.rank > Rank.DEFAULT), None)
+        processed = "cloud.url" in merged and merged["cloud.url"].value and not merged["cloud.processor"].value
+        if section in merged and (section == "cloud" or (merged["decoding.mode"].value == "cloud" and not processed)):
+            continue
         because = f", though {section} has settings ({first})" if first else ""
-        hint = f"Add {name}: a folder, a hub id or package:mini/{section}; or set {variable_of(name)}."
-        problems.append(Problem(f"{label}: {name} is not given{because}.", hint))
+        hint = f"Add {section}: NAME, a folder or a hub id; or give --{section}, or {variable_of(section)}."
+        problems.append(Problem(f"{label}: {section}.model is not given{because}.", hint))
     return problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config.problems import nearest
 from specdec_cli.errors import ConfigError
+from specdec_cli.files import open_regular
 
 File = TypeVar("File", bound=BaseModel)
 
@@ -85,6 +87,15 @@ def model_source(name: str) -> str:
     return name
 
 
+def follows_shipped_prompts(source: str) -> bool:
+    """Whether the checkpoint in a folder declares that it was trained on the mini pair's instructions alone."""
+    try:
+        declared = json.loads((Path(source) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False  # on the hub; or damaged, which loading tells
+    return isinstance(declared, dict) and declared.get("specdec_prompts") == "shipped"
+
+
 def is_loopback(address: str) -> bool:
     """Whether a host, or the host in an address like http://host:port, is this machine itself."""
     host = (urlsplit(address).hostname or "") if "://" in address else address.strip("[]").lower()
@@ -123,7 +134,7 @@ def read_bytes(path: Path, label: str, most: int, hint: str) -> bytes:
         ConfigError: it cannot be read, or is larger.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(most + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

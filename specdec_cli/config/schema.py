@@ -1,5 +1,7 @@
 """The settings: their types, bounds, defaults and meaning, as frozen pydantic models.
 
+The defaults are those of published pairs; the mini pair's are in configs/mini.yaml.
+
 A single value is checked here; how values contradict each other is in `checks`. Units are in the descriptions:
 nats for entropy and log-probability, seconds for audio, tokens for lengths.
 """
@@ -15,15 +17,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from specdec_cli.config.locate import PACKAGED_GATES, PACKAGED_MODELS, gate_path, model_source
+from specdec_cli.config.locate import PACKAGED_GATES, PACKAGED_MODELS, follows_shipped_prompts, gate_path, model_source
 from specdec_cli.prompts import Language, Style, prompt_for
+from specdec_cli.times import seconds
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
 
-
-_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
@@ -50,46 +51,42 @@ def _instruction(text: str) -> str:
     return text
 
 
-def _model_name(name: str) -> str:
-    _encodable(name)
-    if not name.strip():
-        raise ValueError("is empty: it takes a folder, a hub id, or a packaged model")
-    if not name.isprintable():
-        raise ValueError(f"holds a control character: {name[:60]!r}")
-    if name.startswith("package:") and name not in PACKAGED_MODELS:
-        raise ValueError(f"is {name[:60]!r}, but the packaged models are {', '.join(PACKAGED_MODELS)}")
-    return name
+def _name(takes: str, packaged: Sequence[str]) -> AfterValidator:
+    """Annotation: a name of what is in the package, in a folder or on the hub."""
+
+    def check(name: str) -> str:
+        _encodable(name)
+        if not name.strip() or not name.isprintable():
+            raise ValueError(f"is empty or holds a control character: it takes {takes}")
+        if "://" in name:
+            raise ValueError(f"is an address, but it takes {takes}; a server is named in cloud.url")
+        if name.startswith("package:") and name not in packaged:
+            raise ValueError(f"is {name[:60]!r}, but the package has {', '.join(packaged)}")
+        return name
+
+    return AfterValidator(check)
 
 
-def _gate_file(name: str) -> str:
-    _encodable(name)
-    if not name.strip() or not name.isprintable():
-        raise ValueError("is empty or holds a control character: it takes a file of specdec tune")
-    if name.startswith("package:") and name not in PACKAGED_GATES:
-        raise ValueError(f"is {name[:60]!r}, but the packaged gates are {', '.join(PACKAGED_GATES)}")
-    return name
-
-
-AT_PAUSES: Final = ("pauses", "silero")
-"""Values of `audio.segment` that cut every recording at its pauses."""
+AT_PAUSES: Final = "pauses"
+"""Value of `audio.segment` that cuts every recording at its pauses."""
 
 
 def _segment(value: object) -> object:
     if isinstance(value, str):
         _encodable(value)
         if not value.strip() or not value.isprintable():
-            raise ValueError("is empty or holds a control character; it takes pauses, silero, seconds or a file")
+            raise ValueError("is empty or holds a control character; it takes pauses, seconds or a file")
     elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0.1:
         raise ValueError(f"is {value:g} s, which is too short to describe: give 0.1 s or more")
     return value
 
 
 def _moment(value: object) -> object:
-    if isinstance(value, str) and (found := _CLOCK.fullmatch(value.strip())):
-        value = 3600.0 * int(found[1] or 0) + 60.0 * int(found[2]) + float(found[3])
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        raise ValueError(f"is {value:g} s, and a recording begins at 0")
-    return value
+    if not isinstance(value, str | int | float) or isinstance(value, bool) or (isinstance(value, str) and not value):
+        return value
+    if (found := seconds(value)) is None:
+        raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
+    return found
 
 
 def _url(url: str) -> str:
@@ -98,10 +95,9 @@ def _url(url: str) -> str:
         port = parts.port
     except ValueError:
         raise ValueError("is no address: write it like https://host:8765") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not url.isascii():
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not plain:
         raise ValueError("is no address: write it like https://host:8765")
-    if not url.isprintable() or " " in url:
-        raise ValueError("holds a space or a control character")
     if parts.username is not None or parts.password is not None:
         raise ValueError("holds a user or a password: put a token into a variable and name it in token_env")
     if parts.query or parts.fragment:
@@ -113,7 +109,8 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-ModelName = Annotated[str, AfterValidator(_model_name), expected("a folder, a hub id or a packaged model, as text")]
+_A_MODEL: Final = "a folder, a hub id or a packaged model"
+ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(f"{_A_MODEL}, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
 EncoderDtype = Literal["bfloat16", "int8"]
@@ -127,12 +124,13 @@ FamilyName = Literal[
     "gemma4-unified",
     "voxtral",
     "audio-flamingo-3",
+    "music-flamingo",
     "granite-speech",
 ]
 PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
-GateFileName = Annotated[str, AfterValidator(_gate_file), expected("a gate file, as text")]
+GateFileName = Annotated[str, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file, as text")]
 Segmenting = Annotated[
-    float | str, BeforeValidator(_segment), expected("pauses, silero, seconds or a file of cuts", AT_PAUSES)
+    float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", (AT_PAUSES,))
 ]
 Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
 Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
@@ -196,9 +194,11 @@ class ModelConfig(Section):
         description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
         "(AMX, AVX512-BF16) and much slower on others; int8 takes VNNI; null: as dtype",
     )
-    compile: Literal["default"] | None = Field(
-        default=None,
-        description="default: torch.compile the decoder (one to four minutes at loading); null: do not",
+    graphs: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="cache of fixed size, over which a GPU runs CUDA graphs of 1, 9, 17 and 65 tokens, for models "
+        "whose attention is sdpa and full in every layer; auto: on cuda; on: on a CPU, too, which gains nothing by it; "
+        "off: a cache that grows",
     )
     instruction: OwnInstruction | None = Field(
         default=None, description='instruction for this model alone, "" for none; null: the one of `prompt`'
@@ -214,28 +214,30 @@ class ModelConfig(Section):
         """What messages and transcripts call it."""
         return self.model
 
+    @property
+    def is_mini(self) -> bool:
+        """Whether it is of the mini pair or trained like it, on the shipped instructions alone, as it declares."""
+        return follows_shipped_prompts(self.source)
 
-class CloudConfig(ModelConfig):
-    """The cloud: a model that is loaded here, or a server that runs one."""
+    @property
+    def own_instruction(self) -> str | None:
+        """The instruction for this model alone, "" for none; a model published as a captioner takes none."""
+        captioner = (self.model or "").rstrip("/").casefold().endswith("captioner")
+        return "" if self.instruction is None and captioner else self.instruction
 
-    engine: Literal["specdec", "vllm"] = Field(
-        default="specdec",
-        description="what answers at `url`: specdec serve, or vllm serve, which needs `model` as well",
-    )
-    model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
-        default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
-    )
+
+class LinkedConfig(ModelConfig):
+    """A model that is loaded here, or a server that runs one."""
+
     processor: ModelName | None = Field(
         default=None,
         description="checkpoint whose tokenizer, features and chat template the model at `url` has; null: the edge's",
     )
-    url: Url | None = Field(
-        default=None, description="address of `specdec serve`, in place of `model`: https://host:port; null: none"
-    )
+    url: Url | None = Field(default=None, description="address of the model's server: https://host:port; null: none")
     token_env: VariableName | None = Field(
         default=None, description="environment variable with the server's token; null: it requires none"
     )
-    timeout_s: float = Field(default=5.0, gt=0, le=600, description="time limit of a call to the server, s")
+    timeout_s: float = Field(default=5.0, gt=0, le=3600, description="time limit of a call to the server, s")
     retry_s: float = Field(
         default=10.0, ge=0, le=3600, description="time after a failed call until the server is called again, s"
     )
@@ -258,6 +260,36 @@ class CloudConfig(ModelConfig):
     def of_processor(self) -> ModelConfig:
         """Where to load tokenizer, features and chat template from."""
         return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
+
+
+class EdgeConfig(LinkedConfig):
+    """The edge: a model that is loaded here, or a vLLM server."""
+
+    engine: Literal["transformers", "vllm"] = Field(
+        default="transformers", description="what runs it: transformers here, or vllm serve at `url`"
+    )
+    model: ModelName = Field(
+        description="folder (relative to this file), hub id (owner/name), package:mini/edge, package:mini/cloud, or "
+        "the name that a vllm serves"
+    )
+    processor: ModelName | None = Field(
+        default=None, description="checkpoint whose tokenizer the model at `url` has; null: `model`"
+    )
+    timeout_s: float = Field(
+        default=120.0, gt=0, le=3600, description="time limit of a call to the server, s; until then it is tried again"
+    )
+
+
+class CloudConfig(LinkedConfig):
+    """The cloud: a model that is loaded here, or a server that runs one."""
+
+    engine: Literal["specdec", "vllm"] = Field(
+        default="specdec",
+        description="what answers at `url`: specdec serve, or vllm serve, which needs `model` as well",
+    )
+    model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
+        default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
+    )
 
 
 class ScoringConfig(Section):
@@ -318,7 +350,7 @@ class BlockConfig(Section):
         gt=0,
         description="with k auto: time of an edge step over that of a verification; null: measured as it goes",
     )
-    max_new_tokens: int = Field(default=128, ge=1, description="length limit of a caption, tokens")
+    max_new_tokens: int = Field(default=256, ge=1, description="length limit of a caption, tokens")
 
 
 class DecodingConfig(ScoringConfig, BlockConfig):
@@ -328,6 +360,11 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     stop_strings: Annotated[
         tuple[PlainText, ...], BeforeValidator(_as_tuple), expected("a list of non-empty texts")
     ] = Field(default=(), description="stop where one of these texts appears; []: off")
+    closing: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="on: end a caption before it addresses the listener, and escalate refusals and other languages; "
+        "auto: except with the mini pair",
+    )
     loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
     loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
     loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
@@ -344,9 +381,32 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     run_on: int = Field(
         default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
     )
-    require_cloud: bool = Field(
-        default=False, description="true: a cloud that fails, fails the clip; false: the edge writes on alone"
+    lookup_tokens: int = Field(
+        default=8,
+        ge=0,
+        le=64,
+        description="tokens that are guessed from earlier captions and scored with the next one, at most: fewer "
+        "forwards, the same text; 0: none",
     )
+    edge_failed: Literal["fail", "cloud"] = Field(
+        default="fail", description="an edge at `edge.url` that fails: fail the clip, or let the cloud write the rest"
+    )
+    degrade: bool | None = Field(
+        default=None,
+        description="true: where the cloud fails, the edge writes the rest of the caption; false: the clip fails; "
+        "null: true in mode hybrid, false in lossless, which promises the cloud's text",
+    )
+
+    @property
+    def may_skip_drafts(self) -> bool:
+        """Whether the cloud may write a caption without the edge's drafts, where that takes less time."""
+        free = self.lookup_tokens > 0 and self.cost_ratio is None and (self.defer or self.k == "auto")
+        return self.mode == "lossless" and not self.sampling and free
+
+    @property
+    def degrades(self) -> bool:
+        """Whether the edge writes on where the cloud fails."""
+        return self.mode == "hybrid" if self.degrade is None else self.degrade
 
     @property
     def defers(self) -> bool:
@@ -358,14 +418,14 @@ class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
     name: Annotated[GateName, expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
-        default="entropy",
+        default="class-entropy",
         description=f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
     )
     threshold: float | None = Field(
         default=None,
-        description="entropy: escalate above, nats; margin: below this p(top1)-p(top2); logprob: below, nats; "
-        "learned: above this probability that the cloud would change the block; random: this share of the blocks; "
-        "null: 1.0, 0.3, -1.0, the gate file's, 0.1",
+        description="entropy, class-entropy: escalate above, nats; margin: below this p(top1)-p(top2); logprob: below, "
+        "nats; learned: above this probability that the cloud would change the block; random: this share of the "
+        "blocks; null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
     )
     wake: float | None = Field(
         default=None,
@@ -435,15 +495,15 @@ class AcceptanceConfig(Section):
 class PromptConfig(Section):
     """What the models are asked."""
 
-    language: Language = Field(default="zh", description="language of the caption: zh or en")
+    language: Language = Field(
+        default="en", description="language of the caption: zh or en; left out: the locale's, or else en"
+    )
     style: Style = Field(default="default", description="shipped instruction: default, detailed or concise")
     text: Instruction | None = Field(default=None, description="an instruction of your own; wins over style")
+    force: bool = Field(
+        default=False, description="true: give `text` also to the mini pair, which was not trained on it"
+    )
     system: Instruction | None = Field(default=None, description="system prompt; null: the chat template's own")
-
-    @property
-    def instruction(self) -> str:
-        """The user turn that goes with the audio."""
-        return self.text if self.text is not None else prompt_for(self.language, self.style)
 
 
 class AudioConfig(Section):
@@ -451,30 +511,24 @@ class AudioConfig(Section):
 
     segment: Segmenting | None = Field(
         default=None,
-        description="pauses: caption utterances between pauses; silero: the same, by a voice-activity model (extra "
-        "vad); seconds: pieces of this length; or a file or folder of cuts; null: what fits the models as a whole, "
-        "what is longer at pauses",
+        description="pauses: caption utterances between pauses; seconds: pieces of this length; or a file or folder "
+        "of cuts; null: what fits the models as a whole, what is longer at pauses",
     )
-    segment_s: float | None = Field(default=None, ge=0.1, description="the same as segment with seconds")
     start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = Field(default=None, description="caption up to here, seconds or HH:MM:SS; null: to the end")
     refuse_no_speech: bool = Field(
         default=False, description="true: a clip in which no speech is found is an error; false: its transcript says so"
     )
 
-    speech_check: Literal["built-in", "silero"] = Field(
-        default="built-in", description="what looks for speech; silero: a voice-activity model, of the extra vad"
-    )
-
     @property
     def length_s(self) -> float | None:
         """Longest of equal pieces, seconds; None where recordings are not cut into such."""
-        return float(self.segment) if isinstance(self.segment, int | float) else self.segment_s
+        return float(self.segment) if isinstance(self.segment, int | float) else None
 
     @property
     def at_pauses(self) -> bool:
         """Whether every recording is cut at its pauses."""
-        return self.segment in AT_PAUSES
+        return self.segment == AT_PAUSES
 
     @property
     def cuts_path(self) -> Path | None:
@@ -495,7 +549,7 @@ class AudioConfig(Section):
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
 
-    edge: ModelConfig
+    edge: EdgeConfig | None = Field(default=None, description="null: no edge model, so only mode cloud works")
     cloud: CloudConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
@@ -503,6 +557,25 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+
+    @property
+    def _by_mini(self) -> bool:
+        """Whether the captions are the mini pair's, or written with its tokenizer."""
+        cloud = self.cloud if self.decoding.mode == "cloud" else None
+        writer = self.edge if cloud is None or not (cloud.processor or cloud.model) else cloud
+        return writer is not None and writer.of_processor.is_mini
+
+    def instruction(self, language: Language | None = None) -> str:
+        """The user turn that goes with the audio; `language`: of the caption, None: the configured one."""
+        prompt = self.prompt
+        if prompt.text is not None:
+            return prompt.text
+        return prompt_for(language or prompt.language, prompt.style, mini=self._by_mini)
+
+    @property
+    def closes(self) -> bool:
+        """Whether a caption ends where it stops describing."""
+        return self.decoding.closing == "on" or (self.decoding.closing == "auto" and not self._by_mini)
 
     @property
     def gate_in_force(self) -> GateName:

@@ -44,16 +44,7 @@ class Setting:
         return f"{self.section}.{self.field}"
 
 
-def _number(noun: str, schema: Mapping[str, Any]) -> str:
-    bounds = (schema.get(bound) for bound in ("minimum", "exclusiveMinimum", "maximum"))
-    low, above, high = (bound if bound is None or bound % 1 else int(bound) for bound in bounds)
-    if low is not None and high is not None:
-        return f"{noun} from {low} to {high}"
-    if above is not None and high is not None:
-        return f"{noun} above {above} and at most {high}"
-    if low is not None:
-        return f"{noun} of at least {low}"
-    return noun if above is None else f"{noun} above {above}"
+_BOUNDS: Final = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "at most"}
 
 
 def _phrase(schema: Mapping[str, Any]) -> str:
@@ -64,9 +55,9 @@ def _phrase(schema: Mapping[str, Any]) -> str:
         return f"{_phrase(schema['anyOf'][0])}, or null"
     if words := _choices(schema):
         return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
-    if schema["type"] in ("integer", "number"):
-        return _number("a whole number" if schema["type"] == "integer" else "a number", schema)
-    return "true or false" if schema["type"] == "boolean" else "text"
+    noun = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(schema["type"], "text")
+    bounds = [f"{word} {schema[bound]:.12g}" for bound, word in _BOUNDS.items() if bound in schema]
+    return " ".join([noun, " and ".join(bounds)]).strip()
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -135,22 +126,12 @@ def _value_hint(setting: Setting, value: object) -> str:
 def unknown_setting(name: str, label: str) -> Problem:
     """The problem of a dotted name, or of a section, that does not exist."""
     section, _, field = name.partition(".")
-    if section in SECTIONS:
-        valid = [setting.field for setting in settings_of(section)]
-        listed = f"Settings in {section}: {', '.join(valid)}."
-        if not field:
-            return Problem(f"{label}: {section} is a section, not a setting.", listed)
-        close = nearest(field, valid)
-        meant = f"{section}.{close}" if close else _elsewhere(field)
-    else:
-        listed = f"Sections: {', '.join(SECTIONS)}."
-        close = nearest(section, SECTIONS)
-        meant = f"{close}.{field}" if close and field else close or _elsewhere(field or section)
-        meant = meant if "." not in (meant or "") or meant in SETTINGS else close
-    asked = f"Did you mean {meant}? " if meant else ""
-    return Problem(f"{label}: there is no setting {show_name(name)}.", asked + listed)
-
-
-def _elsewhere(field: str) -> str | None:
-    """A setting of the same field name in whatever section has it."""
-    return next((setting.name for setting in SETTINGS.values() if setting.field == field), None)
+    known = [setting.field for setting in settings_of(section)]
+    listed = f"Settings in {section}: {', '.join(known)}." if known else f"Sections: {', '.join(SECTIONS)}."
+    if known and not field:
+        return Problem(f"{label}: {section} is a section, not a setting.", listed)
+    close = nearest(field, known) if known else None
+    elsewhere = [setting.name for setting in SETTINGS.values() if setting.field == (field or section)]
+    meant = f"{section}.{close}" if close else next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
+    hint = f"Did you mean {meant}? {listed}" if meant else listed
+    return Problem(f"{label}: there is no setting {show_name(name)}.", hint)

@@ -11,33 +11,40 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, wrap
 from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import grid, page_width, print_lines, titled
-from specdec_cli.console.theme import BAD, DIM, GOOD, STRONG, Signs, signs_for
-from specdec_cli.report.figures import count, milliseconds, seconds, share, short
-from specdec_cli.report.tables import Cell, Row, measured
+from specdec_cli.console.theme import BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.format import count, milliseconds, seconds, share, short
+from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.report.comparison_tables import FigureRow, measured
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.result import Bench, ContenderTime, Expected
-    from specdec_cli.metrics.bootstrap import Interval
+    from specdec_cli.bench.contenders import Bench, ContenderTime
 
 _NAMES: Final = {
-    f"{model}-{step}": f"{model} {name}"
-    for model in ("edge", "cloud")
-    for step, name in (("tower", "encoder"), ("prefill", "prefill"), ("step", "step"))
-} | {"generate-edge": "generate edge", "generate-cloud": "generate cloud", "published-cloud": "its own kernels"}
+    "generate-edge": "generate edge",
+    "generate-cloud": "generate cloud",
+    "published-cloud": "its own kernels",
+}
 
 
 def _times(value: float) -> str:
     return f"{short(value)}x"
 
 
-_CAPTIONS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callable[[float], str]], ...]] = (
+def _share(value: float | None) -> Interval | None:
+    return None if value is None else Interval(value, None, None)
+
+
+_ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callable[[float], str]], ...]] = (
     ("a clip", lambda found: found.clip_ms, milliseconds),
     ("tokens/s", lambda found: found.tokens_per_s, short),
-    ("  decoding", lambda found: found.decoding_tokens_per_s, short),
     ("over cloud-only", lambda found: found.to_cloud, _times),
-    ("  decoding", lambda found: found.decoding_to_cloud, _times),
     ("over generate", lambda found: found.to_generate, _times),
     ("  its own kernels", lambda found: found.to_published, _times),
+    ("clips that call the cloud", lambda found: _share(found.woken), share),
+    ("rounds escalated", lambda found: _share(found.escalated), share),
+    ("cloud's time", lambda found: _share(found.cloud_time), share),
+    ("forwards saved", lambda found: _share(found.saved), share),
+    ("  on first clips", lambda found: _share(found.saved_cold), share),
     ("loop overhead", lambda found: found.overhead, share),
 )
 
@@ -53,36 +60,17 @@ def _page(bench: Bench, width: int, signs: Signs) -> Iterator[Text]:
         return wrap(Text(f" {signs.dot} ".join(map(clean, parts)), DIM), width)
 
     yield from _heading(bench, facts)
-    yield from titled("Forwards", "one at a time, apart from the loop: median and its 95% interval", width)
-    steps = [
-        Row(_NAMES.get(step.name, step.name), (measured(step.ms, milliseconds), Cell(f"{step.tokens:.0f}")))
-        for step in bench.steps
-    ]
-    yield from grid(("time", "tokens at once"), steps, width)
-    note = "from the ready prompt to the last token; decoding: after audio encoding and prefill"
-    yield from titled("Captions", note, width)
+    yield from titled("Captions", "from the ready prompt to the last token: median and its 95% interval", width)
     found = bench.contenders
-    rows = [Row(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _CAPTIONS]
+    rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _ROWS]
     yield from grid([_NAMES.get(each.name, each.name) for each in found], rows, width)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
         yield Text(f" {signs.fail} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
     elif any(each.equal for each in found):
         yield Text(f" {signs.ok} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
-    if bench.expected is not None:
-        yield from titled("Expected of lossless", "Leviathan et al. 2023: (1 - a^(k+1)) / (1 - a) / (k c + v)", width)
-        yield from _expected(bench.expected, facts)
-    yield from titled("Memory", "MiB", width)
-    held = bench.memory.model_dump(exclude_none=True)
-    yield from facts(*(f"{name.removesuffix('_mb').replace('_', ' ')} {mb:.1f}" for name, mb in held.items()))
-    yield from titled("What to change", "ms of forwards, and of the largest linear layer, on this machine", width)
-    for setting in dict.fromkeys(trial.setting for trial in bench.trials):
-        tried = [f"{trial.value} {trial.ms.value:.3g} ms" for trial in bench.trials if trial.setting == setting]
-        yield from facts(setting, *tried)
-    if not bench.suggestions:
-        yield Text(f" {signs.ok} nothing: no number of threads, number format or k is a tenth faster", GOOD)
-    for faster in bench.suggestions:
-        yield Text.assemble(" ", (clean(faster.option), STRONG), f"  {_times(faster.speedup)} as fast: {faster.why}")
+    peaks = (("memory", bench.peak_mb), ("GPU memory", bench.gpu_peak_mb))
+    yield from facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
     for remark in bench.notes:
         yield from facts(remark)
 
@@ -103,14 +91,3 @@ def _heading(bench: Bench, facts: Callable[..., list[Text]]) -> Iterator[Text]:
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
     settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
     yield from facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
-
-
-def _expected(expected: Expected, facts: Callable[..., list[Text]]) -> Iterator[Text]:
-    yield from facts(
-        f"a {expected.acceptance:.3f} accepted",
-        f"c {expected.cost_ratio:.3f} edge step / cloud step",
-        f"v {expected.verification_ratio:.2f} verification / cloud step",
-        f"{expected.tokens_per_round:.2f} tokens a round at k {expected.k}",
-    )
-    found = f"{_times(expected.speedup)} expected, {_times(expected.measured)} measured"
-    yield Text(f"decoding {found}; of a whole clip {_times(expected.of_a_clip)} expected")

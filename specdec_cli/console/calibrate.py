@@ -12,10 +12,10 @@ from specdec_cli.console.cells import clean, hanging
 from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
 from specdec_cli.console.theme import DIM
-from specdec_cli.report.figures import NONE, percent
+from specdec_cli.format import NONE, percent
 
 if TYPE_CHECKING:
-    from specdec_cli.calibrate.fit import CalibrationFound
+    from specdec_cli.calibrate.temperatures import CalibrationFound
 
 
 def print_calibration(found: CalibrationFound, *, console: Console | None = None) -> None:
@@ -26,7 +26,9 @@ def print_calibration(found: CalibrationFound, *, console: Console | None = None
 
 def _lines(found: CalibrationFound, width: int) -> Iterator[Text]:
     kind = "speakers" if found.by_speaker else "clips"
-    yield Text(f"{found.decisions} classes, {found.groups} {kind}, {found.folds} folds that keep {kind} together", DIM)
+    modes = ", ".join(f"{mode} {number}" for mode, number in found.by_mode.items())
+    facts = f"{found.decisions} classes ({modes}), {found.groups} {kind}, {found.folds} folds that keep {kind} together"
+    yield Text(facts, DIM)
     yield Text()
     table = columns(False, False, True, True, True, True, True, True)
     head = ("attribute", "of", "captions", "right", "probability", "ECE", "temperature", "ECE calibrated")

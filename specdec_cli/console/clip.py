@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console.cells import clean, fit, fit_end, hanging
+from specdec_cli.console.draft_grid import figures_legend
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
-from specdec_cli.console.tokens import bars_legend, figure_of, legend, threshold_of
-from specdec_cli.report.figures import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
+from specdec_cli.console.tokens import legend
+from specdec_cli.format import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import EventText, Finished, FinishReason, Mode, Prefill, Round, Started
+from specdec_cli.types import FLAG_WORDS, EventText, Finished, FinishReason, Flag, Mode, Prefill, Round, Started
 
 INDENT = 10
 _NEVER = ("gate_weights", "wake_weights")  # a digest tells a reader nothing
@@ -30,6 +31,7 @@ _ENDINGS: dict[FinishReason, tuple[str, str]] = {
     "max_tokens": ("stopped at the token limit", ASKED),
     "sentences": ("stopped after the set number of sentences", DIM),
     "stop_string": ("stopped at a stop string", DIM),
+    "closing": ("stopped where it went on to something else than a description", DIM),
     "loop": ("stopped: the text repeated itself, and neither model broke the loop", BAD),
 }
 
@@ -97,11 +99,10 @@ def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
 
 
 def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """What the signs and the bars mean."""
+    """What the signs mean, and the figures under the words."""
     marks = legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
-    wake = threshold_of(event.settings, waking=True)
-    bars = bars_legend(threshold_of(event.settings), signs, figure_of(event.settings), wake)
-    return [*labelled("signs", marks, width - 1), *labelled("bars", bars, width - 1)]
+    lines = labelled("signs", marks, width - 1)
+    return lines + labelled("figures", figures_legend(event.settings), width - 1)
 
 
 def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
@@ -139,6 +140,16 @@ def measurements(clip: Started, text: EventText) -> list[tuple[str, str, str]]:
     differing = [contradiction(claim) for claim in text.claims or () if claim.agrees is False]
     lines += [("agrees", ", ".join(agreeing), "")] if agreeing else []
     return lines + ([("differs", "; ".join(differing), BAD)] if differing else [])
+
+
+def flagged(flags: Iterable[Flag]) -> str:
+    """In words, what makes a caption no description."""
+    return "; ".join(FLAG_WORDS[flag] for flag in flags)
+
+
+def count_flags(flags: Mapping[Flag, int]) -> str:
+    """How many captions have each flag: "1 refused by the model, 2 without speech (may be invented)"."""
+    return ", ".join(f"{number:,} {FLAG_WORDS[flag]}" for flag, number in sorted(flags.items()))
 
 
 def _speed(event: Finished) -> str:

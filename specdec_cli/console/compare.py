@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
@@ -11,11 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, fit_end, hanging, padded, paragraph, wrap
+from specdec_cli.console.clip import count_flags
 from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, titled
 from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs, signs_for
-from specdec_cli.report import tables
-from specdec_cli.report.figures import count, percent, seconds
+from specdec_cli.format import count, percent, seconds
+from specdec_cli.report import comparison_tables as tables
 
 if TYPE_CHECKING:
     from specdec_cli.compare.result import ClipComparison, Comparison
@@ -32,8 +34,8 @@ def print_comparison(comparison: Comparison, *, captions: int, console: Console 
     width, signs = page_width(console), signs_for(console)
     lines = [*_headline(comparison, width, signs)]
     if comparison.clips:
-        lines += [*_tables(comparison, width), *_captions(comparison, captions, width, signs)]
-    print_lines([*lines, *_errors(comparison, width, signs)], console)
+        lines += [*_table(comparison, width), *_captions(comparison, captions, width, signs)]
+    print_lines([*lines, *_errors(comparison, width, signs), *_flags(comparison, width, signs)], console)
 
 
 def _prose(sentence: str, width: int, signs: Signs) -> Iterator[Text]:
@@ -46,44 +48,36 @@ def _headline(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
         facts.append(f"up to {found.repeats} repeats")
     if found.planned is not None and found.unfinished + len(found.clips) + len(found.errors) < found.planned:
         facts[0] += f" of {count(found.planned, 'recording')}"
+    if found.references_found is not None:
+        facts.append(f"references of {found.references_found}")
     if found.unfinished:
         facts.append(f"{found.unfinished} unfinished")
     yield Text(f" {signs.dot} ".join(facts), DIM)
+    if columns := found.reference_columns:
+        told = ", ".join(name if name == column else f"{name} from {column}" for name, column in columns.items())
+        yield from wrap(Text(f"references: {clean(told)}", DIM), width)
     for sentence in found.headline:
         yield from _prose(sentence, width, signs)
 
 
-def _tables(found: Comparison, width: int) -> Iterator[Text]:
-    if costs := tables.costs(found):
-        base = "edge-only" if "edge" in found.modes else "cloud-only"
-        yield from titled(costs.title, f"with the ratio to {base} and its {percent(found.level)} interval", width)
-        rows = [_compared(row, base) for row in costs.rows]
-        if {"edge", "cloud"} <= set(found.modes):
-            cells = _compared(costs.rows[0], "cloud-only").cells
-            rows.insert(1, tables.Row("  of cloud's", tuple(tables.Cell("", cell.notes) for cell in cells)))
-        yield from grid(costs.columns, rows, width)
-    process = found.process
-    facts = [] if process.peak_rss_mb is None else [f"peak memory {process.peak_rss_mb:,.0f} MiB"]
-    facts.append(f"GPU {process.gpu_mb:,.0f} MiB" if process.gpu_mb is not None else "no GPU")
-    note = " (of the process, which holds the models of all modes at once)"
-    yield from hanging(Text(" process"), Text.assemble(", ".join(facts), (note, DIM)), 18, width)
-    for spent in tables.at_costs(found):
-        yield from titled(spent.title, "points above random escalation, which closes the share that is spent", width)
-        yield from grid(spent.columns, spent.rows, width)
-    for table in (tables.classes(found), tables.texts(found), tables.agreement(found)):
-        if table:
-            yield from titled(table.title, "", width)
-            yield from grid(table.columns, table.rows, width)
+def _table(found: Comparison, width: int) -> Iterator[Text]:
+    if table := tables.summary(found):
+        yield Text()
+        base = "edge" if "edge" in found.modes else "cloud"
+        rows = [_compared(row, base) for row in table.rows]
+        yield from grid(table.columns, rows, width)
+        note = f"ratios are to {base}-only; intervals of {percent(found.level)} over clips. All figures: --html FILE"
+        yield from wrap(Text(f" {note}", DIM), width)
 
 
-def _compared(row: tables.Row, base: str) -> tables.Row:
+def _compared(row: tables.FigureRow, base: str) -> tables.FigureRow:
     """The row with no other ratios than those to `base`."""
-    name = f" {base.removesuffix('-only')}"
-    cells = []
-    for cell in row.cells:
-        notes = [(more.removesuffix(name), ends) for more, ends in cell.notes if not more or more.endswith(name)]
-        cells.append(tables.Cell(cell.value, tuple(notes)))
-    return tables.Row(row.label, tuple(cells))
+    cells = [
+        [(more.removesuffix(base).rstrip(), ends) for more, ends in cell.notes if not more or more.endswith(base)]
+        for cell in row.cells
+    ]
+    compared = zip(row.cells, cells, strict=True)
+    return tables.FigureRow(row.label, tuple(tables.Cell(cell.value, tuple(notes)) for cell, notes in compared))
 
 
 def _captions(found: Comparison, most: int, width: int, signs: Signs) -> Iterator[Text]:
@@ -113,6 +107,13 @@ def _errors(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
         message = message if clean(error.file) in message else f"{clean(error.file)}: {message}"
         modes = "" if len(error.modes) == len(found.modes) else f" (in mode {', '.join(error.modes)})"
         yield from _prose(message + modes, width, signs)
+
+
+def _flags(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
+    """How many captions of each mode are no description."""
+    counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
+    if told := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
+        yield from (Text(), *_prose(f"Captions that are no description: {told}.", width, signs))
 
 
 def clip_lines(clip: ClipComparison, width: int, signs: Signs) -> Iterator[Text]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
@@ -22,21 +24,22 @@ from specdec_cli.console import clip as parts
 from specdec_cli.console.cells import clean, fit, hanging, wrap
 from specdec_cli.console.clip import INDENT, labelled
 from specdec_cli.console.output import console_on
-from specdec_cli.console.rounds import Layout, layout_for, render_flight, render_round
+from specdec_cli.console.rounds import Layout, layout_for, render_deferred, render_flight, render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
-from specdec_cli.console.tokens import CaptionTrail, figure_of
+from specdec_cli.console.tokens import CaptionTrail
 from specdec_cli.console.view import FINISHING, PlainView, View
 from specdec_cli.errors import SpecdecError
-from specdec_cli.report.figures import count, seconds
+from specdec_cli.format import count, seconds, volume
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
+
+if TYPE_CHECKING:
+    from specdec_cli.models.download import Download, Watch
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
 PROSE_WIDTH = 100
 LOG_WIDTH = 100
 """Cells of a row where there is no terminal to ask."""
-DEFERRED_ROW = 8
-"""Tokens that a line of a deferred draft has room for."""
 SILENT_DBFS = -75.0
 """A microphone that delivers less is muted."""
 
@@ -53,12 +56,17 @@ class Region:
         self.facts: list[str] = []
         self.flight: list[Text] = []
         self.caption = Text()
+        self.download: tuple[int, int] | None = None  # bytes so far, of all
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lines for the terminal's present size, fewer than half of its height."""
         width = min(options.max_width - 1, PROSE_WIDTH)
         lines = self._caption_lines(width, max(min(MAX_CAPTION_LINES, console.height // 3), 1)) if self.caption else []
         flight = self.flight[: max(console.height // 6, 1)]
+        if self.download is not None:
+            done, total = self.download
+            yield ProgressBar(total=total, completed=done, width=width)
+            yield Text()
         yield Text("\n").join([*flight, *lines, self._status(console, options.max_width - 1)])
 
     def _caption_lines(self, width: int, most: int) -> list[Text]:
@@ -131,17 +139,28 @@ class LiveView(View):
         return region
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[None]:
-        """Show `what`, then print it with the time it took."""
+    def loading(self, what: str) -> Iterator[Watch]:
+        """Show `what` and how far a download is, then print it with the time it took."""
         start, state, outer = self._clock(), f"loading {what}", self._region
         if not self.redraws:
             self._print(*wrap(Text(f" {self._signs.ellipsis} {clean(state)}"), self._width))
         region = outer or self._open(state)
         before, region.state = region.state, state
+        begun = 0.0
+
+        def watch(download: Download, done: int) -> None:
+            nonlocal begun
+            if done == 0:
+                begun = self._clock()
+                self._print(*wrap(Text(f" {clean(str(download))}", style=DIM), self._width))
+            region.download = (done, download.bytes)
+            rate = done / max(self._clock() - begun, 1e-3)
+            region.facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
+
         try:
-            yield
+            yield watch
         finally:
-            region.state = before
+            region.state, region.download, region.facts = before, None, []
             if outer is None:
                 self.close()
         took = (seconds(self._clock() - start), DIM)
@@ -200,17 +219,18 @@ class LiveView(View):
 
     def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
         self._link = self._link or event.network_ms is not None
+        in_prefill = self._cloud_prefilled and event.verify_ms is not None
+        if clip.settings.get("defer") and clip.mode in ("hybrid", "lossless"):
+            return render_deferred(event, text, self._width, clip, self._signs, in_prefill=in_prefill)
         layout = self._layout_of(clip, len(event.draft_ids))
         heading = [] if layout == self._layout else layout.heading()
         self._layout = layout
-        in_prefill = self._cloud_prefilled and event.verify_ms is not None
         return heading + render_round(event, text, layout, clip, self._signs, in_prefill=in_prefill)
 
     def _layout_of(self, clip: Started, drafted: int) -> Layout:
         """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
-        k = DEFERRED_ROW if clip.settings.get("defer") else clip.settings.get("k")
-        k = k if isinstance(k, int) else drafted
-        return layout_for(self._width, k, clip.mode, link=self._link, figure=figure_of(clip.settings))
+        k = clip.settings.get("k")
+        return layout_for(self._width, k if isinstance(k, int) else drafted, clip.mode, link=self._link)
 
     def _finished(self, event: Finished, text: EventText) -> None:
         """Close the region; print the caption and the totals."""
@@ -222,6 +242,8 @@ class LiveView(View):
             totals.insert(0, ("labels", Text(parts.classes(text, f" {self._signs.dot} "))))
         found = [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
         totals[int(text.labels is not None) : 0] = found
+        if text.flags:
+            totals.insert(0, ("flags", Text(parts.flagged(text.flags), BAD)))
         if self.shows_caption:
             totals = [("caption", self._caption.text()), ("", Text()), *totals]
         width = min(self._width - 1, PROSE_WIDTH)
@@ -256,12 +278,17 @@ class LiveView(View):
         sign, sentence = Text.assemble(" ", (self._signs.warn, ASKED)), self._interruption(output)
         self._print(*hanging(sign, Text(clean(sentence)), 3, self._width))
 
-    def finished_all(self, done: int, failed: int) -> None:
+    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
         """Say how many there were, if there were several."""
-        if done + failed > 1:
+        if done + failed > 1 or facts:
             self._space()
             failures = ("  ", (self._signs.fail, BAD), f" {failed} failed") if failed else ()
-            self._print(Text.assemble(" ", self._ok, f" {done} captioned", *failures))
+            flags = ("  ", (self._signs.warn, ASKED), f" {parts.count_flags(self._flags)}") if self._flags else ()
+            alone = f" {self._degraded} by the edge alone: the cloud failed"
+            degraded = ("  ", (self._signs.warn, ASKED), alone) if self._degraded else ()
+            total = Text.assemble(" ", self._ok if done else "", f" {done} captioned", *failures, *flags, *degraded)
+            self._print(*wrap(total, self._width))
+            self._print(*(line for fact in facts for line in hanging(Text("  "), Text(clean(fact)), 3, self._width)))
         if delay := self._delay():
             self._print(*wrap(Text(f"   {delay}"), self._width))
 

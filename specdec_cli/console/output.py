@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -28,19 +29,18 @@ def console_on(*, stderr: bool = False, width: int | None = None) -> Console:
     return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
-def print_caption(caption: str, *, view: View | None = None, label: str | None = None) -> None:
+def print_caption(caption: str, *, view: View | None = None, before: Sequence[str] = ()) -> None:
     """Write a caption to stdout as one line: white space as single spaces, control characters as escapes.
 
-    What `view` has shown is not printed a second time on the same screen. A `label`, e.g. the file's name where there
-    are several, stands before the caption with a tab between them.
+    What `view` has shown is not printed a second time on the same screen. What stands `before` the caption, e.g. the
+    file's name where there are several, is separated by tabs.
 
     Raises:
         SystemExit: nobody reads stdout any more.
     """
     if view is not None and view.shows_caption and sys.stdout.isatty():
         return
-    line = paragraph(caption)
-    write_line(line if label is None else f"{clean(label)}\t{line}")
+    write_line("\t".join([*map(clean, before), paragraph(caption)]))
 
 
 def write_line(line: str) -> None:

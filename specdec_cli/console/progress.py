@@ -14,15 +14,17 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, fit, paragraph
+from specdec_cli.console.clip import count_flags
 from specdec_cli.console.live import LiveView, can_redraw
 from specdec_cli.console.output import console_on, print_error
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, signs_for
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
-from specdec_cli.report.figures import count, percent, seconds
+from specdec_cli.format import count, percent, seconds
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Progress as Counts
+    from specdec_cli.models.download import Watch
 
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log."""
@@ -56,7 +58,7 @@ class Steps:
         self._what = ""
         self._ending = False
 
-    def loading(self, what: str) -> AbstractContextManager[None]:
+    def loading(self, what: str) -> AbstractContextManager[Watch | None]:
         """Say that `what` is being loaded until the block is left."""
         return self._view.loading(what)
 
@@ -116,23 +118,38 @@ class Steps:
         elif self._show != "bar":
             os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
 
-    def finished(self, counts: Counts) -> None:
-        """A batch is over: its totals; of errors alone, how many captions lack the cloud."""
+    def finished(self, counts: Counts, output: str) -> None:
+        """A batch is over: its totals and where its captions are.
+
+        Of errors alone, how many captions lack the cloud or describe nothing.
+        """
         self.close()
         signs = self._signs
         if self._show == "errors":
             if counts.degraded:
                 self._labelled("warning", f"{count(counts.degraded, 'caption')} degraded: the cloud failed")
+            if counts.flags:
+                self._labelled("warning", f"captions that are no description: {count_flags(counts.flags)}")
             return
-        line = Text.assemble((signs.ok, GOOD), f" {counts.captioned:,} captioned")
+        line = Text.assemble((f"{signs.ok} ", GOOD) if counts.captioned or counts.in_part or counts.skipped else "")
+        line.append(f"{counts.captioned:,} captioned")
+        if counts.in_part:
+            found, pieces = counts.pieces
+            line.append(f"  {counts.in_part:,} in part ({found:,} of {pieces:,} pieces)")
         if counts.failed:
             line.append("  ").append(signs.fail, BAD).append(f" {counts.failed:,} failed")
         if counts.degraded:
             line.append("  ").append(signs.warn, ASKED).append(f" {counts.degraded:,} degraded")
+        if counts.flags:
+            line.append("  ").append(signs.warn, ASKED).append(f" {count_flags(counts.flags)}")
         if counts.skipped:
             line.append(f"  {counts.skipped:,} done before")
+        if counts.empty:
+            line.append(f"  {counts.empty:,} without anything to describe, as found before")
         if counts.captioned:
             line.append(f"  {f' {signs.dot} '.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
+        if counts.captioned or counts.in_part or counts.skipped or counts.tokens:
+            line.append(f"\ncaptions are in {clean(output)}")
         self._print(line)
 
     def failures(self, counts: Counts, output: str) -> None:
@@ -142,7 +159,7 @@ class Steps:
             message = paragraph(reason)
             place = "" if clean(file) in message else f"{clean(file)}: "
             self._labelled("error", f"{place}{message}")
-        if (more := counts.failed - len({file for file, _ in counts.failures})) > 0:
+        if (more := counts.failed + counts.in_part - len({file for file, _ in counts.failures})) > 0:
             self._print(Text(f"... and {more:,} more; every one has a line with `error` in {clean(output)}"))
 
     def hint(self, text: str) -> None:
@@ -205,6 +222,9 @@ def _rates(counts: Counts) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
     if counts.tokens_per_s is not None:
         facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
+    if counts.edge_ms and counts.clips_per_s is not None:
+        facts.append(f"{counts.clips_per_s:.1f} clips/s")
+        facts.append(f"edge {percent(counts.edge_ms / (counts.edge_ms + counts.cloud_ms))} of the time")
     if counts.escalation_rate is not None:
         facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts

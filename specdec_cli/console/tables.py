@@ -12,10 +12,10 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, wrap
 from specdec_cli.console.output import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
-from specdec_cli.report.figures import count, setting
+from specdec_cli.format import count, setting
 
 if TYPE_CHECKING:
-    from specdec_cli.report.tables import Cell, Row
+    from specdec_cli.report.comparison_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -65,7 +65,7 @@ def titled(title: str, note: str, width: int) -> Iterator[Text]:
     yield from wrap(Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)), width)
 
 
-def grid(names: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
+def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[Text]:
     """Rows under the names of their columns; what does not fit comes in further blocks below.
 
     What a figure is compared with, its first note, stands beside it or below it.

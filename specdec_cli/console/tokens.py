@@ -1,30 +1,21 @@
-"""The tokens of a round as text, told apart by sign and by colour, and what the gate looks at, as bars.
-
-A bar shows a drafted token's entropy or the learned gate's score against the gate's threshold.
-"""
+"""The tokens of a round as text, told apart by sign and by colour."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Literal
+from typing import Final
 
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, paragraph
-from specdec_cli.console.theme import ABOVE, BELOW, DIM, STYLES, Signs
-from specdec_cli.report.rounds import Fate, fates
+from specdec_cli.console.theme import DIM, STYLES, Signs
+from specdec_cli.report.fates import Fate, fates
 from specdec_cli.types import EventText, Mode, Round, Source
 
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
+_WORDS: Final[dict[Fate, str]] = {"cut": "not judged", "run_on": "run on"}
 _SPECIAL = re.compile(r"<\|(\w+)\|>")
-FULL_SCALE_NATS = 3.0
-"""Height of a full bar where no threshold gives the scale."""
-
-Figure = Literal["entropy", "learned"]
-"""What the bars show: entropy, nats; or the learned gate's probability that the cloud would change the block."""
 
 
 def is_eos(piece: str) -> bool:
@@ -41,6 +32,11 @@ def shown(piece: str, signs: Signs) -> str:
     return _SPECIAL.sub(r"<\1>", clean(piece)).replace("\ufffd", signs.partial)
 
 
+def sign_style(fate: Fate) -> str:
+    """The style of the sign before a run of tokens."""
+    return STYLES[fate].replace(" strike", "")
+
+
 def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
     """The round's tokens in runs of one fate, each run behind its sign.
 
@@ -51,7 +47,7 @@ def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
     for fate, run in groupby(every, key=lambda item: item[1]):
         if rendered:
             rendered.append(" ")
-        rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
+        rendered.append(signs.roles[fate], style=sign_style(fate))
         separated = True
         for index, piece in enumerate(shown(piece, signs) for piece, _, _ in run):
             if index and (separated or piece.startswith(" ")):
@@ -65,65 +61,12 @@ def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
 
 def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text:
     """What the signs mean that `mode` needs; `run_on`: whether the cloud may write more than one token at a time."""
-    named: list[Fate] = ["accepted", "rejected", "corrected", "bonus"] if mode in ("hybrid", "lossless") else []
+    named: list[Fate] = ["accepted", "rejected", "cut", "corrected", "bonus"] if mode in ("hybrid", "lossless") else []
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
     for fate in [*named, "run_on"] if named and run_on else named:
-        rendered.append(signs.roles[fate], style=STYLES[fate].replace(" strike", ""))
-        rendered.append(fate.replace("_", " "), style=STYLES[fate]).append("  ")
+        rendered.append(signs.roles[fate], style=sign_style(fate))
+        rendered.append(_WORDS.get(fate, fate), style=STYLES[fate]).append("  ")
     return rendered.append(signs.joint, DIM).append(" between tokens")
-
-
-def figure_of(settings: Mapping[str, object]) -> Figure:
-    """The learned gate's score where that gate decides; entropy under every other."""
-    return "learned" if settings.get("gate") == "learned" else "entropy"
-
-
-def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> float | None:
-    """The threshold of an entropy or a learned gate, in the unit of the bars; None for gates of other figures.
-
-    `waking`: the one that counts until the cloud has been called.
-    """
-    value = settings.get("wake" if waking else "threshold")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if settings.get("gate", "entropy") in ("entropy", "learned") else None
-
-
-def level(value: float, threshold: float | None) -> int:
-    """Height of the bar for `value`, 0..7.
-
-    With a threshold the scale is 0..2x threshold, and heights 4..7 are the values at which the gate escalates (at or
-    above it): the half-height line *is* the threshold, and the bars can be read without colour.
-    """
-    if threshold is None:
-        return min(max(int(8 * value / FULL_SCALE_NATS), 0), 7) if math.isfinite(value) else 7
-    if value >= threshold:
-        excess = (value - threshold) / threshold if threshold > 0 and math.isfinite(value) else 1.0
-        return 4 + min(int(4 * excess), 3)
-    return min(max(int(4 * value / threshold), 0), 3) if threshold > 0 else 0
-
-
-def bars(values: Sequence[float], threshold: float | None, signs: Signs) -> Text:
-    """One bar a token; those that make the gate escalate in another colour and underlined."""
-    rendered = Text()
-    for value in values:
-        above = math.isnan(value) or (threshold is not None and value >= threshold)
-        sign = "?" if math.isnan(value) else signs.bars[level(value, threshold)]
-        rendered.append(sign, style=ABOVE if above else BELOW)
-    return rendered
-
-
-def bars_legend(threshold: float | None, signs: Signs, figure: Figure = "entropy", wake: float | None = None) -> Text:
-    """What the bars mean; `wake`: the threshold until the cloud has been called, if there is one."""
-    if threshold is None:
-        return Text.assemble("entropy ", (signs.bars, BELOW), (f" 0 to {FULL_SCALE_NATS:g} nats", DIM))
-    unit = "" if figure == "learned" else " nat" if threshold == 1 else " nats"
-    what = "probability of a change by the cloud" if figure == "learned" else "entropy"
-    low, high = signs.bars[:4], signs.bars[4:]
-    end = f" at or above {threshold:g}{unit} (escalated)"
-    if wake is not None:
-        end = f" at or above {wake:g}{unit} (wakes the cloud), from then on {threshold:g} (escalated)"
-    return Text.assemble(f"{what} ", (low, BELOW), (" below, ", DIM), (high, ABOVE), (end, DIM))
 
 
 class CaptionTrail:

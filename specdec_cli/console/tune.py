@@ -12,11 +12,11 @@ from specdec_cli.console.cells import clean, hanging, wrap
 from specdec_cli.console.output import console_on
 from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
 from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
-from specdec_cli.report.figures import NONE, count, percent, points, share, whole_points, with_ends
+from specdec_cli.format import NONE, count, percent, points, share, whole_points, with_ends
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
-    from specdec_cli.tune.frontier import FrontierPoint, Tuning
+    from specdec_cli.tune.outcomes import TunedPoint, Tuning
     from specdec_cli.tune.risk import Certified
 
 _LEAST: Final[dict[Cost, str]] = {"blocks": "of the blocks", "clips": "of the clips", "time": "of the cloud's time"}
@@ -26,7 +26,7 @@ _WITH_BAR: Final = 108  # cells from which there is room for it
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
-    "agreement": "the cloud's own captions, token by token",
+    "agreement": "the cloud's own captions (chrF)",
 }
 
 
@@ -45,7 +45,7 @@ def _lines(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
     yield Text()
     yield from _frontier(found, width, signs)
     note = (
-        "run on clips that no setting was chosen on; blocks: escalated, clips: that wake the cloud, time: the cloud's, "
+        "run on clips that no setting was chosen on; blocks: escalated, clips: that call the cloud, time: the cloud's, "
         "of cloud-only's; random escalates a fixed share of blocks"
     )
     yield from hanging(Text(), Text(note, DIM), 1, prose)
@@ -55,12 +55,13 @@ def _sentences(found: Tuning) -> Iterator[Text]:
     gap, best = found.gap, found.recommended
     yield Text(
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
-        f"cloud {share(found.cloud_quality)}; the cloud is better by {with_ends(gap, points, ' points')}."
+        f"cloud {share(found.cloud_quality)}, a difference of {with_ends(gap, points, ' points')}."
     )
     if best is None:
         yield Text(found.reason or "", ASKED)
         return
-    spent = [f"wakes the cloud for {share(best.spent['clips'])} of the clips ({best.asks_per_clip:.1f} calls per clip)"]
+    calls = f"{best.escalations_per_clip:.1f} calls per clip"
+    spent = [f"calls the cloud for {share(best.spent['clips'])} of the clips ({calls})"]
     if best.spent["blocks"] is not None:
         spent.insert(0, f"escalates {share(best.spent['blocks'])} of the blocks")
     if best.spent["time"] is not None:
@@ -86,7 +87,7 @@ def _guarantee(risk: Certified) -> str:
     )
 
 
-def _otherwise(best: FrontierPoint, cost: Cost) -> Iterator[Text]:
+def _otherwise(best: TunedPoint, cost: Cost) -> Iterator[Text]:
     """What random escalation and the oracle close for as much."""
     at = best.at(cost)
     if at is None or at.above_random is None:

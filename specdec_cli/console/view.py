@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.clip import classes, measurements, one_line
+from specdec_cli.console.clip import classes, count_flags, flagged, measurements, one_line
 from specdec_cli.console.output import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
-from specdec_cli.report.figures import count, seconds
-from specdec_cli.types import Event, EventText, Finished, Round, Started, Update
+from specdec_cli.format import count, seconds, volume
+from specdec_cli.types import Event, EventText, Finished, Flag, Round, Started, Update
+
+if TYPE_CHECKING:
+    from specdec_cli.models.download import Download, Watch
 
 FINISHING: Final = "captioning what was said; Ctrl-C again stops at once"
 
@@ -40,11 +44,13 @@ class View:
         self._rounds: list[Round] = []
         self._done = 0
         self._delays: list[float] = []
+        self._flags = Counter[Flag]()
+        self._degraded = 0  # captions that the edge finished without the cloud
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[None]:  # noqa: ARG002 - for displays that say it
-        """Say that `what` is being loaded, e.g. "edge: mini-edge", until the block is left."""
-        yield
+    def loading(self, what: str) -> Iterator[Watch | None]:  # noqa: ARG002 - for displays that say it
+        """Say that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
+        yield None
 
     def started(self, event: Started) -> None:
         """A clip is about to be decoded."""
@@ -56,14 +62,16 @@ class View:
             self._rounds.append(event)
         elif isinstance(event, Finished):
             self._done += 1
+            self._flags.update(text.flags)
+            self._degraded += event.degraded is not None
             self._finished(event, text)
 
-    def _finished(self, event: Finished, text: EventText) -> None:  # noqa: ARG002 - for displays that show it
-        """Say why the cloud did not take part in a clip, where it should have."""
-        if event.degraded is not None:
+    def _finished(self, event: Finished, text: EventText) -> None:
+        """Say why the cloud did not take part in a clip, where it should have, and what makes it no description."""
+        degraded = [] if event.degraded is None else [f"degraded: {clean(event.degraded)}"]
+        for warning in (*degraded, *filter(None, [flagged(text.flags)])):
             file = f"{clean(self._clip.file)}: " if self._clip else ""
-            line = Text.assemble(("warning:", BAD), f" {file}degraded: {clean(event.degraded)}")
-            self._console.print(line, soft_wrap=True)
+            self._console.print(Text.assemble(("warning:", BAD), f" {file}{warning}"), soft_wrap=True)
 
     def say(self, sentence: str) -> None:
         """Something that is no error."""
@@ -87,8 +95,8 @@ class View:
     def interrupted(self, output: Path | None) -> None:
         """Somebody stopped it: say what is kept, transcripts in `output` if there is one."""
 
-    def finished_all(self, done: int, failed: int) -> None:
-        """No more clips: `done` were captioned and `failed` were not."""
+    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
+        """No more clips: `done` were captioned and `failed` were not; `facts` is what else there is to say of them."""
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
@@ -97,7 +105,11 @@ class View:
         kept = "nothing was captioned yet"
         if self._done:
             kept = f"{count(self._done, 'caption')} finished"
-            kept += f" and kept in {output}" if output is not None else ", no transcript kept (--output keeps them)"
+            kept += (
+                f" and kept in {output}; the same command goes on"
+                if output is not None
+                else ", no transcript kept (--output keeps them)"
+            )
         return f"interrupted: {kept}"
 
     def _delay(self) -> str:
@@ -112,27 +124,44 @@ class PlainView(View):
     """One line when a clip starts and one when it is done, for logs and pipes."""
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[None]:
-        """Print `what` before it begins."""
+    def loading(self, what: str) -> Iterator[Watch]:
+        """Print `what` before it begins, and every tenth of a download."""
         self.say(f"loading {what} ...")
-        yield
+        said = 0
+
+        def watch(download: Download, done: int) -> None:
+            nonlocal said
+            tenths = 10 * done // download.bytes
+            if done == 0:
+                self.say(f"downloading {download}")
+            elif tenths > said:
+                said = tenths
+                self.say(f"{download.name}: {10 * tenths}% of {volume(download.bytes)} downloaded")
+
+        yield watch
 
     def started(self, event: Started) -> None:
         """Print the file and its length."""
         super().started(event)
         found = ", no speech found" if event.no_speech else ""
-        self.say(f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}{found}")
+        place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
+        if event.piece is not None:
+            place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
+        self.say(f"{place}{found}")
         for warning in event.warnings:
             self.say(f"warning: {warning}")
 
     def _finished(self, event: Finished, text: EventText) -> None:
         """Print the totals, and the labels if there are any."""
         if self._clip is not None:
-            self.say(f"{self._clip.file}: {one_line(self._rounds, event, self._clip.mode)}")
+            name = _name(self._clip)
+            self.say(f"{name}: {one_line(self._rounds, event, self._clip.mode)}")
             if text.labels is not None:
-                self.say(f"{self._clip.file}: {classes(text, ', ')}")
+                self.say(f"{name}: {classes(text, ', ')}")
+            if text.flags:
+                self.say(f"{name}: warning: {flagged(text.flags)}")
             for label, words, _ in measurements(self._clip, text):
-                self.say(f"{self._clip.file}: {label}: {words}")
+                self.say(f"{name}: {label}: {words}")
 
     def stopping(self) -> None:
         """Print it."""
@@ -142,16 +171,23 @@ class PlainView(View):
         """Say so, and what is kept."""
         self.say(self._interruption(output))
 
-    def finished_all(self, done: int, failed: int) -> None:
+    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
         """Say how many there were, if there were several."""
-        if done + failed > 1:
-            self.say(f"{done} captioned, {failed} failed")
+        if done + failed > 1 or facts:
+            flags = f", {count_flags(self._flags)}" if self._flags else ""
+            degraded = f", {self._degraded} by the edge alone: the cloud failed" if self._degraded else ""
+            self.say("; ".join([f"{done} captioned, {failed} failed{flags}{degraded}", *facts]))
         if delay := self._delay():
             self.say(delay)
 
     def say(self, sentence: str) -> None:
         """Print it."""
         self._console.print(Text(clean(sentence)), soft_wrap=True, highlight=False)
+
+
+def _name(clip: Started) -> str:
+    """The file; of one of its pieces, which."""
+    return clip.file if clip.piece is None else f"piece {clip.piece + 1} of {clip.pieces}"
 
 
 def show(view: View, update: Update) -> None:

@@ -20,15 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
-
-import torch
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.gate import entropies
-from specdec_cli.decoding.scores import draw
 from specdec_cli.types import AcceptanceName, Candidates
+
+if TYPE_CHECKING:
+    import torch
+
+    from specdec_cli.decoding.block import Draft
 
 Synonyms = Mapping[int, int]
 """Token id -> number of a group whose tokens say the same; most tokens are in none."""
@@ -52,7 +53,7 @@ class Verdict:
     likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `more`
 
 
-def judge(
+def accept_block(
     draft: Draft,
     scores: torch.Tensor,
     rules: AcceptanceConfig,
@@ -76,13 +77,17 @@ def judge(
 
 def chosen(scores: torch.Tensor, generator: torch.Generator, *, sampling: bool) -> int:
     """The cloud's own choice from processed scores [vocab]: the likeliest token, or one that is drawn."""
-    return draw(scores.softmax(dim=-1), generator) if sampling else int(scores.argmax())
+    if not sampling:
+        return int(scores.argmax())
+    from specdec_cli.decoding.scores import draw
+
+    return draw(scores.softmax(dim=-1), generator)
 
 
 def near_ties(scores: torch.Tensor, tolerance: float) -> int:
     """Rows of processed scores [m, vocab] whose two best lie within `tolerance` standard deviations (at least 1)."""
     best = scores.topk(2, dim=-1).values
-    finite = scores.masked_fill(scores.isinf(), torch.nan)
+    finite = scores.masked_fill(scores.isinf(), float("nan"))
     spread = (finite - finite.nanmean(dim=-1, keepdim=True)).square().nanmean(dim=-1).sqrt().clamp(min=1.0)
     return int((best[:, 0] - best[:, 1] <= tolerance * spread).sum())
 
@@ -91,6 +96,8 @@ def _kept(
     draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: AcceptanceName, synonyms: Synonyms
 ) -> list[bool]:
     """Which of the m drafted tokens pass on their own, m >= 1, by the cloud's scores [m, vocab]."""
+    import torch
+
     likeliest = scores.argmax(dim=-1).tolist()
     if rule in ("greedy", "class"):
         groups = synonyms if rule == "class" else NO_SYNONYMS
@@ -123,6 +130,10 @@ def _sure(p: torch.Tensor, q: torch.Tensor, alpha: float) -> torch.Tensor:
 def _speculative_sampling(
     draft: Draft, scores: torch.Tensor, generator: torch.Generator, alpha: float | None
 ) -> tuple[int, int]:
+    import torch
+
+    from specdec_cli.decoding.scores import draw
+
     target = scores.softmax(dim=-1).cpu()
     proposal = draft.probabilities().cpu() if draft.ids else target
     for position, token in enumerate(draft.ids):

@@ -6,39 +6,43 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import torch
-
-from specdec_cli.config.schema import Config
+from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.gate import Gate, Groups
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import ALONE, AdaptiveLength, Costs, capacity
+from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, capacity
+from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.scores import generator_for
 from specdec_cli.decoding.stop import StopRules
-from specdec_cli.decoding.verify import LocalVerifier, Verifier
 from specdec_cli.errors import DecodingError
-from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
-from specdec_cli.models.session import Session
-from specdec_cli.models.shared import Shared
+from specdec_cli.prompts import Language
+from specdec_cli.types import Decider
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.cloud import RemoteCloud
+    import torch
+
+    from specdec_cli.cloud.vllm import VllmDrafter, VllmEdge
+    from specdec_cli.decoding.draft import Drafter
+    from specdec_cli.decoding.verify import Verifier
+    from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.session import Session
+    from specdec_cli.models.shared import Shared
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """The models of a run; either may be absent where no mode needs it."""
 
-    edge: AudioLM | None
+    edge: AudioLM | VllmEdge | None
     cloud: AudioLM | RemoteCloud | None
     vocab_size: int  # leading token ids that both may use
     costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # what their steps have taken so far
+    lookup: Lookup = field(default_factory=Lookup, compare=False, repr=False)  # what their captions have said so far
 
     @classmethod
-    def of(cls, edge: AudioLM | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
+    def of(cls, edge: AudioLM | VllmEdge | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
         """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
@@ -48,17 +52,35 @@ class Pair:
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, AudioLM))
+        return tuple(model for model in (self.edge, self.cloud) if model and not isinstance(model, RemoteCloud))
 
     @property
     def loaded_cloud(self) -> AudioLM | None:
         """The cloud, if it is a model of this process."""
-        return self.cloud if isinstance(self.cloud, AudioLM) else None
+        return None if isinstance(self.cloud, RemoteCloud) else self.cloud
 
     @property
     def remote(self) -> RemoteCloud | None:
         """The cloud, if it is elsewhere."""
-        return None if isinstance(self.cloud, AudioLM) else self.cloud
+        return self.cloud if isinstance(self.cloud, RemoteCloud) else None
+
+    @property
+    def remote_edge(self) -> VllmEdge | None:
+        """The edge, if it is elsewhere."""
+        return self.edge if isinstance(self.edge, RemoteCloud) else None
+
+    @property
+    def loaded_edge(self) -> AudioLM | None:
+        """The edge, if it is a model of this process."""
+        return None if isinstance(self.edge, RemoteCloud) else self.edge
+
+    def guesses(self, role: Decider, prompt: Prompt | None, settings: DecodingConfig) -> Guesses | None:
+        """Where the guesses of one of the models of this process come from; None where it makes none."""
+        model = self.loaded_edge if role == "edge" else self.loaded_cloud
+        if model is None or prompt is None or settings.lookup_tokens == 0:
+            return None
+        key = key_of(model.weights or model.name, role, prompt.ids)
+        return Guesses(self.lookup, key, settings.lookup_tokens, settings.max_new_tokens, self.costs.guesses[role])
 
     @property
     def writer(self) -> Processor:
@@ -74,31 +96,51 @@ def build_loop(
     *,
     classifier: Classifier | None = None,
     shared: Shared | None = None,
-    kept: int = 0,
+    top_n: int = 0,
     synonyms: Synonyms = NO_SYNONYMS,
+    language: Language | None = None,
+    groups: Groups | None = None,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `shared` makes the forwards together with those of other clips; of each committed token `kept` likeliest are kept.
+    `language` is that of its caption, if not the configured one.
+
+    `shared` makes the forwards together with those of other clips; of each committed token `top_n` likeliest are kept.
+    `synonyms` are those of the acceptance rule, `groups` the gate's.
     """
     settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
 
     def session(model: AudioLM | None, prompt: Prompt | None) -> Session:
+        from specdec_cli.models.session import Session
+
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
 
-    drafter: Drafter | None = None
+    drafter: Drafter | VllmDrafter | None = None
     verifier: Verifier | None = None
-    if settings.mode != "cloud":
-        drafter = Drafter(session(pair.edge, edge_prompt), settings, stop_ids)
+    of_edge, of_cloud = pair.guesses("edge", edge_prompt, settings), pair.guesses("cloud", cloud_prompt, settings)
+    if settings.mode != "cloud" and (served := pair.remote_edge) is not None:
+        from specdec_cli.cloud.vllm import VllmDrafter
+
+        assert edge_prompt is not None
+        words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
+        drafter = VllmDrafter(served, edge_prompt, config, pair.vocab_size, stop_ids, words, top_n)
+    elif settings.mode != "cloud":
+        from specdec_cli.decoding.draft import Drafter
+
+        drafter = Drafter(session(pair.loaded_edge, edge_prompt), settings, stop_ids, of_edge)
     elif remote is None:
-        drafter = Drafter(session(pair.loaded_cloud, cloud_prompt), settings, stop_ids)
+        from specdec_cli.decoding.draft import Drafter
+
+        drafter = Drafter(session(pair.loaded_cloud, cloud_prompt), settings, stop_ids, of_cloud)
     if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, kept, synonyms)
+        verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, top_n, synonyms)
     elif settings.mode in ("hybrid", "lossless"):
         cloud = session(pair.loaded_cloud, cloud_prompt)
+        from specdec_cli.decoding.verify import LocalVerifier
+
         most = settings.max_new_tokens
-        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, kept, synonyms)
+        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, top_n, synonyms, of_cloud)
     gate = Gate(
         config.gate_in_force,
         config.gate.threshold,
@@ -106,18 +148,21 @@ def build_loop(
         stop_drafting=config.gate.stop_drafting,
         classifier=classifier,
         generator=gate_generator(config, edge_prompt),
+        groups=groups,
     )
     return Loop(
         drafter,
         verifier,
         gate,
-        StopRules(settings, stop_ids, pair.writer.text),
+        StopRules(
+            settings, stop_ids, pair.writer.text, (language or config.prompt.language) if config.closes else None
+        ),
         settings,
         block_length(config, pair.costs),
         costs=pair.costs,
-        apart=remote is not None or len({model.device for model in pair.loaded}) > 1,
-        away=nullcontext if shared is None else shared.away,
-        kept=kept,
+        cloud_is_parallel=remote is not None or len({model.device for model in pair.loaded}) > 1,
+        release_slot=nullcontext if shared is None else shared.release_slot,
+        top_n=top_n,
     )
 
 
@@ -127,8 +172,8 @@ def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
     if settings.k != "auto":
         return settings.k
     if settings.mode not in ("hybrid", "lossless"):
-        return ALONE
-    return AdaptiveLength(settings.cost_ratio, costs, always=config.gate_in_force == "always", alone=lossless)
+        return SOLO_BLOCK
+    return AdaptiveLength(settings.cost_ratio, costs, lossless)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
@@ -136,6 +181,8 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     if config.gate_in_force != "random" or clip is None:
         return None
     # the clip seeds it as well, or every clip would escalate the same blocks
+    from specdec_cli.decoding.scores import generator_for
+
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))
 

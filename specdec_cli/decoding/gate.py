@@ -6,15 +6,16 @@ It reads the evidence: what the drafting model's own distributions say of the to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import torch
 
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateName, Reason
 
 if TYPE_CHECKING:
+    import torch
+
     from specdec_cli.decoding.learned import Classifier
 
 CANDIDATES: Final = 3  # likeliest tokens that are kept for each position
@@ -28,6 +29,8 @@ class TokenEvidence(NamedTuple):
     margin: float  # probability of the likeliest token minus that of the second
     logprob: float  # natural logarithm of the token's probability
     candidates: Candidates  # at most `CANDIDATES`
+    class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
+    least_entropy: float | None = None  # where only the likeliest tokens are known: `entropy` is then the largest
 
     @property
     def probability(self) -> float:
@@ -36,23 +39,63 @@ class TokenEvidence(NamedTuple):
 
 def entropies(probabilities: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
+    import torch
+
     nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
     return nats
 
 
-def evidence_of(scores: torch.Tensor, ids: Sequence[int]) -> list[TokenEvidence]:
-    """The evidence on m drafted tokens, whose processed scores [m, vocab] they were chosen by."""
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Tokens in groups, on the device of the probabilities that are summed over them."""
+
+    index: torch.Tensor  # [vocab] number of each token's group
+    count: int
+
+    @classmethod
+    def of(cls, groups: Mapping[int, int], vocab_size: int, device: torch.device | str = "cpu") -> Groups:
+        """From token id -> number of its group; tokens without one are a group of their own, the last."""
+        import torch
+
+        rest = max(groups.values(), default=-1) + 1
+        index = torch.full((vocab_size,), rest)
+        if groups:
+            index[torch.tensor(list(groups))] = torch.tensor(list(groups.values()))
+        return cls(index.to(device), rest + 1)
+
+
+def class_entropies(probabilities: torch.Tensor, groups: Groups) -> torch.Tensor:
+    """Entropy of each row [m, vocab] summed over groups of tokens, nats: [m].
+
+    Near 0 where a model wavers between words for one class, high where it wavers between classes.
+    """
+    sums = probabilities.new_zeros(len(probabilities), groups.count)
+    return entropies(sums.index_add_(1, groups.index, probabilities))
+
+
+def evidence_of(scores: torch.Tensor, ids: Sequence[int], groups: Groups | None = None) -> list[TokenEvidence]:
+    """The evidence on m drafted tokens, whose processed scores [m, vocab] they were chosen by.
+
+    `groups` are those of the gate class-entropy.
+    """
+    import torch
+
     probabilities = scores.softmax(dim=-1)
     best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
-    rows = zip(ids, entropies(probabilities).tolist(), best.tolist(), likeliest.tolist(), strict=True)
+    by_class = probabilities.new_zeros(len(ids)) if groups is None else class_entropies(probabilities, groups)
+    count = best.shape[-1]
+    # in one transfer: float32 holds ids below 2^24 exactly
+    figures = (entropies(probabilities)[:, None], by_class[:, None], best, likeliest.float())
     found = []
-    for row, (id_, nats, ps, tokens) in enumerate(rows):
+    for row, (id_, (nats, class_nats, *rest)) in enumerate(zip(ids, torch.cat(figures, dim=-1).tolist(), strict=True)):
+        ps, tokens = rest[:count], [int(token) for token in rest[count:]]
         # nearly always one of the candidates, whose probabilities have been fetched already
         own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
         possible = zip(tokens, ps, strict=True)
         candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        found.append(TokenEvidence(id_, nats, margin, math.log(own) if own > 0 else -math.inf, candidates))
+        logprob = math.log(own) if own > 0 else -math.inf
+        found.append(TokenEvidence(id_, nats, margin, logprob, candidates, class_nats))
     return found
 
 
@@ -68,6 +111,7 @@ class Gate:
         stop_drafting: end a block with the first token that escalates it.
         classifier: of the learned gate; a DecodingError without.
         generator: of the random gate, which needs one that is not the one that tokens are drawn with.
+        groups: of the gate class-entropy, which cannot read scores without; recorded evidence holds the figure itself.
     """
 
     def __init__(
@@ -79,12 +123,14 @@ class Gate:
         stop_drafting: bool = False,
         classifier: Classifier | None = None,
         generator: torch.Generator | None = None,
+        groups: Groups | None = None,
     ) -> None:
         if name == "learned" and classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
         if name == "random" and generator is None:  # it would judge by entropy
             raise DecodingError("the gate 'random' has no generator")
         self.name = name
+        self.groups = groups if name == "class-entropy" else None
         self.classifier = classifier if name == "learned" else None
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
         self.threshold = own if threshold is None else threshold
@@ -92,56 +138,76 @@ class Gate:
         self.stops_drafting = stop_drafting and name in TOKEN_GATES
         self._generator = generator if name == "random" else None
 
-    def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> Judge:
+    def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
         """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
         draw = None  # what is drafted ahead may never become a block: no random generator may move
         if self._generator is not None and not ahead:
-            draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
-        return Judge(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
+            import torch
 
-    def crosses(self, score: float, *, waking: bool = False) -> bool:
-        """Whether a token with this figure escalates its block; `waking`: by the wake threshold."""
+            draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
+        return GateState(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
+
+    def crosses(self, value: float, *, waking: bool = False) -> bool:
+        """Whether a block with this figure is escalated; `waking`: by the wake threshold."""
         if self.name in ("always", "never"):
             return self.name == "always"
         threshold = self.wake if waking else self.threshold
         if self.name == "random":
-            return score < threshold
-        return score <= threshold if self.name in ("margin", "logprob") else score >= threshold
+            return value < threshold
+        return value <= threshold if self.name in ("margin", "logprob") else value >= threshold
 
 
-class Judge:
+class GateState:
     """The gate at work on one block, token by token, so that drafting can end (`stops`) at the first unsure one."""
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
         self.evidence: list[TokenEvidence] = []  # of each token so far
-        self.scores: list[float] = []  # the gate's figure of each
+        self.values: list[float] = []  # the gate's figure of each token by itself
+        self.block_value: float | None = None  # of the block so far: what is compared with the threshold
 
     def add(self, token: TokenEvidence) -> bool:
-        """Judges the block's next token; returns whether it escalates the block."""
+        """Adds the block's next token; returns whether it escalates the block."""
         self.evidence.append(token)
-        self.scores.append(self._score(token))
-        return self.gate.crosses(self.scores[-1], waking=self.waking)
+        value, gate, before = self._value(token), self.gate, self.block_value
+        self.values.append(value)
+        if before is None:
+            self.block_value = value
+        elif gate.classifier is not None:
+            self.block_value = self._classifier(gate.classifier).combined(before, value)
+        else:
+            self.block_value = (min if gate.name in ("margin", "logprob") else max)(before, value)
+        return gate.crosses(self.block_value, waking=self.waking)
 
-    def _score(self, token: TokenEvidence) -> float:
+    def _value(self, token: TokenEvidence) -> float:
         if self._draw is not None:
             return self._draw
         if self.gate.classifier is not None:
-            before = self.scores[-1] if self.scores else 0.0
-            classifier = self.gate.classifier.waking if self.waking else self.gate.classifier
-            return classifier.score(self.evidence, len(self.evidence) - 1, self._start, before)
-        return {"margin": token.margin, "logprob": token.logprob}.get(self.gate.name, token.entropy)
+            classifier = self._classifier(self.gate.classifier)
+            return classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
+        own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
+        return own.get(self.gate.name, token.entropy)
+
+    def _classifier(self, classifier: Classifier) -> Classifier:
+        return classifier.waking if self.waking else classifier
+
+    def read(self, scores: torch.Tensor, ids: Sequence[int]) -> bool:
+        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
+        if self.gate.name == "class-entropy" and self.gate.groups is None:
+            raise DecodingError("the gate 'class-entropy' has no groups of tokens")
+        return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
 
     def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
         """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
-        for token in evidence_of(scores[seen:], ids[seen:]) if seen < len(ids) else ():
-            self.add(token)
+        if seen < len(ids):
+            self.read(scores[seen:], ids[seen:])
 
     @property
     def escalates(self) -> bool:
         """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
-        return self.gate.name == "always" or any(self.gate.crosses(score, waking=self.waking) for score in self.scores)
+        value = self.block_value
+        return self.gate.name == "always" or (value is not None and self.gate.crosses(value, waking=self.waking))
 
     @property
     def reason(self) -> Reason | None:

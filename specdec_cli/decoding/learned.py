@@ -76,7 +76,7 @@ class Classifier:
             else:
                 raise ConfigError(
                     f"The gate file has a feature {name!r}, which this version of specdec does not know.",
-                    hint="Fit the gate again: specdec tune DIR --save-gate FILE.",
+                    hint="Fit the gate again: specdec tune DIR --output FILE.",
                 )
         self._bias, self._slope, self._offset = weights.bias, weights.slope, weights.offset
         self._most_entropy = math.inf if weights.most_entropy is None else weights.most_entropy
@@ -94,7 +94,6 @@ class Classifier:
             logit += weight * feature(block, t, start)
         return 0.5 + 0.5 * math.tanh(0.5 * (self._slope * logit + self._offset))  # the logistic function
 
-    def score(self, block: Sequence[TokenEvidence], t: int, start: int, before: float) -> float:
-        """How likely the cloud is to replace a token of `block` up to `t`; `before`: the score of token t - 1, or 0."""
-        p = self.token_probability(block, t, start)
+    def combined(self, before: float, p: float) -> float:
+        """How likely the cloud is to replace any token of a block: `before` for all but the last, `p` for that one."""
         return 1.0 - (1.0 - before) * (1.0 - p) if self._any else max(before, p)

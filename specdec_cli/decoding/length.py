@@ -1,56 +1,49 @@
-"""How far to draft (`-k auto`): from what a token and a verification cost, and from how often drafts have passed.
+"""What pays: how far to draft (`-k auto`), and how many tokens to guess.
 
-With a chance a that a drafted token passes, a verified block of k tokens gives
+One rule for both: another token pays while the chance that it stands, with all before it, is at least its cost in
+tokens. What a model or a memory believes of that chance is brought to the level of what has come true (`Share`).
 
-    E(k) = 1 + a + ... + a^k = (1 - a^(k + 1)) / (1 - a)
+A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted one costs c of a verification,
+round trip included, in which tokens at the best rate R would be c R. With a chance a that a drafted token passes, a
+verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan et al. 2023, eq. 1), so that
 
-tokens on average, the cloud's own one included (Leviathan et al. 2023, eq. 1). Times are in units of a verification,
-with its round trip where there is a link; a drafted token costs c of it. So tokens come at the rate
+    R = max over k of E(k) / (c (k + o) + 1),
 
-    R(k) = ((1 - x) k + x E(k)) / (c k + x + o),        x = 1 - (1 - s)^k
-
-where s is the chance that the gate is unsure of a token, x the chance that it is of a block, and o what the loop itself
-takes for a round, a tenth of an edge step. Where every block is verified x is 1, and in lossless mode k may be 0: then
-the cloud writes a few tokens alone. A block has at most the k of the largest R, the smallest such one.
-
-It ends earlier where the edge is unsure. Of a block that will be verified, let q_1 ... q_j be the chances that the
-tokens so far pass. One more gains q_1 ... q_j a tokens on average for the time c, in which tokens at the best rate
-would be c R; so drafting ends once
-
-    q_1 * ... * q_j * a < c R,            q_i = min(1, p_i a / p),
-
-p_i being the edge's probability of token i and p the mean of it over the tokens that were judged: what the edge
-believes, brought to the level of what has passed.
-
-a, p and s are running means over the clip, older tokens counting less, that begin at the values below. Nothing of
-another clip enters, and nothing of the clock but c; with `decoding.cost_ratio` given, nothing at all.
+o being what the loop itself takes for a round. In lossless mode k may be 0: then the cloud writes a few tokens alone.
+In hybrid mode the gate ends a block. Nothing of another clip enters but the times, and with `decoding.cost_ratio` given
+nothing at all.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
-from statistics import median
-from typing import Final
+from operator import mul
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Final, Literal
 
 from specdec_cli.config.schema import DecodingConfig
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.gate import Judge
-from specdec_cli.types import ModelWork
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.accept import Verdict
+    from specdec_cli.decoding.block import Draft
+    from specdec_cli.decoding.gate import GateState
 
 MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
-ALONE: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
-PASSES: Final = 0.7  # what a and p begin at
-UNSURE: Final = 0.1  # what s begins at
+SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
+PASSES: Final = 0.7  # what a begins at
 COST: Final = 0.2  # c while nothing has been measured
-ROUND: Final = 0.1  # o / c: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
-_KEPT: Final = 0.95  # of what is known, after every token that comes to be known
-_KEPT_ALONE: Final = 0.98  # of what is known of drafts, after every round without one: then one is tried again
-_WINDOW: Final = 32  # measurements that a median is taken of
+ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
+_ROW: Final = 0.1  # cost of a guess while nothing has been measured
+_DECAY: Final = 0.9  # of what is known, whenever more comes to be known
+_IDLE: Final = 0.98  # of what is known, whenever nothing was tried: then it is tried again
+_WINDOW: Final = 16  # measurements that a median is taken of
 _FEWEST_CLIPS: Final = 4
+_RETRY: Final = 24  # clips after which a lossless caption is written the other way for once
 
 
 def most_drafted(settings: DecodingConfig) -> int:
@@ -65,31 +58,74 @@ def capacity(settings: DecodingConfig) -> int:
     return settings.max_new_tokens + most_drafted(settings) + 1
 
 
-class Costs:
-    """What a step of the edge and a verification take on this machine: running medians, shared by all clips.
+class Share:
+    """How much of what was expected has come true; begins at `start`, and older cases count less."""
 
-    Also how many of the latest clips have called the cloud.
+    def __init__(self, start: float) -> None:
+        self._start, self._stood, self._expected = start, 0.0, 0.0
+
+    @property
+    def level(self) -> float:
+        return (self._start + self._stood) / (1.0 + self._expected)
+
+    def learn(self, expected: float = 0.0, stood: float = 0.0, decay: float = _DECAY) -> None:
+        """Takes in so many tokens that were expected to stand, and how many did."""
+        self._stood, self._expected = self._stood * decay + stood, self._expected * decay + expected
+
+
+class GuessCosts:
+    """What guesses cost and gain on one model, measured over all clips."""
+
+    def __init__(self) -> None:
+        self._alone: deque[float] = deque(maxlen=_WINDOW)  # of a forward without guesses, ms
+        self._row: deque[float] = deque(maxlen=_WINDOW)  # that a guessed token adds to one, ms
+        self._trust = Share(1.0)
+
+    def took(self, guessed: int, ms: float) -> None:
+        """Takes in a forward of one token and so many guessed ones."""
+        if guessed == 0:
+            self._alone.append(ms)
+        elif self._alone:
+            self._row.append((ms - median(self._alone)) / guessed)
+
+    def learn(self, expected: float, stood: int) -> None:
+        """Takes in how many guessed tokens were expected to stand, and how many did."""
+        self._trust.learn(expected, stood)
+
+    def worth(self, chances: Sequence[float]) -> int:
+        """How many of the guessed tokens pay, whose chances to stand fall from each to the next."""
+        cost = median(self._row) / median(self._alone) if self._row and self._alone else _ROW
+        count = sum(chance * self._trust.level >= cost for chance in chances)
+        if chances and not count and self._alone:  # what is known wears off, so that it is tried again
+            self._trust.learn(decay=_IDLE)
+            self._row.append(_ROW * median(self._alone))
+        return count
+
+
+Timed = Literal["token", "verification", "clip, drafted", "clip, alone"]
+"""A drafted token; a verification; a token of a lossless clip that the edge drafted, or that the cloud wrote alone."""
+
+
+class Costs:
+    """What drafting and verifying take on this machine: running medians, shared by all clips.
+
+    Also how many of the latest clips have called the cloud, and what guesses cost each model.
     """
 
     def __init__(self) -> None:
-        self._edge: deque[float] = deque(maxlen=_WINDOW)
-        self._cloud: deque[float] = deque(maxlen=_WINDOW)
+        self._ms: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
         self._called: deque[bool] = deque(maxlen=_WINDOW)
+        self._clips = 0
+        self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
-    def drafted(self, before: ModelWork, after: ModelWork) -> None:
-        """Takes in the steps that the edge made between two accounts of its work."""
-        steps = after.forwards - before.forwards - (after.encoder_passes - before.encoder_passes)
-        if steps > 0:
-            self._edge.append((after.step_ms - before.step_ms) / steps)
-
-    def verified(self, verdict: Verdict) -> None:
-        """Takes in one verification out of an exchange that may have run on, its round trip included."""
-        if not verdict.prefilled:
-            self._cloud.append(verdict.ms / (1 + len(verdict.more)) + (verdict.network_ms or 0.0))
+    def took(self, what: Timed, ms: float) -> None:
+        """Takes in a time."""
+        self._ms[what].append(ms)
 
     def finished(self, *, called: bool) -> None:
         """Takes in a clip, and whether it called the cloud."""
         self._called.append(called)
+        self._clips += 1
 
     @property
     def calls_often(self) -> bool:
@@ -98,24 +134,18 @@ class Costs:
 
     @property
     def ratio(self) -> float | None:
-        """A step of the edge in units of a verification; None before both have been measured."""
-        if not self._edge or not self._cloud or median(list(self._cloud)) <= 0:
-            return None
-        return median(list(self._edge)) / median(list(self._cloud))
+        """A drafted token in units of a verification; None before both have been measured."""
+        whole = median(self._ms["verification"]) if self._ms["verification"] else 0.0
+        # a mean: a token that was guessed takes no time, and the one before it that of them all
+        return fmean(self._ms["token"]) / whole if self._ms["token"] and whole > 0 else None
 
-
-class _Share:
-    """A running share that begins at `value`, older cases, from 0 to 1, counting less."""
-
-    def __init__(self, value: float) -> None:
-        self.value = self._start = value
-        self._cases = self._sum = 0.0
-
-    def add(self, *cases: float, kept: float = _KEPT) -> None:
-        """Takes in a case; none, to trust those so far a little less."""
-        self._cases = self._cases * kept + len(cases)
-        self._sum = self._sum * kept + sum(cases)
-        self.value = (self._start + self._sum) / (1.0 + self._cases)
+    @property
+    def cloud_alone(self) -> bool:
+        """Whether the cloud writes a lossless text faster from guesses alone; the slower way is tried now and then."""
+        drafted, alone = self._ms["clip, drafted"], self._ms["clip, alone"]
+        if len(drafted) < _FEWEST_CLIPS or not alone:
+            return len(drafted) >= _FEWEST_CLIPS
+        return (median(alone) < median(drafted)) is not (self._clips % _RETRY == 0)
 
 
 @dataclass(eq=False)
@@ -124,43 +154,34 @@ class AdaptiveLength:
 
     cost_ratio: float | None  # c; None: as measured
     costs: Costs
-    always: bool  # whether every block is verified
-    alone: bool  # whether the cloud may write without a draft
+    lossless: bool  # every block is verified, and the cloud may write without a draft
 
     def __post_init__(self) -> None:
-        self._passes, self._probability, self._unsure = _Share(PASSES), _Share(PASSES), _Share(UNSURE)  # a, p and s
-        self._cost, self._rate = COST, 0.0
+        self._passes, self._trust, self._cost = Share(PASSES), Share(1.0), COST
 
     def most(self) -> int:
-        """The k of the largest R."""
-        self._cost = self.cost_ratio if self.cost_ratio is not None else self.costs.ratio or COST
-        best, self._rate = 0, 0.0
-        passing = expected = 1.0  # a^k and E(k)
-        for k in range(MOST_DRAFTED + 1):
-            asked = 1.0 if self.always else 1.0 - (1.0 - self._unsure.value) ** k
-            if k > 0 or self.alone:
-                rate = ((1.0 - asked) * k + asked * expected) / (self._cost * (k + ROUND) + asked)
-                if rate > self._rate:
-                    best, self._rate = k, rate
-            passing *= self._passes.value
-            expected += passing
+        """Tokens of the next block at most."""
+        a, c = self._passes.level, self.costs.ratio or COST if self.cost_ratio is None else self.cost_ratio
+        expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
+        rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
+        rates[0] = float(self.lossless)
+        best = max(range(len(rates)), key=rates.__getitem__)
+        self._cost = c * rates[best]
         if best == 0:
-            self._passes.add(kept=_KEPT_ALONE)
-            self._probability.add(kept=_KEPT_ALONE)
-        return best
+            self._passes.learn(decay=_IDLE)
+        return best if self.lossless else MOST_DRAFTED
 
-    def enough(self, judge: Judge) -> bool:
+    def enough(self, state: GateState) -> bool:
         """Whether one more token would cost more than it gains, in a block that is to be verified."""
-        a, level = self._passes.value, self._probability.value
-        chances = (min(1.0, token.probability * a / level) for token in judge.evidence)
-        return judge.escalates and prod(chances) * a < self._cost * self._rate
+        if not state.escalates:
+            return False
+        chance = prod(token.probability for token in state.evidence)
+        return chance * self._trust.level * self._passes.level < self._cost
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""
-        block = draft.evidence
-        for left in reversed(range(len(block))):  # one of them made the gate unsure, and the order hardly matters
-            self._unsure.add(float(verdict is not None and left == 0))
-        if verdict is not None:  # the accepted tokens were judged, and the first rejected one
-            for index, token in enumerate(block[: verdict.accepted + 1]):
-                self._passes.add(float(index < verdict.accepted))
-                self._probability.add(token.probability)
+        if verdict is None or not draft.evidence:
+            return
+        judged = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
+        self._passes.learn(len(judged), verdict.accepted)
+        self._trust.learn(sum(accumulate((token.probability for token in judged), mul)), verdict.accepted)

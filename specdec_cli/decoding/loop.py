@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft, Drafter, Enough
-from specdec_cli.decoding.gate import Gate, Judge
-from specdec_cli.decoding.length import ALONE, MOST_DEFERRED, AdaptiveLength, Costs, most_drafted
-from specdec_cli.decoding.scores import likeliest
-from specdec_cli.decoding.stop import StopRules
-from specdec_cli.decoding.verify import Verifier
-from specdec_cli.errors import CloudError
-from specdec_cli.models.shared import take_short_turns
+from specdec_cli.decoding.block import Draft, Enough
+from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, AdaptiveLength, Costs, most_drafted
+from specdec_cli.decoding.lookup import OWN
+from specdec_cli.decoding.stop import LoopRule, StopRules
+from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import (
     Alternatives,
     Decider,
@@ -34,7 +30,14 @@ from specdec_cli.types import (
     Source,
 )
 
+if TYPE_CHECKING:
+    from specdec_cli.cloud.vllm import VllmDrafter
+    from specdec_cli.decoding.draft import Drafter
+    from specdec_cli.decoding.rows import Rows
+    from specdec_cli.decoding.verify import Verifier
+
 CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
+_BOUNDS_APART: Final = 0.01  # nats, from which on two bounds of an entropy are worth telling
 _STEP_AHEAD: Final = 0.5  # a step, in units of a verification, up to which the edge drafts ahead by itself
 T = TypeVar("T")
 
@@ -43,61 +46,81 @@ T = TypeVar("T")
 class Loop:
     """Decodes one clip."""
 
-    drafter: Drafter | None  # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
+    drafter: (
+        Drafter | VllmDrafter | None
+    )  # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
     verifier: Verifier | None  # judges escalated blocks; None in the modes of one model
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
     length: AdaptiveLength | int  # most tokens of a block, or what finds it
     costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
-    apart: bool = False  # whether the cloud takes no time from the edge: on another device, or behind a link
-    away: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
-    kept: int = 0  # likeliest tokens to keep of each committed one
+    cloud_is_parallel: bool = False  # on another device, or behind a link: it takes no time from the edge
+    release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
+    top_n: int = 0  # likeliest tokens to keep of each committed one
     reads_ahead: bool = field(default=False, init=False)  # whether the cloud reads the clip while the edge drafts
-    beside: bool = field(default=False, init=False)  # whether the cloud works in a thread, while the edge drafts on
+    verify_async: bool = field(default=False, init=False)  # the cloud works in a thread, while the edge drafts on
+    cloud_alone: bool = field(init=False)  # the cloud writes without drafts
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
+    _loops: int = field(default=0, init=False)  # found, and left or to be left
     _loop_was_verified: bool = field(default=False, init=False)
     _awake: bool = field(default=False, init=False)  # whether the cloud has read the clip, so that a call costs little
     _degraded: str | None = field(default=None, init=False)
+    _edge_failed: str | None = field(default=None, init=False)  # why the cloud writes the rest
 
     def __post_init__(self) -> None:
+        settings = self.settings
+        self.cloud_alone = self.drafter is None or (settings.may_skip_drafts and self.costs.cloud_alone)
         if self.verifier is None:
             return
-        settings, reading, ahead = self.settings, self.settings.cloud_prefill, self.settings.draft_ahead
+        reading, ahead = settings.cloud_prefill, settings.draft_ahead
         often = settings.mode == "lossless" or self.costs.calls_often
-        self.reads_ahead = reading == "overlap" or (reading == "auto" and self.apart and often)
-        drafts_ahead = settings.mode != "cloud" and (ahead == "on" or (ahead == "auto" and self.apart))
-        self.beside = self.reads_ahead or drafts_ahead
+        served = self.drafter is not None and self.drafter.elsewhere  # then reading ahead is one more request
+        self.reads_ahead = reading == "overlap" or (
+            reading == "auto" and self.cloud_is_parallel and often and not served
+        )
+        here = self.drafter is not None and not self.drafter.elsewhere
+        drafts_ahead = (
+            here and settings.mode != "cloud" and (ahead == "on" or (ahead == "auto" and self.cloud_is_parallel))
+        )
+        self.verify_async = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished. Stopping to read ends what is under way."""
-        clock, prefilled = _Clock(), set[str]()
+        clock, prefilled, sources = _Clock(), set[str](), list[Source]()
         index, ttft_ms, finish = 0, 0.0, None
         try:
             self._prefill_early()
             while finish is None:
                 draft, verdict = self._draft(), None
                 if self.verifier is not None and self._available and (draft.reason or not draft.ids):
-                    if self.beside or self.verifier.elsewhere:
+                    if self.verify_async or self.verifier.elsewhere:
                         yield from clock.paused(Sent(index, draft.ids))
                     verdict = self._verify(self.verifier, draft)
                     if verdict is None and not draft.ids:
                         continue  # the cloud failed, and the edge writes this block
                 round_, finish = self._commit(index, draft, verdict)
+                sources.extend(round_.source)
                 ttft_ms = ttft_ms or clock.ms
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
             self.costs.finished(called=self._awake)
+            if self.settings.may_skip_drafts:
+                self.costs.took("clip, alone" if self.cloud_alone else "clip, drafted", total_ms / len(self.text))
+            for rows, own in self._guessing:
+                rows.learn(self.text, [source in own for source in sources])
         finally:
             self._close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
-        yield Finished(self.text, finish, *self._work, ttft_ms, total_ms, self._degraded)
+        guesses = [(rows.guessed, rows.guesses_kept) for rows, _ in self._guessing]
+        sums = map(sum, zip(*guesses, strict=True)) if guesses else (None, None)
+        yield Finished(self.text, finish, *self._work, ttft_ms, total_ms, self._degraded or self._why_cloud, *sums)
 
     def _draft(self) -> Draft:
-        """A block, and why it should be verified: what the gate finds, or a loop that the edge runs into."""
-        if self.drafter is None:
+        """A block, and why it should be verified: what the gate finds, a loop that the edge runs into, or its text."""
+        if self.drafter is None or self._edge_failed is not None or (self.cloud_alone and self._available):
             return Draft()
         start, settings = len(self.text), self.settings
         whole = settings.defers and self._available
@@ -111,47 +134,61 @@ class Loop:
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
-        before = self.drafter.work
         waking = whole and not self._awake and settings.mode == "hybrid"
-        judge = self.gate.open(start, waking=waking, whole=whole)
-        draft = self.drafter.propose(self.text, size, judge, enough)
-        if self.stop.loop.end((*self.text, *draft.ids), start) is not None:
+        state = self.gate.open(start, waking=waking, whole=whole)
+        before = self.drafter.work
+        try:
+            draft = self.drafter.propose(self.text, size, state, enough)
+        except EdgeError as error:
+            if settings.edge_failed != "cloud" or not self._available:
+                raise
+            self._edge_failed = error.message
+            return Draft()
+        done = self.drafter.work - before
+        if (steps := len(draft.ids) - done.encoder_passes) > 0:  # the prefill gives the first one
+            self.costs.took("token", done.step_ms / steps)
+        if self._loop_rule.end((*self.text, *draft.ids), start) is not None:
+            if self._may_break_out:
+                self._loops += 1
             if self._may_break_out and (self._loop_was_verified or not self._available):
                 # A way out of a loop that the cloud has confirmed is not verified again: it would loop on.
-                size = min(size, ALONE) if whole else size
+                size = min(size, SOLO_BLOCK) if whole else size
                 way_out = self.drafter.propose(self.text, size, self.gate.open(start), top_k=settings.loop_top_k)
                 draft = replace(way_out, reason=None, ms=draft.ms + way_out.ms)
             elif self.gate.name != "always":
                 draft = replace(draft, reason="loop")
-        self.costs.drafted(before, self.drafter.work)
+        if draft.reason is None and draft.ids and settings.mode == "hybrid" and self._available:
+            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids))
         return draft
 
-    def _ended(self, judge: Judge) -> bool:
+    def _ended(self, state: GateState) -> bool:
         """Whether the text, with the block so far, ends with the token that was judged last."""
-        text = (*self.text, *(token.id for token in judge.evidence))
+        text = (*self.text, *(token.id for token in state.evidence))
         return self.stop.first_stop(text, len(text) - 1) is not None
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
         settings, run_on = self.settings, self.settings.run_on
         if not draft.ids:
-            run_on = (CLOUD_CHUNK if settings.mode == "cloud" else ALONE) - 1
+            alone = self.cloud_alone or self._edge_failed is not None
+            run_on = (CLOUD_CHUNK if alone else SOLO_BLOCK) - 1
         run_on = max(min(run_on, settings.max_new_tokens - len(self.text) - 1), 0)
         try:
-            if not self.beside:
-                with self.away() if verifier.elsewhere else nullcontext():
+            if not self.verify_async:
+                with self.release_slot() if verifier.elsewhere else nullcontext():
                     verdict = verifier.verify(self.text, draft, run_on)
             else:
                 future = self._submit(verifier.verify, self.text, draft, run_on)
-                if self.drafter is not None and self._drafts_ahead:
+                if self.drafter is not None and not self.cloud_alone and self._drafts_ahead:
                     written, k, most = (*self.text, *draft.ids), most_drafted(settings), settings.max_new_tokens
-                    self.drafter.draft_ahead(self.gate, k, most, written, future, self.stop.loop)
-                with self.away():
+                    self.drafter.draft_ahead(self.gate, k, most, written, future, self._loop_rule)
+                with self.release_slot():
                     verdict = future.result()
         except CloudError as error:
             self._give_up(error)
             return None
-        self.costs.verified(verdict)
+        if not verdict.prefilled:
+            self.costs.took("verification", verdict.ms / (1 + len(verdict.more)) + (verdict.network_ms or 0.0))
         self._awake = True
         return verdict
 
@@ -163,22 +200,29 @@ class Loop:
         ids, sources, alternatives = self._outcome(draft, verdict)
         text = (*self.text, *ids)
         end, finish = self.stop.first_stop(text, start) or (len(text), None)
-        looped = self.stop.loop.end(text[:end], start)
+        looped = self._loop_rule.end(text[:end], start)
         if looped is None or (finish and looped == end):
             self._loop_was_verified = False
         elif self._may_break_out and verdict is not None and not self._loop_was_verified:
-            self._loop_was_verified = True  # confirmed by the cloud: the edge may still try to break out of it
+            # confirmed by the cloud: the edge may still try to break out of it
+            self._loop_was_verified, end, finish = True, looped, None
+            self._loops += 1
         else:
             end, finish = looped, "loop"
         self.text = text[:end]
         drafts_ahead = self.drafter is not None and self._executor is not None and self.settings.draft_ahead != "off"
         judged = verdict or Verdict(len(draft.ids), token=-1)
-        _, entropy, margin, logprob, candidates = zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 5
+        _, entropy, margin, logprob, candidates, _, least = (
+            zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 7
+        )
+        apart = any(low is not None and high - low > _BOUNDS_APART for low, high in zip(least, entropy, strict=True))
         round_ = Round(
             index=index,
             draft_ids=draft.ids,
             entropy=entropy,
-            score=draft.figures,
+            least_entropy=least if apart else None,
+            gate_values=draft.gate_values,
+            gate_value=draft.gate_value,
             margin=margin,
             logprob=logprob,
             candidates=candidates,
@@ -195,7 +239,7 @@ class Loop:
             near_ties=judged.near_ties,
             bytes_up=judged.bytes_up,
             bytes_down=judged.bytes_down,
-            alternatives=tuple(alternatives[: end - start]) if self.kept else (),
+            alternatives=tuple(alternatives[: end - start]) if self.top_n else (),
             waking=draft.waking,
         )
         return round_, finish
@@ -205,8 +249,8 @@ class Loop:
     ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
         """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place."""
         # where the cloud does not tell its likeliest, those of the edge stand in at drafted positions
-        told: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
-        edge = () if told or draft.scores is None else likeliest(draft.scores, self.kept)
+        cloud_top: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
+        edge = () if cloud_top else draft.top(self.top_n)
         if verdict is None:
             by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
             return draft.ids, [by] * len(draft.ids), [(by, row) for row in edge]
@@ -215,7 +259,7 @@ class Loop:
         sources: list[Source] = ["accepted"] * kept
         sources.append(own)
         sources.extend("cloud" for _ in verdict.more)
-        known = told or [("edge", row) for row in edge[: kept + 1]]
+        known = cloud_top or [("edge", row) for row in edge[: kept + 1]]
         unknown: Alternatives = ("cloud", ())
         ids = (*draft.ids[:kept], verdict.token, *verdict.more)
         return ids, sources, [*known, *[unknown] * (len(ids) - len(known))]
@@ -225,15 +269,34 @@ class Loop:
         return self.verifier is not None and self._degraded is None
 
     @property
+    def _why_cloud(self) -> str | None:
+        return self._edge_failed and f"{self._edge_failed}; from there on the cloud wrote alone"
+
+    @property
     def _drafts_ahead(self) -> bool:
         """Whether the edge drafts on; by itself where a verification takes two steps: the first one guesses."""
         ahead = self.settings.draft_ahead
         return ahead == "on" or (ahead == "auto" and (self.costs.ratio or 0.0) <= _STEP_AHEAD)
 
     @property
+    def _loop_rule(self) -> LoopRule:
+        return self.stop.loop.after(self._loops)
+
+    @property
     def _may_break_out(self) -> bool:
         """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
         return self.settings.mode in ("hybrid", "edge") or self._degraded is not None
+
+    @property
+    def _guessing(self) -> Iterator[tuple[Rows, Collection[Source]]]:
+        """What guesses in this process, and the sources of the tokens that are each model's own."""
+        if self.settings.lookup_tokens == 0:
+            return
+        drafts: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
+        if self.drafter is not None and self.drafter.rows is not None:
+            yield self.drafter.rows, OWN[drafts]
+        if self.verifier is not None and self.verifier.rows is not None:
+            yield self.verifier.rows, OWN["cloud"]
 
     @property
     def _work(self) -> tuple[ModelWork | None, ModelWork | None]:
@@ -251,7 +314,7 @@ class Loop:
 
     def _give_up(self, error: CloudError) -> None:
         """Goes on without the cloud for the rest of the clip; raises `error` where that cannot or must not be."""
-        if self.settings.require_cloud or self.settings.mode == "cloud":
+        if self.drafter is None or not self.settings.degrades or self._edge_failed is not None:
             raise error
         self._degraded = error.message
         if self.settings.mode == "lossless":
@@ -271,18 +334,22 @@ class Loop:
                 self._give_up(error)
 
     def _submit(self, call: Callable[..., T], *args: object) -> Future[T]:
-        if self._executor is None:
-            take_short_turns()
+        if self._executor is None and self.drafter is not None and self.drafter.elsewhere:
+            self._executor = ThreadPoolExecutor(1, "cloud")
+        elif self._executor is None:
+            import torch
+
             # the number of threads counts for the thread that sets it alone
             self._executor = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, (torch.get_num_threads(),))
         return self._executor.submit(call, *args)
 
     def _close(self) -> None:
         """Ends what is under way, so that nothing is left behind."""
-        if self.verifier is not None:
-            self.verifier.close()
+        for model in (self.verifier, self.drafter):
+            if model is not None:
+                model.close()
         if self._executor is not None:
-            with self.away():  # a verification under way may wait until no clip is at work
+            with self.release_slot():  # a verification under way may wait until no clip is at work
                 self._executor.shutdown(wait=True, cancel_futures=True)
 
 

@@ -6,7 +6,7 @@ Order and settings are those of transformers' `generate()`, so that a text decod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -21,45 +21,23 @@ from transformers import (
 )
 
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.models.processor import Processor
+from specdec_cli.models.processor import effective
 from specdec_cli.models.session import Session
-from specdec_cli.types import LEAST_PROBABILITY, NOTHING_DONE, Candidates
+from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
 _NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
-_THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 
-
-def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
-    """What a checkpoint's generation_config.json adds to settings that were left open."""
-    theirs = {name: getattr(processor.generation, _THEIR_NAMES.get(name, name)) for name in NOTHING_DONE}
-    found = {
-        name: value
-        for name, value in theirs.items()
-        if getattr(settings, name) is None and value not in (None, NOTHING_DONE[name])
-    }
-    if processor.generation.suppress_tokens:
-        found["suppressed"] = len(processor.generation.suppress_tokens)
-    return found
-
-
-def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
-    """The settings for one model: what was left open is as its checkpoint suggests, or off."""
-    found = suggestions(settings, processor)
-    opened = {name: found.get(name, off) for name, off in NOTHING_DONE.items() if getattr(settings, name) is None}
-    return settings.model_copy(update=opened)
-
-
-class Scores:
+class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
     The library's processors take rows of one length, but the positions of a block have histories that grow by a token
     each. Padded in front with what cannot change a result, they go through in one call.
     """
 
-    def __init__(self, settings: ScoringConfig, session: Session, stop_ids: Collection[int]) -> None:
+    def __init__(self, settings: ScoringConfig, session: Session) -> None:
         self.settings = settings = effective(settings, session.model.processor)
-        self._session, self._stop_ids = session, sorted(stop_ids)
+        self._session, self._end_ids = session, sorted(session.model.processor.eos_ids)
         self._penalty = self._no_repeat = None
         if settings.repetition_penalty not in (None, 1.0):
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
@@ -94,7 +72,7 @@ class Scores:
                 scores = self._no_repeat(_histories(history, len(logits), _NO_TOKEN), scores)
         if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
             scores = scores.clone()
-            scores[:early, self._stop_ids] = -torch.inf  # rows after too few tokens for an end of text
+            scores[:early, self._end_ids] = -torch.inf  # rows after too few tokens for an end of text
         return self._warpers(self._prompt[None], scores) if self._warpers else scores
 
 

@@ -2,6 +2,10 @@
 
 Both look at committed text only, at every prefix of it, and name the shortest one that ends it, so that the text does
 not depend on how it was cut into blocks.
+
+A text that has stopped describing ends with the token that shows it (`closing`), not where the description ended,
+which may be rounds ago: tokens, rounds and totals stay what was generated, and the caption leaves the rest out, as it
+does a stop string. See `reading.closing`, which finds the same place in every continuation of that text.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from specdec_cli.config.schema import DecodingConfig
-from specdec_cli.types import FinishReason
+from specdec_cli.prompts import Language
+from specdec_cli.reading import description_end, fault_of
+from specdec_cli.types import FinishReason, Reason
 
 # A full stop ends a sentence unless it stands in a number or an initialism ("3.5", "e.g."); the ideographic ones
 # always do. Runs ("?!", "……") and closing quotes count once, with the sentence they close.
@@ -28,15 +34,23 @@ def count_sentences(text: str) -> int:
 
 
 class StopRules:
-    """The rules of one run; `decode` turns token ids into text, special tokens left out."""
+    """The rules of one run; `decode` turns token ids into text, special tokens left out.
+
+    With a language, the text ends where it stops describing, and is expected to be in it.
+    """
 
     def __init__(
-        self, settings: DecodingConfig, stop_ids: Collection[int], decode: Callable[[Sequence[int]], str]
+        self,
+        settings: DecodingConfig,
+        stop_ids: Collection[int],
+        decode: Callable[[Sequence[int]], str],
+        language: Language | None = None,
     ) -> None:
         self.loop = LoopRule(settings.loop_period, settings.loop_repeats)
         self._settings = settings
         # whether the text may end elsewhere than at a stop id or the length limit
-        self.reads_text = bool(settings.stop_strings) or settings.sentences is not None
+        self.reads_text = bool(settings.stop_strings) or settings.sentences is not None or language is not None
+        self._language = language
         self._stop_ids = frozenset(stop_ids)
         self._decode = decode
 
@@ -56,7 +70,15 @@ class StopRules:
         strings, sentences = self._settings.stop_strings, self._settings.sentences
         if any(stop in written for stop in strings):
             return "stop_string"
-        return "sentences" if sentences is not None and count_sentences(written) >= sentences else None
+        if sentences is not None and count_sentences(written) >= sentences:
+            return "sentences"
+        return "closing" if self._language is not None and description_end(written) is not None else None
+
+    def fault(self, text: Sequence[int], block: Sequence[int]) -> Reason | None:
+        """What makes `text` no caption once `block` follows, where it was nothing before: `refusal` or `language`."""
+        if self._language is None or fault_of(self._decode(text), self._language) is not None:
+            return None
+        return fault_of(self._decode([*text, *block]), self._language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,10 @@ class LoopRule:
 
     period: int  # longest unit, tokens; 0: no detection
     repeats: int  # times that it must stand in a row; a unit of one token at least four times
+
+    def after(self, loops: int) -> LoopRule:
+        """The rule once so many loops were found and left: they may be parts of a longer unit that repeats."""
+        return LoopRule(self.period * max(self.repeats * loops, 1), self.repeats)
 
     def end(self, ids: Sequence[int], start: int) -> int | None:
         """Length of the shortest prefix of `ids`, longer than `start`, that ends in a loop; None if there is none."""

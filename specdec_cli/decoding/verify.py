@@ -9,9 +9,11 @@ from typing import Protocol
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, chosen, judge, near_ties
-from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import Scores, generator_for, likeliest
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, accept_block, chosen, near_ties
+from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.lookup import Guesses
+from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.scores import generator_for, likeliest
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
@@ -21,6 +23,7 @@ class Verifier(Protocol):
     """Judges the blocks of one clip: a model of this process, or one that is elsewhere. Calls block."""
 
     elsewhere: bool  # whether it works while this process waits, so that the edge can draft ahead
+    rows: Rows | None  # of a model of this process
 
     @property
     def work(self) -> ModelWork:
@@ -43,7 +46,7 @@ class Verifier(Protocol):
 class LocalVerifier(Verifier):
     """Judges blocks with a session of this process, and generates nothing past `most` tokens of text.
 
-    Verdicts name the `kept` likeliest tokens of each position that they decide.
+    Verdicts name the `top_n` likeliest tokens of each position that they decide.
     """
 
     elsewhere = False
@@ -55,12 +58,12 @@ class LocalVerifier(Verifier):
         rules: AcceptanceConfig,
         stop_ids: Collection[int],
         most: int | None = None,
-        kept: int = 0,
+        top_n: int = 0,
         synonyms: Synonyms = NO_SYNONYMS,
+        guesses: Guesses | None = None,
     ) -> None:
-        self.session, self._rules, self._most, self._kept = session, rules, most, kept
-        self._synonyms = synonyms
-        self.scores = Scores(settings, session, stop_ids)
+        self.session, self.rows = session, Rows(session, settings, stop_ids, guesses)
+        self._rules, self._most, self._top_n, self._synonyms = rules, most, top_n, synonyms
         self._stop_ids = frozenset(stop_ids)
         self._tolerance = tie_tolerance(session.model.dtype)
 
@@ -70,26 +73,24 @@ class LocalVerifier(Verifier):
 
     @torch.inference_mode()
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """Scores all m + 1 positions of a block in one forward, and applies the rule; run-on tokens take one each."""
-        before, settings = self.session.work, self.scores.settings
-        proposed = [*text, *draft.ids]
-        logits = self.session.logits(proposed, len(draft.ids) + 1)
-        started = time.perf_counter()
-        draws = draws_at(settings.seed, len(text))
-        scores = self.scores(proposed, logits)
-        accepted, token = judge(draft, scores, self._rules, draws, sampling=settings.sampling, synonyms=self._synonyms)
-        ties = near_ties(scores[: accepted + 1], self._tolerance)
-        rows = likeliest(scores[: accepted + 1], self._kept)
-        own_s = time.perf_counter() - started
-        judged = len(text) + accepted + 1
-        written = [*text, *draft.ids[:accepted], token]
+        """Scores all m + 1 positions of a block in one forward, and applies the rule; then the cloud runs on."""
+        before, blocked_s, started = self.session.work, self.rows.blocked_s, time.perf_counter()
+        proposed, settings = [*text, *draft.ids], self.rows.pipeline.settings
+        draws, rules, groups = draws_at(settings.seed, len(text)), self._rules, self._synonyms
+        logits = self.rows.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
+        accepted, token = accept_block(draft, logits, rules, draws, sampling=settings.sampling, synonyms=groups)
+        decided, written = [logits[: accepted + 1]], [*proposed[: len(text) + accepted], token]
+        self.rows.tail = proposed
+        judged = len(written)
         longest = judged + run_on if self._most is None else min(judged + run_on, self._most)
         if not self._stop_ids.isdisjoint(written[len(text) :]):
             longest = judged
         while len(written) < longest and written[-1] not in self._stop_ids:
-            scores = self.scores(written, self.session.logits(written))
-            written.append(chosen(scores[0], draws, sampling=settings.sampling))
-            rows += likeliest(scores, self._kept)
+            decided.append(self.rows.after(written))
+            written.append(chosen(decided[-1][0], draws, sampling=settings.sampling))
+        logits = torch.cat(decided)
+        ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self._top_n)
+        own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
         done = self.session.work - before
         ms, prefilled = own_s * 1e3 + done.step_ms, done.encoder_passes > 0
         return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled, likeliest=rows or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -23,12 +24,12 @@ _MIME: Final = {
 _ASSOCIATION: Final = "Symbolic_Association"
 
 
-def textgrid(recording: CaptionedRecording, _target: Path) -> str:
-    """A Praat TextGrid in the long text format, of interval tiers; silent between pieces.
+def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
+    """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `tiers_of`); silent between pieces.
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
-    tiers = [tier for group in tiers_of(recording) for tier in group]
+    tiers = [tier for group in tiers_of(recording, kinds) for tier in group]
     end = recording.end_ms
     lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {_seconds(end)}"]
     lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
@@ -42,8 +43,8 @@ def textgrid(recording: CaptionedRecording, _target: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def eaf(recording: CaptionedRecording, target: Path) -> str:
-    """An ELAN annotation document, EAF 3.0: captions aligned to time, and all else attached to them.
+def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -> str:
+    """An ELAN annotation document, EAF 3.0: captions aligned to time, and all else (`kinds`: see `tiers_of`) attached.
 
     The tiers of a caption are its children (`Symbolic_Association`), so that ELAN moves them along with its boundaries.
     The recording is linked by its absolute path and by that relative to the target.
@@ -62,7 +63,7 @@ def eaf(recording: CaptionedRecording, target: Path) -> str:
     ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", _media(recording.path, target))
     order = ElementTree.SubElement(document, "TIME_ORDER")
     ids, slots = count(1), count(1)
-    for parent, *children in tiers_of(recording):
+    for parent, *children in tiers_of(recording, kinds):
         aligned = _tier(document, parent, "piece")
         references = []
         for start, end, text in parent.intervals:

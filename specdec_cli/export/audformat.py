@@ -13,7 +13,7 @@ from specdec_cli.export.table import as_csv
 _TABLE: Final = "pieces"
 _RATER: Final = "specdec"
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
-_TEXTS: Final = ("caption", "speaker", "text")
+_TEXTS: Final = ("caption", "speaker", "text", "flags")
 
 
 def database(recordings: Iterable[CaptionedRecording]) -> dict[str, Iterable[str]]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from specdec_cli.errors import SpecdecError, TranscriptError
-from specdec_cli.targets import replace
+from specdec_cli.targets import replace, writing
 
-INDEX: Final = ".specdec-texts"
-"""File in a folder of exports: which of its files specdec wrote, and a digest of each."""
+INDEX: Final = ".specdec-exports"
+"""File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
 
-_FORMAT: Final = "specdec texts"
+_HEAD: Final = b"specdec exports"
 _LONGEST: Final = 255  # bytes of a file's name
-_UNSAFE: Final = re.compile(r"[/\\%:<>|?*\x00-\x1f]|^\.")  # what a file's name cannot hold, and a leading dot
 
 
 @dataclass(slots=True)
@@ -32,7 +27,7 @@ class Written:
 
 
 class Folder:
-    """A folder that files are exported to. Use it as a context manager: its index is written at the end.
+    """A folder that files are exported to, by several runs at once if need be.
 
     Args:
         path: created with the first file.
@@ -44,23 +39,8 @@ class Folder:
 
     def __init__(self, path: Path, option: str) -> None:
         self.path, self._option = path, option
-        self._written = self._read_index()
-        self._before = dict(self._written)
+        self._ours = self._read_index()
         self.result = Written()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Writes the index.
-
-        Raises:
-            TranscriptError: the folder cannot be written.
-        """
-        if self._written != self._before:
-            replace(self.path / INDEX, json.dumps({"format": _FORMAT, "files": self._written}, indent=0))
 
     def put(self, name: str, content: str | bytes) -> None:
         """Writes a file; one that specdec did not write, or that was edited since, is left alone, and a problem.
@@ -69,21 +49,19 @@ class Folder:
             name: relative to the folder; the folders in it are created.
             content: all of the file.
         """
-        data = content.encode("utf-8") if isinstance(content, str) else content
         try:
-            self._put(self.path / name, data, self._written.get(name))
-            self._written[name] = digest(data)
+            self._put(self.path / name, content.encode("utf-8") if isinstance(content, str) else content)
             self.result.count += 1
         except (TranscriptError, OSError, ValueError) as error:
             known = error if isinstance(error, SpecdecError) else TranscriptError(f"{self.path / name}: {error}.")
             self.result.problems.append(known)
 
-    def _put(self, target: Path, data: bytes, known: str | None) -> None:
+    def _put(self, target: Path, data: bytes) -> None:
         if os.path.lexists(target):
             there = target.read_bytes() if target.is_file() else b"\0"
             if there == data:
                 return
-            if known is None or digest(there) != known or target.is_symlink():
+            if target.is_symlink() or not self._wrote(digest(there)):
                 raise TranscriptError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away.",
@@ -91,22 +69,42 @@ class Folder:
         for folder in reversed(target.parents):  # not parents=True, which calls itself for each of them
             if not folder.is_dir():
                 folder.mkdir(exist_ok=True)
+        self._note(digest(data))
         replace(target, data)
 
-    def _read_index(self) -> dict[str, str]:
-        """Name -> digest of what specdec wrote."""
+    def _wrote(self, content: str) -> bool:
+        """Whether this run or another one has written it."""
+        if content not in self._ours:
+            self._ours |= self._read_index()
+        return content in self._ours
+
+    def _note(self, content: str) -> None:
+        if content not in self._ours:
+            index = self.path / INDEX
+            line = content.encode() if self._ours else b"%s\n%s" % (_HEAD, content.encode())
+            with writing(index):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+                descriptor = os.open(index, flags, 0o644)
+                try:
+                    os.write(descriptor, line + b"\n")
+                finally:
+                    os.close(descriptor)
+            self._ours.add(content)
+
+    def _read_index(self) -> set[str]:
+        """The digests of what specdec wrote."""
+        index, lines = self.path / INDEX, list[bytes]()
         try:
-            index = json.loads((self.path / INDEX).read_bytes())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, RecursionError):
-            index = None
-        if not isinstance(index, Mapping) or index.get("format") != _FORMAT or not isinstance(index.get("files"), dict):
+            if os.path.lexists(index):
+                lines = index.read_bytes().splitlines()
+        except OSError:
+            lines = [b""]
+        if lines[:1] not in ([], [_HEAD]) or index.is_symlink():
             raise TranscriptError(
-                f"{self.path / INDEX} does not say which files specdec wrote.",
+                f"{index} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )
-        return dict(index["files"])
+        return {line.decode("ascii", "replace") for line in lines}
 
 
 def fitted(path: str, ending: str) -> str:
@@ -117,11 +115,6 @@ def fitted(path: str, ending: str) -> str:
         cut = _LONGEST - len(tail) - len(os.fsencode(ending))
         name = os.fsencode(name)[:cut].decode("utf-8", "ignore") + tail
     return os.path.join(folder, f"{name}{ending}")
-
-
-def safe(text: str) -> str:
-    """Any text as a part of a file's name; no two give the same."""
-    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def digest(content: bytes) -> str:

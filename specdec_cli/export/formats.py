@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.batch.lines import Line
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.annotation import eaf, textgrid
 from specdec_cli.export.audformat import database
-from specdec_cli.export.folder import Folder, Written, fitted, safe
+from specdec_cli.export.folder import Folder, Written, fitted
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.rttm import rttm
-from specdec_cli.export.subtitles import srt, vtt
+from specdec_cli.export.subtitles import srt, txt, vtt
 from specdec_cli.export.table import table_rows
-from specdec_cli.inputs.find import relative_name
+from specdec_cli.export.tiers import kinds_of
 from specdec_cli.inputs.manifest import Inputs
-from specdec_cli.inputs.recording import Key
 from specdec_cli.targets import STDOUT, TABLE, write
-from specdec_cli.transcript.schema import readable
 from specdec_cli.types import ExportFormat
 
-_EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Path], str]]] = {
-    "textgrid": textgrid,
-    "eaf": eaf,
-    "srt": srt,
-    "vtt": vtt,
-}
 SUFFIXES: Final[Mapping[ExportFormat, str]] = {
     "textgrid": ".TextGrid",
     "eaf": ".eaf",
@@ -36,6 +27,7 @@ SUFFIXES: Final[Mapping[ExportFormat, str]] = {
     "vtt": ".vtt",
     "rttm": ".rttm",
     "csv": ".csv",
+    "txt": ".txt",
 }
 """Format -> ending of its files, of those that can be written to a file of any name."""
 
@@ -51,7 +43,7 @@ def export(
     folder: Path,
     option: str,
     *,
-    naming: str | None,
+    naming: str,
     inputs: Inputs | None = None,
 ) -> Written:
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
@@ -67,25 +59,38 @@ def export(
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
-    each = {name: _EACH[name] for name in formats if name in _EACH}
-    with Folder(folder, option) as target:
-        for recording in stored if each else ():
-            for name, text in each.items():
-                path = fitted(recording.name, SUFFIXES[name])
-                target.put(path, text(recording, folder / path))
-        for name in formats:
-            try:
-                _put_all(target, stored, name, naming, inputs)
-            except SpecdecError as error:
-                target.result.problems.append(error)
+    each = _each(formats, stored)
+    target = Folder(folder, option)
+    for recording in stored if each else ():
+        for name, text in each.items():
+            path = fitted(recording.name, SUFFIXES[name])
+            target.put(path, text(recording, folder / path))
+    for name in formats:
+        try:
+            _put_all(target, stored, name, naming, inputs)
+        except SpecdecError as error:
+            target.result.problems.append(error)
     return target.result
 
 
-def _put_all(target: Folder, stored: Stored, name: ExportFormat, naming: str | None, inputs: Inputs | None) -> None:
+def _each(
+    formats: Iterable[ExportFormat], recordings: Iterable[CaptionedRecording]
+) -> dict[ExportFormat, Callable[[CaptionedRecording, Path], str]]:
+    """Those formats that have a file per recording, each with what gives its text, for a target."""
+    kinds = kinds_of(recordings) if {"textgrid", "eaf"}.intersection(formats) else {}
+    every: dict[ExportFormat, Callable[[CaptionedRecording, Path], str]] = {
+        "textgrid": lambda recording, _: textgrid(recording, kinds),
+        "eaf": lambda recording, target: eaf(recording, kinds, target),
+        "srt": lambda recording, _: srt(recording),
+        "vtt": lambda recording, _: vtt(recording),
+        "txt": lambda recording, _: txt(recording),
+    }
+    return {name: every[name] for name in formats if name in every}
+
+
+def _put_all(target: Folder, stored: Stored, name: ExportFormat, naming: str, inputs: Inputs | None) -> None:
     """The files of a format that are about all recordings; see `export`."""
-    if name == "txt":
-        put_texts(target, stored)
-    elif name == "csv" and stored.runs:
+    if name == "csv" and stored.runs:
         table = target.path / fitted(stored.transcripts.stem, ".csv")
         target.path.mkdir(parents=True, exist_ok=True)
         write(table, table_rows(stored, inputs), TABLE)
@@ -99,7 +104,7 @@ def _put_all(target: Folder, stored: Stored, name: ExportFormat, naming: str | N
         target.put(fitted(stored.transcripts.stem, ".rttm"), "".join(rttm(stored, naming)))
 
 
-def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str | None) -> Written:
+def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) -> Written:
     """Writes transcripts to one file of a format that has one, or to stdout; see `export`.
 
     Raises:
@@ -116,31 +121,10 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str |
             has = "several recordings" if recordings else "no captions"
             hint = "Name a folder, for a file per recording." if recordings else "Each line says why it has none."
             raise ConfigError(f"{stored.transcripts} has {has}, and {file} is one file.", hint=hint)
-        text = _EACH[name](recordings[0], file)
+        text = _each([name], recordings)[name](recordings[0], file)
     if file == STDOUT:
         write(file, text, TABLE)
         return Written(1)
-    with Folder(file.parent, "--output") as folder:
-        folder.put(file.name, text)
+    folder = Folder(file.parent, "--output")
+    folder.put(file.name, text)
     return folder.result
-
-
-def put_texts(target: Folder, stored: Stored) -> None:
-    """A text file per captioned clip, see `text_name`."""
-    for key in stored.runs:
-        if text := as_text(list(stored.lines([key]))):
-            target.put(text_name(key, stored.base), text)
-
-
-def text_name(key: Key, base: str) -> str:
-    """The path of a clip's text file below a folder: `speaker/clip.wav` becomes `speaker/clip.wav.txt`.
-
-    A clip with an id of its own becomes `ID.txt`. No two clips have the same.
-    """
-    return fitted(relative_name(key.path, base) if key.id is None else safe(key.id), ".txt")
-
-
-def as_text(lines: list[Line]) -> str:
-    """The captions of a clip, one a line; nothing if there is none."""
-    captions = (str(line.values["caption"]) for line in lines if line.good)
-    return readable("".join(f"{' '.join(caption.split())}\n" for caption in captions))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections import Counter
@@ -12,17 +11,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.batch.lines import Line, Mark, last_standing, lines_at, stored_lines
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
-from specdec_cli.inputs.recording import Key, stored_path
+from specdec_cli.inputs.recording import Key
+from specdec_cli.transcript.lines import Line, Mark, lines_at, standing, stored_lines
+from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.lexicon import Lexicon
+    from specdec_cli.transcript.schema import TranscriptHead
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
-_GROUPS: Final = ("label", "agrees", "score", "measured")
+_LATEST_S: Final = 1e9  # end of a piece: 31 years
+_KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Piece:
         caption, speaker: as one line each; no speaker: None.
         language: of the caption, `zh` or `en`.
         details: what else its transcript says of it, see `details`.
-        offset: of its line in the transcript file, bytes.
+        mark: of its line in the transcript file.
     """
 
     start_ms: int
@@ -43,7 +45,7 @@ class Piece:
     speaker: str | None
     language: str
     details: Mapping[str, Any]
-    offset: int
+    mark: Mark
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> Piece:
@@ -52,19 +54,18 @@ class Piece:
         Raises:
             TranscriptError: the line does not say where the piece is.
         """
-        values = line.values
-        start = values.get("start_s") or 0.0
-        end = values.get("end_s")
-        end = values.get("duration_s") if end is None else end
-        if end is None or not (0 <= start < end and math.isfinite(end)):
+        head, start = line.head, line.head.start_s or 0.0
+        end = head.duration_s if head.end_s is None else head.end_s
+        if end is None or not 0 <= start < end <= _LATEST_S:
             raise TranscriptError(
-                f"{transcripts}:{line.number}: {values['file']} does not say where its piece begins and ends.",
+                f"{transcripts}:{line.number}: {head.file} does not say where its piece begins and ends.",
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
         begin = round(1000 * start)
-        speaker = one_line(values.get("speaker") or "") or None
-        caption, language = one_line(values["caption"]), values["language"]
-        return cls(begin, max(begin + 1, round(1000 * end)), caption, speaker, language, details(values), line.offset)
+        speaker, caption = one_line(head.speaker or "") or None, one_line(head.caption or "")
+        return cls(
+            begin, max(begin + 1, round(1000 * end)), caption, speaker, head.language, details(head), Mark.of(line)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Stored:
         marks: dict[Key, list[Mark]] = {}
         modes: dict[Key, str] = {}
         for line in stored_lines(transcripts):
-            key, made_in = line.key, line.values["mode"]
+            key, made_in = line.key, line.head.mode
             if mode not in (None, made_in):
                 continue
             if (other := modes.setdefault(key, made_in)) != made_in:
@@ -150,7 +151,7 @@ class Stored:
             marks.setdefault(key, []).append(Mark.of(line))
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in marks])
-        runs = {key: last_standing(found) for key, found in marks.items()}
+        runs = {key: standing(found) for key, found in marks.items()}
         replaced = sum(len(runs[key]) < len(found) for key, found in marks.items())
         return cls(transcripts, base, runs, replaced, lexicon)
 
@@ -159,11 +160,12 @@ class Stored:
         yield from map(self._labelled, lines_at(self.transcripts, (mark for key in keys for mark in self.runs[key])))
 
     def _labelled(self, line: Line) -> Line:
-        values = line.values
-        if self.lexicon is None or values.get("labels") is not None or not line.good:
+        head = line.head
+        if self.lexicon is None or head.labels is not None or not head.good:
             return line
-        labels = self.lexicon.labels(values["caption"], values["language"])
-        return replace(line, values={**values, "labels": labels})
+        told = head.caption or "", head.language
+        found = {"labels": self.lexicon.labels(*told), "emotions": self.lexicon.emotions(*told)}
+        return replace(line, head=head.model_copy(update=found))
 
     def __iter__(self) -> Iterator[CaptionedRecording]:
         """The recordings.
@@ -177,10 +179,10 @@ class Stored:
         names = _names(list(clips), self.base)
         made = datetime.fromtimestamp(self.transcripts.stat().st_mtime, UTC)
         for path, keys in clips.items():
-            pieces = [Piece.of(line, self.transcripts) for line in self.lines(keys) if line.good]
+            pieces = [Piece.of(line, self.transcripts) for line in self.lines(keys) if line.head.good]
             if pieces:
                 pieces.sort(key=lambda piece: (piece.start_ms, piece.end_ms))
-                yield CaptionedRecording(stored_path(path), names[path], tuple(pieces), made)
+                yield CaptionedRecording(path, names[path], tuple(pieces), made)
 
 
 def _names(paths: Sequence[str], base: str) -> dict[str, str]:
@@ -198,24 +200,45 @@ def _folded(name: str) -> str:
     return "_".join(name.casefold().split())
 
 
-def details(values: Mapping[str, Any]) -> dict[str, Any]:
+def details(head: TranscriptHead) -> dict[str, Any]:
     """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
 
-    `speaker`, `text`, `needs_review`; `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
+    `speaker`, `text`, `needs_review`; `flags` with spaces, `emotions` with commas between; `label_A`, `agrees_A` and
+    `score_A_CLASS` of each attribute A; `measured_NAME`.
     """
-    found = {name: values[name] for name in ("speaker", "text", "needs_review") if name in values}
-    found |= {f"label_{name}": value for name, value in (values.get("labels") or {}).items()}
-    found |= {f"agrees_{name}": value for name, value in (values.get("agrees") or {}).items()}
-    for name, score in (values.get("scores") or {}).items():
-        known = score["classes"] | ({"other": score["other"]} if "other" in score else {})
-        found |= {f"score_{name}_{class_}": value for class_, value in known.items()}
-    return found | {f"measured_{name}": value for name, value in (values.get("measured") or {}).items()}
+    found = {name: getattr(head, name) for name in ("speaker", "text", "needs_review")}
+    found = {name: value for name, value in found.items() if value is not None}
+    found |= {"flags": " ".join(head.flags)} if head.flags else {}
+    found |= {f"label_{name}": value for name, value in (head.labels or {}).items()}
+    found |= {} if head.emotions is None else {"emotions": ", ".join(head.emotions)}
+    found |= {f"agrees_{name}": value for name, value in (head.agrees or {}).items()}
+    for name, score in (head.scores or {}).items():
+        found |= {f"score_{name}_{class_}": value for class_, value in {**score.classes, "other": score.other}.items()}
+    return found | {f"measured_{name}": value for name, value in (head.measured or ())}
 
 
-def columns(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Every column that any of some `details` has, those of one kind together."""
-    names = list(dict.fromkeys(name for values in found for name in values))
-    return sorted(names, key=lambda name: _GROUPS.index(group) if (group := name.partition("_")[0]) in _GROUPS else -1)
+def all_columns() -> list[str]:
+    """Every column that `details` may have with the shipped lexicon, in the order of `columns`."""
+    from specdec_cli.lexicon import Lexicon
+
+    lexicon = Lexicon.load()
+    attributes = lexicon.attributes
+    return [
+        *("speaker", "text", *(f"label_{name}" for name in attributes), "emotions"),
+        *(f"measured_{name}" for name in Measured.__slots__),
+        *("needs_review", "flags", *(f"agrees_{name}" for name in lexicon.measurable)),
+        *(f"score_{name}_{class_}" for name, classes in attributes.items() for class_ in (*classes, "other")),
+    ]
+
+
+def columns(found: Iterable[Iterable[str]]) -> list[str]:
+    """Every column of some `details`, in one order whichever comes first.
+
+    Those of one kind stand together, as in `all_columns`; those of another lexicon follow by name.
+    """
+    ranks = {name: rank for rank, name in enumerate(all_columns())}
+    names = {name for some in found for name in some}
+    return sorted(names, key=lambda name: (_KINDS.index(name.partition("_")[0]), ranks.get(name, len(ranks)), name))
 
 
 def short_names(found: Iterable[str]) -> dict[str, str]:

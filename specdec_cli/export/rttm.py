@@ -1,4 +1,4 @@
-"""Who spoke when, or in which emotion: RTTM, as diarization tools read it."""
+"""Who spoke when: RTTM, as diarization tools read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOBODY: Final = "unknown"
 """The name of a turn where it is not known. Not <NA>, which pandas, and tools built on it, read as no text."""
 
 
-def rttm(recordings: Iterable[CaptionedRecording], naming: str | None = None) -> Iterator[str]:
+def rttm(recordings: Iterable[CaptionedRecording], naming: str = SPEAKER) -> Iterator[str]:
     """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
 
     Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
@@ -21,19 +21,17 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str | None = None) ->
 
     Args:
         recordings: their pieces become turns; iterated several times.
-        naming: `speaker`, or the attribute whose class names a turn; None: speakers where any is known, else emotions.
+        naming: `speaker`, or the attribute whose class names a turn; `unknown` where it is not known.
 
     Raises:
-        ConfigError: no piece has such a name.
+        ConfigError: no piece names a class of the attribute.
     """
-    choices = (SPEAKER, "emotion") if naming is None else (naming,)
-    naming = next((choice for choice in choices if any(map(_names(choice), _pieces(recordings)))), None)
-    if naming is None:
-        raise ConfigError(
-            f"RTTM names turns, and the transcripts have no {' and no '.join(choices)} to name them by.",
-            hint="Speakers come from the file that --segment names, classes with --labels; see --rttm-name.",
-        )
     name = _names(naming)
+    if naming != SPEAKER and not any(map(name, _pieces(recordings))):
+        raise ConfigError(
+            f"RTTM names turns, and the transcripts have no {naming} to name them by.",
+            hint="Classes come with --labels; without --rttm-name turns are named after their speakers.",
+        )
     for recording in recordings:
         for piece in recording.pieces:
             times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"

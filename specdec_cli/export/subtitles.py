@@ -1,29 +1,40 @@
-"""Captions as subtitles: SubRip (SRT) and WebVTT, which players show over the recording."""
+"""Captions as subtitles, SubRip (SRT) and WebVTT, which players show over the recording; and as plain text."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from specdec_cli.export.recordings import CaptionedRecording, Piece
+from specdec_cli.format import marked
 
-from specdec_cli.export.recordings import CaptionedRecording
 
+def srt(recording: CaptionedRecording) -> str:
+    """SubRip: the caption of each piece while it lasts, after the speaker's name. An arrow in a text becomes →.
 
-def srt(recording: CaptionedRecording, _target: Path) -> str:
-    """SubRip: the caption of each piece while it lasts, after the speaker's name. An arrow in a text becomes →."""
+    What makes it no description stands after it in brackets, as in VTT.
+    """
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
-        text = piece.caption if piece.speaker is None else f"{piece.speaker}: {piece.caption}"
+        text = _marked(piece) if piece.speaker is None else f"{piece.speaker}: {_marked(piece)}"
         times = f"{_time(piece.start_ms, ',')} --> {_time(piece.end_ms, ',')}"
         cues.append(f"{number}\n{times}\n{text.replace('-->', '→')}\n")
     return "\n".join(cues)
 
 
-def vtt(recording: CaptionedRecording, _target: Path) -> str:
+def vtt(recording: CaptionedRecording) -> str:
     """WebVTT: the caption of each piece while it lasts, voiced by its speaker (https://www.w3.org/TR/webvtt1/)."""
     cues = ["WEBVTT\n"]
     for piece in recording.pieces:
         voice = "" if piece.speaker is None else f"<v {_escaped(piece.speaker)}>"
-        cues.append(f"{_time(piece.start_ms, '.')} --> {_time(piece.end_ms, '.')}\n{voice}{_escaped(piece.caption)}\n")
+        cues.append(f"{_time(piece.start_ms, '.')} --> {_time(piece.end_ms, '.')}\n{voice}{_escaped(_marked(piece))}\n")
     return "\n".join(cues)
+
+
+def txt(recording: CaptionedRecording) -> str:
+    """The caption of each piece on a line of its own."""
+    return "".join(f"{_marked(piece)}\n" for piece in recording.pieces)
+
+
+def _marked(piece: Piece) -> str:
+    return marked(piece.caption, piece.details.get("flags", ""))
 
 
 def _time(time_ms: int, point: str) -> str:

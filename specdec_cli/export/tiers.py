@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -36,23 +36,30 @@ class Tier:
         return f"{name} ({self.layer + 1})" if self.layer else name
 
 
-def tiers_of(recording: CaptionedRecording) -> Iterator[list[Tier]]:
+def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
+    """Column of `details` -> its kind of tier, of those that say something of any piece, in the order of `columns`."""
+    pieces = (piece for recording in recordings for piece in recording.pieces)
+    names = short_names(columns([name for name, value in piece.details.items() if _said(value)] for piece in pieces))
+    return {column: name for column, name in names.items() if column.partition("_")[0] not in _WITHOUT}
+
+
+def tiers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterator[list[Tier]]:
     """The tiers of a recording, those of the same pieces together: the caption first, then all else about them.
 
-    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer. An
-    attribute has a tier even where no caption names a class of it, all else only where there is something to say.
+    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer.
+
+    Args:
+        recording: of which the tiers are.
+        kinds: see `kinds_of`, of all recordings that are exported together; each is there, also where it is empty.
     """
-    names = short_names(columns(piece.details for piece in recording.pieces))
-    names = {column: name for column, name in names.items() if column.partition("_")[0] not in _WITHOUT}
     for speaker in recording.speakers:
         own = [piece for piece in recording.pieces if piece.speaker == speaker]
         for layer, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms)):
             found = {"caption": ("caption", [piece.caption for piece in pieces])}
-            found |= {column: (name, [_said(p.details.get(column)) for p in pieces]) for column, name in names.items()}
+            found |= {column: (name, [_said(p.details.get(column)) for p in pieces]) for column, name in kinds.items()}
             yield [
                 Tier(kind, speaker, layer, tuple((p.start_ms, p.end_ms, t) for p, t in zip(pieces, said, strict=True)))
-                for column, (kind, said) in found.items()
-                if any(said) or column.startswith(("caption", "label_"))
+                for kind, said in found.values()
             ]
 
 

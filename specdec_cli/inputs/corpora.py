@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +13,8 @@ from specdec_cli.audio.files import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.inputs.tables import finite, json_lines, one_line, read_text
+from specdec_cli.inputs.tables import json_lines, one_line, read_text
+from specdec_cli.times import seconds
 
 Listed = tuple[str, InputFile]
 """Where a manifest lists a recording, "cuts.jsonl, line 7", and the recording."""
@@ -70,15 +69,15 @@ def kaldi(scp: Path) -> Iterator[Listed]:
         return
     for place, utterance, rest in _pairs(segments):
         name, *times = rest.split()
-        start_s, end_s = (finite(time) for time in times[:2]) if len(times) >= 2 else (None, None)
-        if start_s is None or end_s is None:
+        begins, ends = times[:2] if len(times) >= 2 else ("", "")
+        start_s, end_s = seconds(begins), None if ends == "-1" else seconds(ends)  # -1: to the end of the recording
+        if start_s is None or (end_s is None and ends != "-1"):
             hint = "A line is: utterance recording start end, in seconds."
             raise ReferencesError(f"{place}: this is no segment.", hint=hint)
         if name not in recordings:
             raise ReferencesError(f"{place}: {scp} has no recording {show(name)}.", hint="Add it, or drop the segment.")
-        until = None if end_s == -1 else end_s
-        _require_part(place, start_s, until)
-        yield place, listed(utterance, recordings[name][1], start_s, until)
+        _require_part(place, start_s, end_s)
+        yield place, listed(utterance, recordings[name][1], start_s, end_s)
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -113,7 +112,7 @@ def kind_of(path: Path) -> Callable[[Path], Iterator[Listed]] | None:
         return None
     if "audio_filepath" in first:
         return nemo
-    return lhotse if first.get("type", "").endswith("Cut") or "recording" in first else None
+    return lhotse if str(first.get("type", "")).endswith("Cut") or "recording" in first else None
 
 
 def nemo(path: Path) -> Iterator[Listed]:
@@ -128,9 +127,11 @@ def nemo(path: Path) -> Iterator[Listed]:
             raise ReferencesError(f"{place}: audio_filepath is missing.", hint="Each line names one recording.")
         start_s, end_s = None, None
         if row.get("offset") is not None:
-            start_s, length_s = finite(row["offset"]), finite(row.get("duration"))
+            start_s, length_s = seconds(row["offset"]), seconds(row.get("duration"))
             if start_s is None or length_s is None:
-                raise ReferencesError(f"{place}: offset and duration are no numbers.", hint="Give both in seconds.")
+                raise ReferencesError(
+                    f"{place}: offset and duration are no times in a recording.", hint="Give both in seconds."
+                )
             end_s = start_s + length_s
             _require_part(place, start_s, end_s)
         id_ = one_line(row.get("id")) or (None if start_s is None else part_id(file, start_s, end_s))
@@ -155,13 +156,16 @@ def lhotse(path: Path) -> Iterator[Listed]:
             hint = "Its source must be one file; write it to one first: cuts.save_audios(...)."
             raise ReferencesError(f"{place}: the recording {show(recording.get('id'))} is no file.", hint=hint)
         start_s, length_s, total_s = (
-            finite(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
+            seconds(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
         )
         if start_s is None or length_s is None:
-            raise ReferencesError(f"{place}: start and duration are no numbers.", hint="Give both in seconds.")
+            raise ReferencesError(
+                f"{place}: start and duration are no times in a recording.", hint="Give both in seconds."
+            )
         _require_part(place, start_s, start_s + length_s)
         whole = start_s == 0 and total_s is not None and abs(total_s - length_s) < _ROUNDING_S
-        said = [each for each in row.get("supervisions") or () if isinstance(each, dict)]
+        listed = row.get("supervisions")
+        said = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         speakers = {one_line(each.get("speaker")) for each in said} - {None}
         yield (
             place,
@@ -179,20 +183,9 @@ def lhotse(path: Path) -> Iterator[Listed]:
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and object of each line."""
-    if not (text := _unpacked(path)).strip():
+    if not (text := read_text(path)).strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
     return json_lines(path, text)
-
-
-def _unpacked(path: Path) -> str:
-    if not path.name.endswith(".gz"):
-        return read_text(path)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReferencesError(f"{path} cannot be read: {reason}.", hint="Is it complete, and gzip?") from error
 
 
 def _require_part(place: str, start_s: float, end_s: float | None) -> None:

@@ -14,9 +14,10 @@ from typing import Any, Final
 from specdec_cli.audio.files import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
-from specdec_cli.errors import AudioContentError, ReferencesError
-from specdec_cli.inputs.tables import FILES, Row, finite, one_line, parse_json, read_table, read_text
+from specdec_cli.errors import CutsError, ReferencesError
+from specdec_cli.inputs.tables import FILES, Row, one_line, parse_json, read_table, read_text
 from specdec_cli.inputs.textgrid import interval_tiers
+from specdec_cli.times import seconds
 
 _Named = tuple[str | None, Cut]
 """The recording that a cut belongs to, where its file says so, and the cut."""
@@ -27,11 +28,11 @@ _LENGTHS: Final = ("duration", "duration_s", "dur")
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk")
 _TEXTS: Final = ("text", "transcript", "sentence")
 
-_CLOCK: Final = r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)"
-_ARROW: Final = re.compile(rf"\s*{_CLOCK}\s+-->\s+{_CLOCK}(?:\s.*)?")
-_VOICE: Final = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_CLOCK: Final = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
+_ARROW: Final = re.compile(rf"\s*({_CLOCK})\s+-->\s+({_CLOCK})(?:\s.*)?")
+_VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,200})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,40})\]:\s+")  # as WhisperX writes speakers into subtitles
-_TAG: Final = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
+_TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 
 _PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
 _NO_SPEAKER: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
@@ -66,7 +67,7 @@ class Cuts:
         Those of a file that names no recordings belong to every one.
 
         Raises:
-            AudioContentError: there are none.
+            CutsError: there are none.
             ReferencesError: the folder's file for it is malformed.
         """
         name = Path(recording)
@@ -74,7 +75,7 @@ class Cuts:
         found = tuple(cut for of, cut in cuts if of is None or _same(of, name))
         if not found:
             message = f"{shown(str(self.path))} has no cuts of {shown(recording)}."
-            raise AudioContentError(message, hint="Recordings are found by the names of their files.")
+            raise CutsError(message, hint="Recordings are found by the names of their files.")
         return found
 
     def _beside(self, recording: Path) -> Path:
@@ -86,7 +87,7 @@ class Cuts:
             return found[0]
         several = f"{len(found)} files" if found else "no file"
         message = f"{shown(str(self.path))} has {several} of cuts for {shown(recording.name)}."
-        raise AudioContentError(message, hint=f"Name one {shown(recording.stem)}{' or '.join(_READERS)}.")
+        raise CutsError(message, hint=f"Name one {shown(recording.stem)}{' or '.join(_READERS)}.")
 
 
 def _same(named: str, recording: Path) -> bool:
@@ -111,9 +112,9 @@ def _cut(place: str, start: object, end: object, speaker: object = None, text: o
     Raises:
         ReferencesError: they do not.
     """
-    times = [_seconds(value) for value in (start, end)]
-    for value, seconds in zip((start, end), times, strict=True):
-        if seconds is None:
+    times = [seconds(value) for value in (start, end)]
+    for value, time in zip((start, end), times, strict=True):
+        if time is None:
             hint = "Write times as seconds, or as HH:MM:SS."
             raise ReferencesError(f"{place}: {show(value)} is no time in a recording.", hint=hint)
     assert times[0] is not None
@@ -124,14 +125,6 @@ def _cut(place: str, start: object, end: object, speaker: object = None, text: o
     return Cut(times[0], times[1], one_line(speaker), one_line(text), place)
 
 
-def _seconds(value: object) -> float | None:
-    """A time, seconds, of a number or a text; None if it is none."""
-    if isinstance(value, str) and (found := re.fullmatch(_CLOCK, value.strip())):
-        value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3].replace(",", "."))
-    seconds = finite(value)
-    return seconds if seconds is not None and seconds >= 0 else None
-
-
 def _rttm(path: Path) -> Iterator[_Named]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         fields, place = line.split(), f"{path}, line {number}"
@@ -140,7 +133,7 @@ def _rttm(path: Path) -> Iterator[_Named]:
         if fields[0] != "SPEAKER" or len(fields) < 8:
             hint = "A line is: SPEAKER recording channel start duration <NA> <NA> speaker <NA> <NA>."
             raise ReferencesError(f"{place}: this is no line of RTTM.", hint=hint)
-        start, length = _seconds(fields[3]), _seconds(fields[4])
+        start, length = seconds(fields[3]), seconds(fields[4])
         end = None if start is None or length is None else start + length
         speaker = None if fields[7] == "<NA>" else fields[7]
         yield fields[1], _cut(place, fields[3], fields[4] if end is None else end, speaker)
@@ -177,7 +170,6 @@ def _subtitles(path: Path) -> Iterator[_Named]:
         found = _ARROW.fullmatch(line)
         if found is None:
             raise ReferencesError(f"{place}: no times: {show(line[:80])}.", hint="Write 00:00:01.500 --> 00:00:03.000.")
-        times = [f"{found[at] or 0}:{found[at + 1]}:{found[at + 2]}" for at in (1, 4)]
         said: list[str] = []
         while number < len(lines) and lines[number].strip():
             said.append(lines[number])
@@ -186,7 +178,7 @@ def _subtitles(path: Path) -> Iterator[_Named]:
         speaker = _VOICE.search(text) or _PREFIX.match(text)
         yield (
             None,
-            _cut(place, times[0], times[1], speaker and speaker[1], _TAG.sub("", _PREFIX.sub("", text, count=1))),
+            _cut(place, found[1], found[2], speaker and speaker[1], _TAG.sub("", _PREFIX.sub("", text, count=1))),
         )
 
 
@@ -216,7 +208,7 @@ def _table(path: Path) -> Iterator[_Named]:
 
     for row in table.rows:
         begins, ends = row.single(start), cell(row, end)
-        if end is None and None not in (at := (_seconds(begins), _seconds(cell(row, length)))):
+        if end is None and None not in (at := (seconds(begins), seconds(cell(row, length)))):
             ends = str(sum(filter(None, at)))
         yield cell(row, file), _cut(row.place, begins, ends, cell(row, speaker), cell(row, text))
 

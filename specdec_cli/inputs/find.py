@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from specdec_cli.audio.decode import open_sound
-from specdec_cli.audio.files import STDIN, is_sound, is_url, opened, sha256, spool
+from specdec_cli.audio.files import Opener, is_url, sha256
 from specdec_cli.config.problems import show
-from specdec_cli.errors import AudioError, ConfigError
+from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.inputs.opening import STDIN, Stdin, is_sound, open_input
 from specdec_cli.inputs.recording import InputFile, Key
 
 SUFFIXES: Final = frozenset(
@@ -34,12 +35,14 @@ class Paths:
         recursive: whether folders are searched at every depth.
         pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
         without: absolute paths that are never recordings, as the run's own output.
+        opener: opens them.
     """
 
     paths: Sequence[str]
     recursive: bool = False
     pattern: str | None = None
     without: frozenset[str] = field(default_factory=frozenset)
+    opener: Opener = open_input
 
     @property
     def base(self) -> str:
@@ -54,18 +57,12 @@ class Paths:
         seen: set[Key] = set()
         for path in self.paths:
             for file in self._expand(path):
-                found = InputFile(file)
+                found = InputFile(file, opener=self.opener)
                 if len(self.paths) > 1:  # a folder alone names nothing twice, and may hold millions
                     if found.key in seen:
                         continue
                     seen.add(found.key)
                 yield found
-
-    @property
-    def missing(self) -> list[str]:
-        """Paths as given that lead nowhere, and patterns that nothing matches."""
-        gone = (path for path in self.paths if not os.path.lexists(path) and path != STDIN)
-        return [path for path in gone if not glob.has_magic(path) or next(self._match(path)) == path]
 
     @property
     def unsearched(self) -> int:
@@ -144,17 +141,24 @@ def read_list(text: bytes) -> list[str]:
     return [os.fsdecode(name) for name in names if name.strip()]
 
 
-def with_list(paths: Sequence[str]) -> list[str]:
+def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
+    Args:
+        paths: as given.
+        stdin: keeps a recording on stdin; None: lists alone are taken.
+
     Raises:
-        ConfigError: one of them is an address, there is none, or a recording on stdin cannot be kept.
+        ConfigError: one of them is an address, there is none, or a recording on stdin cannot be taken or kept.
     """
     given = list(paths)
     if STDIN in given:
         head = sys.stdin.buffer.read(4096)
         if is_sound(head):
-            spool(head, sys.stdin.buffer)
+            if stdin is None:
+                hint = "Save it to a file, and name that file."
+                raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
+            stdin.keep(head, sys.stdin.buffer)
         else:
             at = given.index(STDIN)
             given[at : at + 1] = read_list(head + sys.stdin.buffer.read())
@@ -168,18 +172,21 @@ def with_list(paths: Sequence[str]) -> list[str]:
     return given
 
 
-def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
+def find_recordings(
+    paths: Sequence[str], stdin: Stdin | None = None, *, recursive: bool = False, limit: int | None = None
+) -> list[str]:
     """Paths of the recordings that a command line names; see `Paths`.
 
     Args:
-        paths: files, folders, patterns; "-" for a list or a recording on stdin.
+        paths: files, folders, patterns; "-" for stdin.
+        stdin: see `with_list`.
         recursive: folders inside folders too.
         limit: the first so many; None for all.
 
     Raises:
         ConfigError: a folder holds no recording.
     """
-    given = with_list(paths)
+    given = with_list(paths, stdin)
     for path in given:
         Paths([path], recursive).require_one()
     return [found.path for found in Paths(given, recursive)][:limit]
@@ -196,7 +203,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     copies: dict[str, str] = {}
     for path in paths:
         try:
-            with opened(path) as file:
+            with open_input(path) as file:
                 digest = sha256(file)
         except AudioError as error:
             recordings.append(InputFile(path, error=error))
@@ -208,25 +215,27 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     return recordings, copies
 
 
-def unreadable(recording: InputFile) -> AudioError | None:
+def unreadable(recording: InputFile) -> SpecdecError | None:
     """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
     try:
-        with opened(recording.path) as file, open_sound(recording.path, file):
+        with recording.opener(recording.path) as file, open_sound(recording.path, file):
             return None
     except AudioError as error:
         return recording.explained(error)
+    except Exception as error:  # what a library makes of a header that lies
+        return typed(error)
 
 
-def all_unreadable(paths: Iterable[str]) -> dict[str, AudioError]:
+def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
 
     It looks no further than the first that can.
     """
-    refused: dict[str, AudioError] = {}
-    for path in paths:
-        if (error := unreadable(InputFile(path))) is None:
+    refused: dict[str, SpecdecError] = {}
+    for recording in recordings:
+        if (error := unreadable(recording)) is None:
             return {}
-        refused[path] = error
+        refused[recording.path] = error
     return refused
 
 

@@ -1,6 +1,6 @@
 """Data sets of Hugging Face with the recordings in them: Parquet and Arrow files, or a folder of such.
 
-A recording inside a file is called `file.parquet#12`, after its row; see `audio.embedded`.
+A recording inside a file is called `file.parquet#12`, after its row; see `inputs.embedded`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.audio.embedded import COLUMNS, open_table
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.corpora import Listed, item
+from specdec_cli.inputs.embedded import COLUMNS, open_table
 from specdec_cli.inputs.tables import FILES, one_line
 
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk_id", "client_id")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from specdec_cli.errors import AudioError, AudioNotFoundError
+from specdec_cli.audio.files import Opener
+from specdec_cli.audio.files import sha256 as digest_of
+from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError, SpecdecError
+from specdec_cli.inputs.opening import open_input
 from specdec_cli.prompts import Language
-from specdec_cli.transcript.schema import readable
 
 if TYPE_CHECKING:
-    from specdec_cli.config import PromptConfig
-
-_ESCAPED: Final = re.compile(r"\\udc([89a-f][0-9a-f])")
+    from specdec_cli.config import Config
 
 
 class Key(NamedTuple):
     """What a recording is recognised by in an output, from one run to the next.
 
     Attributes:
-        path: absolute, however it was given; bytes that are no UTF-8 are escaped, as transcripts of 0.1 have them.
+        path: absolute, however it was given.
         id: of the clip in its manifest.
     """
 
@@ -30,15 +30,8 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, path: str, id_: str | None = None) -> Key:
-        """The key of a path as it was given, or as a transcript of any version has it."""
-        return cls(readable(os.path.abspath(path)), id_)
-
-
-def stored_path(text: str) -> str:
-    """The path that a transcript names, to be opened: what 0.1 escaped is bytes again, unless there is such a name."""
-    if "\\udc" not in text or os.path.lexists(text):
-        return text
-    return _ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), text)
+        """The key of a path as it was given, or as a transcript has it."""
+        return cls(os.path.abspath(path), id_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +47,7 @@ class InputFile:
         listed_in: the manifest that it is relative to, if it is.
         start_s, end_s: the part of the recording that is meant, seconds; None: all of it, or to its end.
         speaker, text: who speaks and what is said, as its manifest says.
+        opener: opens its path.
     """
 
     path: str
@@ -67,11 +61,22 @@ class InputFile:
     end_s: float | None = None
     speaker: str | None = None
     text: str | None = None
+    opener: Opener = field(default=open_input, compare=False, repr=False)
 
     @property
     def key(self) -> Key:
         """What it is recognised by."""
         return Key.of(self.path, self.id)
+
+    def content(self) -> str | None:
+        """Hex digest of its bytes as they are now; None if they cannot be read."""
+        with suppress(AudioError, OSError), self.opener(self.path) as file:
+            return digest_of(file)
+        return None
+
+    def content_of(self, error: SpecdecError) -> str | None:
+        """Hex digest of its bytes where the error says that nothing in them can be described; None elsewhere."""
+        return self.content() if type(error) is AudioContentError else None
 
     def explained(self, error: AudioError) -> AudioError:
         """The error; of one that is not where its manifest says, with what the path is relative to."""
@@ -81,7 +86,7 @@ class InputFile:
         message = f"{error.message} Paths in {self.listed_in} are relative to its own folder, {where}."
         return AudioNotFoundError(message, hint=error.hint)
 
-    def asked(self, prompt: PromptConfig) -> tuple[Language, str]:
+    def asked(self, config: Config) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""
-        language = self.language or prompt.language
-        return language, self.prompt or prompt.model_copy(update={"language": language}).instruction
+        language = self.language or config.prompt.language
+        return language, self.prompt or config.instruction(language)

@@ -12,8 +12,9 @@ from typing import Final
 
 from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.tables import FILES, Row, Table, finite, read_table
+from specdec_cli.inputs.tables import FILES, Row, Table, read_table
 from specdec_cli.lexicon import Lexicon
+from specdec_cli.times import seconds
 
 _LISTED = 8
 _CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
@@ -47,6 +48,11 @@ class Columns:
     start: str | None = None
     end: str | None = None
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What is read from which column: each attribute, and `text`."""
+        return {**self.labels, **({"text": ", ".join(self.texts)} if self.texts else {})}
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -73,9 +79,11 @@ class References:
     Args:
         entries: one per clip.
         columns: the table's columns that they come from.
+        path: of the table, for messages.
     """
 
-    def __init__(self, entries: Sequence[Reference], columns: Columns) -> None:
+    def __init__(self, entries: Sequence[Reference], columns: Columns, path: Path = Path("the references")) -> None:
+        self._path = path
         self.entries = tuple(entries)
         self.columns = columns
         pieces: dict[tuple[str, ...], list[Reference]] = defaultdict(list)
@@ -118,7 +126,7 @@ class References:
         table = read_table(path)
         columns = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
         _require_known_words(table, columns, lexicon)
-        return cls(list(_entries(table, columns, lexicon)), columns)
+        return cls(list(_entries(table, columns, lexicon)), columns, path)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -141,6 +149,16 @@ class References:
         alike = [(_in_common(entry.span, (start_s, end_s)), entry) for entry in found if entry.span is not None]
         share, best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
         return best if share >= _ALIKE else next((entry for entry in found if entry.span is None), None)
+
+    def require_some(self, files: Sequence[str]) -> None:
+        """Raises ReferencesError if the table has a row about none of these recordings."""
+        if files and self.entries and not any(self._of(file) for file in files):
+            raise ReferencesError(
+                f"0 of {len(files)} recordings were found in {self._path}.",
+                hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
+                f"names or ends of paths have to agree. They were read from column "
+                f"{show_name(self.columns.file)}; --file-column names another.",
+            )
 
     def _of(self, file: str) -> tuple[Reference, ...]:
         """The entries of a recording and its pieces."""
@@ -213,8 +231,8 @@ def _span(row: Row, columns: Columns) -> tuple[float, float] | None:
     cells = [row.single(column) for column in (columns.start, columns.end)]
     if cells == [None, None]:
         return None
-    start, end = map(finite, cells)
-    if start is None or end is None or not 0 <= start < end:
+    start, end = map(seconds, cells)
+    if start is None or end is None or not start < end:
         raise ReferencesError(
             f"{row.place}: {show(cells[0])} to {show(cells[1])} is no piece of a recording.",
             hint="Give both ends in seconds, or leave both empty for the whole recording.",

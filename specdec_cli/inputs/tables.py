@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import json
-import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
+from specdec_cli.files import open_regular
 
 Cell = tuple[str, ...]
 """What a cell holds: nothing, one text, or (in JSON) a list of them."""
@@ -22,6 +24,9 @@ Cell = tuple[str, ...]
 FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
 """Names that a column of paths may have, of references as of a manifest."""
 
+MOST_BYTES: Final = 256 << 20
+"""Of a table, a manifest or a file of cuts, unpacked."""
+MOST_COLUMNS: Final = 1000
 _KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
@@ -94,22 +99,37 @@ def read_text(path: Path, *, any_bytes: bool = False) -> str:
     Raises:
         ReferencesError: it cannot be read, or is no text; names the line.
     """
+    data = read_bounded(path)
     try:
-        data = path.read_bytes()
         utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         errors = "surrogateescape" if any_bytes and not utf16 else "strict"
         text = data.decode("utf-16" if utf16 else "utf-8-sig", errors)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        message = f"{path} cannot be read: {reason}."
-        raise ReferencesError(message, hint="Check the path and its permissions.") from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ReferencesError(f"{path}, line {line}: a NUL character.", hint="Is it really a text file?")
     return text
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of a regular file, unpacked if its name ends in .gz.
+
+    Raises:
+        ReferencesError: it cannot be read, is no regular file (a pipe would be waited for), or has more than
+            `MOST_BYTES` once unpacked.
+    """
+    try:
+        with open_regular(path) as stored, gzip.open(stored) if path.name.endswith(".gz") else stored as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "Is it complete, and gzip?" if path.name.endswith(".gz") else "Check the path and its permissions."
+        raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
+    if len(data) > MOST_BYTES:
+        raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
+    return data
 
 
 def _tsv(path: Path, text: str) -> Iterator[Row]:
@@ -146,6 +166,9 @@ def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[
 def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]:
     (line, header), *body = records
     columns = [name.strip() for name in header]
+    if len(columns) > MOST_COLUMNS:
+        message = f"{path}, line {line}: {len(columns):,} columns, of at most {MOST_COLUMNS:,}."
+        raise ReferencesError(message, hint="Keep the columns that name recordings, captions and classes.")
     for index, name in enumerate(columns):
         if not name:
             raise ReferencesError(f"{path}, line {line}: column {index + 1} has no name.", hint="Name every column.")
@@ -244,12 +267,3 @@ def _kind(value: object) -> str:
 def one_line(value: object) -> str | None:
     """A text or a number as one line; None for nothing, and for anything else."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
-
-
-def finite(value: object) -> float | None:
-    """A number, or a text that spells one; None for anything else, infinities and NaN."""
-    try:
-        found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) else None

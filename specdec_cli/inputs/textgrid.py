@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.tables import read_text
+from specdec_cli.times import finite
 
 _VALUE: Final = re.compile(
     r"![^\n]*|\"(?P<text>(?:[^\"]|\"\")*)\"|(?<!\S)(?P<number>[-+]?\d[\d.eE+-]*)(?!\S)|(?<!\S)<(?P<flag>exists|absent)>(?!\S)"
@@ -79,10 +80,10 @@ class _Values:
     def number(self) -> tuple[float, int]:
         """The next value, a number, and its line; errors as `take`."""
         value, line = self.take("number")
-        try:
-            return float(value), line
-        except ValueError:
-            raise self.fault(f"{show(value)} is no number") from None
+        number = finite(value)
+        if number is None:
+            raise self.fault(f"{show(value)} is no number")
+        return number, line
 
     def count(self) -> int:
         """The next value, a number of items; errors as `take`."""

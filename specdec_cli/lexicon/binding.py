@@ -22,6 +22,8 @@ _JOINING: Final[Mapping[Language, frozenset[str]]] = {
     "zh": frozenset("、和与及以跟都"),
     "en": frozenset(["and", "the", COMMA]),
 }
+_TOPIC_ENDS: Final = frozenset("呢嘛面话")
+"""What a comma may follow between a noun and what is said of it: 音量嘛, 音量方面, 音量的话."""
 _AROUND: Final = 12
 """Known phrases before and after a word among which its noun is looked for."""
 _PER_NOUN: Final = 0.5
@@ -102,6 +104,8 @@ def _english_word_first(gap: Sequence[str]) -> float | None:
 
 
 def _chinese_noun_first(gap: Sequence[str]) -> float | None:
+    if COMMA in gap[1:3] and gap[gap.index(COMMA) - 1] in _TOPIC_ENDS:
+        gap = gap[gap.index(COMMA) + 1 :]  # 语速呢, 比较快
     if COMMA in gap or len(gap) > 16:
         return None
     return 0.1 * len(gap) + 0.5 * gap.count("、")

@@ -22,6 +22,7 @@ from specdec_cli.lexicon.layout import (
     MarkersByLanguage,
     Near,
     Span,
+    WheelGroup,
     Words,
 )
 
@@ -125,6 +126,8 @@ def _names_at(place: _Place) -> list[str]:
     model: type[BaseModel] = LexiconFile
     if len(place) >= 2 and place[0] == "attributes":
         model = Near if "near" in place else Attribute if len(place) == 2 else LanguageWords
+        if place[2:3] == ("wheel",):
+            model = WheelGroup
         if place[2:3] == ("measured",):
             model = Span if "classes" in place else Fit
     elif place[:1] == ("markers",):
@@ -152,6 +155,13 @@ def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator
                     yield where, f"{other} has no class {used}.", "Name an attribute and one of its classes."
         for where, words in _word_lists(attribute):
             yield from _doubles((*place, *where), words)
+        for language in ("zh", "en"):
+            groups: Words = {
+                name: [form for forms in getattr(group, language) for form in forms]
+                for name, group in attribute.wheel.items()
+            }
+            for where, message, hint in _doubles((), groups):
+                yield (*place, "wheel", where[0], language), message, hint
 
 
 def _classes(name: str, files: Sequence[LexiconFile]) -> list[str]:
@@ -166,6 +176,8 @@ def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
     if attribute.absent is not None:
         yield ("absent",), attribute.absent
     yield from ((("yields", index), name) for index, name in enumerate(attribute.yields))
+    groups = attribute.wheel.items()
+    yield from ((("wheel", name, "class"), group.class_) for name, group in groups if group.class_ is not None)
     for index, fit in enumerate(attribute.measured):
         yield from ((("measured", index, "classes", name), name) for name in fit.classes)
     yield from (((*where, name), name) for where, words in _word_lists(attribute) for name in words)

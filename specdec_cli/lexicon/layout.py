@@ -44,6 +44,14 @@ Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1,
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Words = dict[Name, list[Phrase]]
 """Class -> phrases."""
+
+
+def _forms(value: object) -> object:
+    """The forms of one word: "angry/angrily/anger", the first for all."""
+    return value.split("/") if isinstance(value, str) else value
+
+
+Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
 Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"]
 """A field of `Measured`."""
 
@@ -88,10 +96,19 @@ class Fit(_Part):
     classes: dict[Name, Span] = Field(min_length=1)
 
 
+class WheelGroup(_Part):
+    """Words for one feeling, in both languages, and the class that they say; None: none of the attribute's."""
+
+    class_: Name | None = Field(default=None, alias="class")
+    zh: list[Forms] = []
+    en: list[Forms] = []
+
+
 class Attribute(_Part):
     """One attribute: its classes, and what says them."""
 
     classes: list[Name] = []
+    wheel: dict[Name, WheelGroup] = {}
     aliases: dict[Name, list[Word]] = {}
     ignored: list[Word] = []
     negated: dict[Name, Name] = {}
@@ -107,8 +124,10 @@ class Markers(_Part):
 
     negation: list[Phrase] = []
     not_negation: list[Phrase] = []
+    denial: list[Phrase] = []
     likeliest: list[Phrase] = []
     slight: list[Phrase] = []
+    aside: list[Phrase] = []
     breaks: list[Phrase] = []
     nothing: list[Phrase] = []
 

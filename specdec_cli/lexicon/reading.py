@@ -8,16 +8,21 @@ from typing import Final, Literal
 
 from specdec_cli.lexicon.binding import bind
 from specdec_cli.lexicon.layout import LexiconFile
-from specdec_cli.lexicon.units import COMMA, units
-from specdec_cli.lexicon.vocabulary import Mention, Vocabulary
+from specdec_cli.lexicon.units import COMMA, quotations, units
+from specdec_cli.lexicon.vocabulary import Feeling, Mention, Vocabulary
 from specdec_cli.prompts import Language
 
-Strength = Literal["likeliest", "plain", "slight"]
+Strength = Literal["likeliest", "plain", "slight", "weak"]
+"""From the strongest: called likeliest or said last as the conclusion; said; a hint of it; named beside the point."""
 
+UNCLASSED: Final = ""
+"""In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
 LONGEST: Final = 2000
 """Units of a text that are read; a caption has a few dozen."""
 REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
 """How many units may stand between a negation and the word that it negates."""
+NOUN_REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 3}
+"""How many may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
 _ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
 _LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"、和与及以者也"])
 
@@ -59,6 +64,7 @@ class Reading:
     end: int
     clause: int
     since: int
+    feeling: Feeling | None = None  # where the word stands in the attribute's wheel
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +88,17 @@ class Reader:
     def read(self, text: str) -> list[Reading]:
         """All that the caption says, negated words left out or turned round."""
         row = units(text)[:LONGEST]
-        mentions = self.vocabulary.mentions(row)
+        spoken = quotations(text)
+        every = self.vocabulary.mentions(row)
+        outside = [mention for mention in every if not _within(mention, spoken)]
+        mentions = outside if any(mention.meaning.speaks for mention in outside) else every
         places = _places(row, mentions)
         said = _said(mentions, places, bind(row, mentions, self._language))
         caption = _Caption(row, mentions, places, said)
         denied = self._denied(caption)
         kept = []
         for reading in caption.said:
-            strength = reading.strength if reading.strength == "slight" else _strength(reading, caption)
+            strength = reading.strength if reading.strength == "weak" else _strength(reading, caption)
             if reading not in denied:
                 kept.append(replace(reading, strength=strength))
             elif opposite := self._rules.negated[reading.attribute].get(reading.class_):
@@ -98,9 +107,15 @@ class Reader:
 
     def _denied(self, caption: _Caption) -> set[Reading]:
         """Readings that a negation reaches, with the rest of the list that they begin ("no anger, fear or joy")."""
-        denied: set[Reading] = set()
+        denied = {
+            reading
+            for reading in caption.said
+            if reading.class_ not in self._rules.yields[reading.attribute]
+            and any(mention.marks("denial") for mention in _before(reading, caption))
+        }
         for reading in caption.said:
-            if reading.strength == "plain" and self._negated(reading.attribute, reading.start, reading.clause, caption):
+            negated = self._negated(reading.attribute, reading.start, reading.clause, caption, REACH[self._language])
+            if reading.strength == "plain" and negated:
                 denied.update(_listed_with(reading, caption))
         return denied
 
@@ -110,11 +125,12 @@ class Reader:
         for mention, place in zip(caption.mentions, caption.places, strict=True):
             for name in mention.meaning.deniable:
                 spoken = any(one.attribute == name and one.clause == mention.clause for one in caption.said)
-                if not spoken and self._negated(name, mention.start, mention.clause, caption):
+                reach = NOUN_REACH[self._language]
+                if not spoken and self._negated(name, mention.start, mention.clause, caption, reach):
                     found.append(Reading(name, self._rules.absent[name], "plain", *place))
         return found
 
-    def _negated(self, attribute: str, start: int, clause: int, caption: _Caption) -> bool:
+    def _negated(self, attribute: str, start: int, clause: int, caption: _Caption, reach: int) -> bool:
         """Whether a negation of the same clause reaches what is said of `attribute` at `start`.
 
         It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
@@ -134,7 +150,7 @@ class Reader:
             mention.marks("negation")
             and mention.start not in spent
             and mention.clause == clause
-            and 0 <= start - mention.end <= REACH[self._language]
+            and 0 <= start - mention.end <= reach
             and not any(mention.end <= first and last <= start for first, last in taken)
             for mention in caption.mentions
         )
@@ -165,22 +181,42 @@ def _said(
         place = places[index]
         if index in beside:
             found += [Reading(name, class_, "plain", *place) for name, class_ in beside[index].items()]
-            continue
-        found += [Reading(name, class_, "plain", *place) for name, class_ in mention.meaning.alone.items()]
-        found += [Reading(name, class_, "slight", *place) for name, class_ in mention.meaning.weak.items()]
+        else:
+            feeling = mention.meaning.feeling
+            alone = dict(mention.meaning.alone)
+            if feeling is not None:
+                alone.setdefault(feeling.attribute, UNCLASSED)
+            for name, class_ in alone.items():
+                known = feeling if feeling is not None and feeling.attribute == name else None
+                found.append(Reading(name, class_, "plain", *place, known))
+            found += [Reading(name, class_, "weak", *place) for name, class_ in mention.meaning.weak.items()]
     return found
 
 
 def _strength(reading: Reading, caption: _Caption) -> Strength:
-    """What the last marker before the word makes of it, if nothing else about the attribute stands between."""
-    sentence = next(mention.sentence for mention in caption.mentions if mention.start == reading.start)
+    """What markers before the word, in its sentence, make of it.
+
+    "Likeliest" and "slight" hold for the next word about the attribute, "aside" for the rest of the sentence.
+    """
     earlier = [one.end for one in caption.said if one.attribute == reading.attribute and one.end <= reading.start]
-    since = max(earlier, default=0)
-    before = [mention for mention in caption.mentions if since <= mention.start and mention.end <= reading.start]
-    if any(mention.marks("likeliest") and mention.sentence == sentence for mention in before):
+    before = _before(reading, caption)
+    if any(mention.marks("aside") for mention in before):
+        return "weak"
+    near = [mention for mention in before if mention.start >= max(earlier, default=0)]
+    if any(mention.marks("likeliest") for mention in near):
         return "likeliest"
-    slight = any(mention.marks("slight") and mention.clause == reading.clause for mention in before)
+    slight = any(mention.marks("slight") and mention.clause == reading.clause for mention in near)
     return "slight" if slight else "plain"
+
+
+def _before(reading: Reading, caption: _Caption) -> list[Mention]:
+    """The known phrases that stand before a word in its sentence."""
+    sentence = next(mention.sentence for mention in caption.mentions if mention.start == reading.start)
+    return [one for one in caption.mentions if one.sentence == sentence and one.end <= reading.start]
+
+
+def _within(mention: Mention, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= mention.start and mention.end <= end for start, end in spans)
 
 
 def _listed_with(reading: Reading, caption: _Caption) -> list[Reading]:

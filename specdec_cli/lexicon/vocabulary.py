@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from specdec_cli.lexicon.layout import Attribute, LexiconFile, Words
 from specdec_cli.lexicon.units import COMMA, ENDS, GAP, units
@@ -17,8 +17,18 @@ GAP_UNITS: Final = 4
 _LEAST_BEGINNING: Final = 3
 """Letters of Latin script that tell which phrases may follow; fewer may well begin any other word."""
 
+Said = frozenset[tuple[str, str]]
+"""(attribute, class) pairs."""
 Topic = tuple[str, int]
 """Attribute, and the number of one of its `near` groups."""
+
+
+class Feeling(NamedTuple):
+    """An open word of an attribute's wheel."""
+
+    attribute: str
+    group: str
+    word: str  # the normal form: "angry" for "angrily" and "anger"
 
 
 @dataclass(slots=True)
@@ -31,6 +41,7 @@ class Meaning:
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it says beside a noun of that group
     alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it says by itself
     weak: dict[str, str] = field(default_factory=dict)
+    feeling: Feeling | None = None  # of the wheel
 
     @property
     def speaks(self) -> bool:
@@ -38,8 +49,8 @@ class Meaning:
         return bool(self.topics or self.near or self.alone or self.weak)
 
     @property
-    def said(self) -> frozenset[tuple[str, str]]:
-        """All that it can say: (attribute, class)."""
+    def said(self) -> Said:
+        """All that it can say."""
         beside = {(name, class_) for (name, _), class_ in self.near.items()}
         return frozenset(beside.union(self.alone.items(), self.weak.items()))
 
@@ -101,22 +112,22 @@ class Vocabulary:
             if name == attribute and phrase.replace(" ", "").startswith(begin)
         )
 
-    def beginnings(self) -> dict[str, frozenset[tuple[str, str]]]:
-        """Every phrase and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
+    def beginnings(self) -> tuple[dict[str, Said], dict[str, Said]]:
+        """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
 
         A whole phrase says its own. A beginning says none where phrases that begin so differ, or one says no class.
         """
-        whole: dict[str, frozenset[tuple[str, str]]] = {}
-        found: dict[str, frozenset[tuple[str, str]]] = {}
+        whole: dict[str, Said] = {}
+        begun: dict[str, Said] = {}
         for phrase, meaning in self._meanings.items():
             spelled, _, wild = phrase.replace(" ", "").partition(GAP)
             spelled = spelled.removesuffix("*")
             said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
             whole[spelled] = said
-            for end in range(_least(spelled), len(spelled)):
-                if found.setdefault(spelled[:end], said) != said:
-                    found[spelled[:end]] = frozenset()
-        return found | whole
+            for end in range(max(_least(spelled), 2), len(spelled)):
+                if begun.setdefault(spelled[:end], said) != said:
+                    begun[spelled[:end]] = frozenset()
+        return whole, begun
 
     def _meaning(self, phrase: str) -> Meaning:
         # phrases that differ in case, width or hyphens only are one phrase
@@ -125,6 +136,13 @@ class Vocabulary:
 
     def _add_attribute(self, name: str, attribute: Attribute, language: Language) -> None:
         words = getattr(attribute, language)
+        for group_name, feelings in attribute.wheel.items():
+            for forms in getattr(feelings, language):
+                for phrase in forms:
+                    meaning = self._meaning(phrase)
+                    meaning.feeling = Feeling(name, group_name, forms[0].removesuffix("*"))
+                    if feelings.class_ is not None:
+                        meaning.alone[name] = feelings.class_
         for index, group in enumerate(words.near):
             topic = (name, self._groups)
             self._groups += 1

@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 
 from specdec_cli.audio.samples import Floats
-from specdec_cli.errors import ConfigError, DeviceError
+from specdec_cli.errors import ConfigError, DeviceError, install
 
 _BLOCK_S: Final = 0.05
 _SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a stop
@@ -162,7 +162,7 @@ def _portaudio() -> Any:
     except ImportError as error:
         raise ConfigError(
             "specdec listen needs the package sounddevice, which is not installed.",
-            hint="pip install 'specdec-cli[listen]'",
+            hint=f"Install it: {install('listen')}",
         ) from error
     except OSError as error:
         raise ConfigError(

@@ -7,7 +7,7 @@ keeps modes paired clip by clip.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Final
@@ -117,6 +117,13 @@ def middle(values: Values) -> Statistic:
         return np.asarray((ordered[lower] + ordered[upper]) / 2)
 
     return statistic
+
+
+def median(values: Sequence[float]) -> Interval:
+    """The median with its percentile bootstrap interval; at least one value is required."""
+    found = Resampler(len(values)).interval(middle(np.array(values, dtype=np.float64)))
+    assert found is not None  # every resample of finite values has a median
+    return found
 
 
 def ratio(part: Values, whole: Values) -> Statistic:

@@ -62,6 +62,26 @@ class AtCost(Figures):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """One setting: what it spends, and what it closes.
+
+    Attributes:
+        label: short name for a picture or a table.
+        gate: what it belongs to; settings of one gate share a line.
+        spent: share of each cost, 0 to 1; None where it was not measured.
+        gap_closed: share of the distance from edge to cloud that it covers, with its interval: 0 is the edge, 1 the
+            cloud; None where the two are not measurably apart, which leaves the point out of a picture.
+        confirmed: whether it was run on clips that nothing was fitted on, rather than estimated from a recording.
+    """
+
+    label: str
+    gate: str
+    spent: Mapping[Cost, float | None]
+    gap_closed: Interval | None
+    confirmed: bool
+
+
 class OracleCurve(Figures):
     """The oracle against one cost, for a picture."""
 

@@ -17,7 +17,7 @@ from specdec_cli.lexicon import Lexicon
 from specdec_cli.metrics.bootstrap import Figures, Interval, Resampler, Values, mean
 
 UNSAID: Final = "none"
-"""Column of the confusion for captions that say nothing about the attribute, or contradict themselves."""
+"""Column of the confusion for captions that say nothing about the attribute."""
 
 Predicted = Sequence[Mapping[str, str | None]]
 Truth = Sequence[Mapping[str, str]]

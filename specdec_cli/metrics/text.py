@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, install
 from specdec_cli.metrics.bootstrap import Figures, Values
 from specdec_cli.prompts import Language
 
@@ -126,7 +126,7 @@ def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
     except ImportError as error:
         raise ConfigError(
             "BERTScore is requested, but the package bert-score is not installed.",
-            hint="Install it with: pip install 'specdec-cli[bertscore]'",
+            hint=f"Install it: {install('bertscore')}",
         ) from error
     try:
         _, _, f1 = bert_score.score(list(hypotheses), [list(wanted) for wanted in references], lang=language)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.kernels import Kernels
 from specdec_cli.models.processor import Processor
 
@@ -32,7 +34,7 @@ class AudioLM:
 
     Args:
         weights: their fingerprint; None: unknown.
-        compiled: how the decoder is compiled; None: it is not.
+        graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: number format in which the audio encoder multiplies; None: that of its weights.
     """
@@ -43,13 +45,13 @@ class AudioLM:
         processor: Processor,
         *,
         weights: str | None = None,
-        compiled: str | None = None,
+        graphs: str = "off",
         quantization: str | None = None,
         encoder_dtype: str | None = None,
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
-        self.weights, self.compiled, self.quantization = weights, compiled, quantization
-        self.kernels = Kernels(module, encoder_dtype, compiled=compiled is not None)
+        self.weights, self.quantization = weights, quantization
+        self.kernels = Kernels(module, encoder_dtype)
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         self._empty = DynamicCache(config=module.config)
@@ -67,16 +69,19 @@ class AudioLM:
         sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
         self.joins = not sliding and module.config._attn_implementation == "sdpa"
         # One token attends to all before it, and needs no mask: making none takes a twentieth of its time.
-        spared = self.joins and processor.family.takes_masks and compiled is None
+        spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
+        self.graphs = self._graphs(graphs)  # None: every cache grows
         self.self_test: str | None = None  # what it found, in a phrase; None: it was not run
         self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
 
-    def new_cache(self) -> Cache:
-        """An empty cache that can be cropped, sliding layers included."""
+    def new_cache(self, length: int) -> Cache:
+        """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""
+        if self.graphs is not None and (fixed := self.graphs.cache(length)) is not None:
+            return fixed
         cache = copy(self._empty)
         cache.layers = [copy(layer) for layer in cache.layers]  # nothing is in them that copies could share
         return cache
@@ -98,8 +103,11 @@ class AudioLM:
             audio: the clip's tensors, where its placeholders are among the tokens.
             mask: bool [1, 1, q, cached + q], which tokens attend to which; None: causal.
 
-        Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes.
+        Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes. On a
+        GPU the logits may not have been computed yet.
         """
+        if isinstance(rows, int) and (fixed := self._repeated(ids, cache, audio)) is not None:
+            return fixed[-rows:], 0.0, 0
         calls = self._calls
         calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0
         inputs: dict[str, Any] = {name: self._placed(values) for name, values in (audio or {}).items()}
@@ -115,24 +123,38 @@ class AudioLM:
                 use_cache=True,
                 **inputs,
             ).logits[0]
-            self.synchronize()
         finally:
             calls.rows = None
         return logits.float(), calls.encoder_ms, calls.passes
 
     def synchronize(self) -> None:
-        """Waits for the GPU: forward times are part of every transcript, and mean nothing without."""
+        """Waits for the GPU, where a time is taken that no transfer from it ends."""
         if self._on_cuda:
             torch.cuda.synchronize(self.device)
 
     def describe(self) -> dict[str, str]:
-        """Name, dtype and device, and what is known of its weights and compiling, as transcripts record them."""
+        """Name, dtype and device, and what is known of its weights and graphs, as transcripts record them."""
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
         if self.kernels.encoder_dtype is not None:
             dtype += f" (encoder {self.kernels.encoder_dtype})"
         found = {"name": self.name, "dtype": dtype, "device": str(self.device)}
-        known = {"weights": self.weights, "compiled": self.compiled}
+        graphs = None if self.graphs is None else "cuda" if self._on_cuda else "eager"
+        known = {"weights": self.weights, "graphs": graphs}
         return found | {name: value for name, value in known.items() if value is not None}
+
+    def _repeated(
+        self, ids: Sequence[int], cache: Cache, audio: Mapping[str, torch.Tensor] | None
+    ) -> torch.Tensor | None:
+        return None if self.graphs is None or audio is not None else self.graphs.logits(ids, cache)
+
+    def _graphs(self, wanted: str) -> Graphs | None:
+        """The slots of `models.graphs`, if they are wanted and the model can have them."""
+        if wanted == "off" or (wanted == "auto" and not self._on_cuda):
+            return None
+        spread = len(set(getattr(self.module, "hf_device_map", {}).values())) > 1
+        if self.joins and not spread and all(type(layer) is DynamicLayer for layer in self._empty.layers):
+            return Graphs(self.module, len(self._empty.layers))
+        return None
 
     def _placed(self, values: torch.Tensor) -> torch.Tensor:
         return values.to(self.device, self.dtype) if values.is_floating_point() else values.to(self.device)
@@ -145,6 +167,13 @@ class AudioLM:
         # strides as if the other rows had never been: or PyTorch multiplies up to 60 times slower, in bfloat16 on a CPU
         hidden = inputs[0][0]
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
+
+    def _exact_convolutions(self) -> AbstractContextManager[None]:
+        """On CUDA, cuDNN would round float32 to ten bits, which products do not."""
+        if not self._on_cuda:
+            return nullcontext()
+        cudnn = torch.backends.cudnn
+        return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
 
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
@@ -164,11 +193,12 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            if self.kernels.encoder_dtype != "bfloat16":
-                encoded = encode(*args, **kwargs)
-            else:
-                with torch.autocast(self.device.type, torch.bfloat16):
-                    encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
+            with self._exact_convolutions():
+                if self.kernels.encoder_dtype != "bfloat16":
+                    encoded = encode(*args, **kwargs)
+                else:
+                    with torch.autocast(self.device.type, torch.bfloat16):
+                        encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
             self.synchronize()
             calls = self._calls
             calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3

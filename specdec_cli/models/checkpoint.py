@@ -5,41 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from huggingface_hub import constants, snapshot_download
+import torch
+from huggingface_hub import constants
 from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
+from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, shards
 
 _NAMED = 5  # weights named in an error, before "and n more"
-_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "vocab.json", "tekken.json")
 _DOWNLOAD_AGAIN = "Download it again."
-_DOWNLOADED = ("*.json", "*.jinja", "*.txt", "*.model")  # beside weights; never pickles, code, or other formats
 _SAMPLE = 1024  # bytes of each tensor in a fingerprint
+_STORED = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
-def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = True) -> Path:
-    """The folder of a checkpoint with readable weights: as configured, or out of the hub's cache.
+def checkpoint_folder(config: ModelConfig, *, offline: bool) -> Path:
+    """The folder of a checkpoint, as configured or out of the hub's cache, which then holds all but its weights.
 
-    Raises CheckpointError if it does not exist, holds no checkpoint, or a file of it is missing or damaged.
+    Raises CheckpointError if it does not exist, holds no checkpoint, or one that is of no use here.
     """
-    source, label = config.source, config.label
-    called = label if label == source else f"{label} ({source})"
-    if is_local(source):
-        folder = Path(source).expanduser()
-    else:
-        patterns = [*_DOWNLOADED, "model*.safetensors"] if weights else [*_DOWNLOADED]
-        revision = config.revision or "main"
-        folder = Path(snapshot_download(source, revision=revision, local_files_only=offline, allow_patterns=patterns))
+    called = _called(config)
+    folder = Path(config.source).expanduser()
+    if not is_local(config.source):
+        folder = describe(config.source, config.revision, offline=offline)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise CheckpointError(f"{called} {what}", hint="Give the folder of a checkpoint, or a hub id.")
@@ -48,17 +47,57 @@ def checkpoint_folder(config: ModelConfig, *, offline: bool, weights: bool = Tru
             f"{called} is no checkpoint: it has no config.json",
             hint="Give the folder that holds config.json and the *.safetensors files.",
         )
-    for shard in weight_files(called, folder) if weights else ():
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        says = f"{called} has no tokenizer: neither {' nor '.join(_TOKENIZERS)}"
+        raise CheckpointError(says, hint="Copy the one of the checkpoint into its folder.")
+    return folder
+
+
+def checkpoint_weights(
+    config: ModelConfig, folder: Path, unused: Sequence[str], *, offline: bool, watch: Watch | None = None
+) -> list[Path]:
+    """The files with the weights that speech needs, without `unused` prefixes, once those of the hub are downloaded.
+
+    Raises CheckpointError if one is missing or damaged, or the disk has no room for it.
+    """
+    called, names = _called(config), shards(folder, unused)
+    if not names:
+        raise CheckpointError(f"{INDEX} of {called} names no weights", hint=_DOWNLOAD_AGAIN)
+    if not is_local(config.source):
+        fetch(config.source, config.revision, folder, names, offline=offline, watch=watch)
+    if names == [WEIGHTS] and not (folder / WEIGHTS).is_file():
+        has_pickle = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+        why = "only pickled weights, which are never loaded" if has_pickle else f"no {WEIGHTS} and no {INDEX}"
+        raise CheckpointError(f"{called} holds {why}", hint="Convert or download it in the safetensors format.")
+    for shard in (folder / name for name in names):
         try:
             with safe_open(shard, framework="pt") as tensors:
                 tensors.keys()  # reads the header only
         except SafetensorError as error:
             says = f"{shard.name} of {called} is damaged or cut short: {first_line(error)}"
             raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
-    if not any((folder / name).is_file() for name in _TOKENIZERS):
-        says = f"{called} has no tokenizer: neither {' nor '.join(_TOKENIZERS)}"
-        raise CheckpointError(says, hint="Copy the one of the checkpoint into its folder.")
-    return folder
+    return [folder / name for name in names]
+
+
+def _called(config: ModelConfig) -> str:
+    return config.label if config.label == config.source else f"{config.label} ({config.source})"
+
+
+@contextmanager
+def loadable_folder(folder: Path, files: Sequence[Path], unused: Sequence[str]) -> Iterator[Path]:
+    """A folder for `from_pretrained`: without the files of weights that were not downloaded, since it opens all."""
+    if not (folder / INDEX).is_file() or len(files) == len(shards(folder, ())):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="specdec-") as made:
+        view = Path(made)
+        for path in (*folder.glob("*.json"), *files):
+            (view / path.name).symlink_to(path.resolve())
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        placed = {name: file for name, file in index["weight_map"].items() if not name.startswith(tuple(unused))}
+        (view / INDEX).unlink()
+        (view / INDEX).write_text(json.dumps({**index, "weight_map": placed}), encoding="utf-8")
+        yield view
 
 
 def require_complete(name: str, info: Mapping[str, Any], *, ignored: tuple[str, ...]) -> None:
@@ -129,35 +168,40 @@ def is_local(model: str) -> bool:
     return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
 
 
-def weight_files(called: str, folder: Path) -> list[Path]:
-    """The files that hold the weights."""
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    if not (folder / _INDEX).is_file():
-        has_pickle = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
-        why = "only pickled weights, which are never loaded" if has_pickle else f"no model.safetensors and no {_INDEX}"
-        raise CheckpointError(f"{called} holds {why}", hint="Convert or download it in the safetensors format.")
-    placed = json.loads((folder / _INDEX).read_text(encoding="utf-8")).get("weight_map")
-    if not isinstance(placed, dict) or not placed:
-        raise CheckpointError(f"{_INDEX} of {called} names no weights", hint=_DOWNLOAD_AGAIN)
-    return [folder / name for name in sorted({str(name) for name in placed.values()})]
+def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
+    """The number format of most of the stored weights; None: neither float32, bfloat16 nor float16."""
+    sizes: Counter[str] = Counter()
+    for file in files:
+        with file.open("rb") as content:
+            for entry in _entries(_header(content)):
+                start, end = entry["data_offsets"]
+                sizes[entry["dtype"]] += end - start
+    return _STORED.get(max(sizes, key=lambda name: sizes[name], default=""))
 
 
-def fingerprint(shards: Sequence[Path]) -> str:
+def fingerprint(files: Sequence[Path]) -> str:
     """A hash of the weights in safetensors files: another one where a tensor was added, renamed or trained.
 
     Of each tensor a kilobyte from its middle is read: gigabytes are told apart by reading a few megabytes, and training
     moves all of a tensor's numbers. The order of the files counts, and their names do not.
     """
     digest = hashlib.sha256()
-    for shard in shards:
-        with shard.open("rb") as file:
-            # the safetensors format: the length of the header, the header as JSON, then the tensors end to end
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = file.read(length)
+    for file in files:
+        with file.open("rb") as content:
+            header = _header(content)
             digest.update(header)
-            entries = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
-            for start, end in sorted(entry["data_offsets"] for entry in entries):
-                file.seek(8 + length + max(start, (start + end - _SAMPLE) // 2))
-                digest.update(file.read(min(_SAMPLE, end - start)))
+            begin = content.tell()
+            for start, end in sorted(entry["data_offsets"] for entry in _entries(header)):
+                content.seek(begin + max(start, (start + end - _SAMPLE) // 2))
+                digest.update(content.read(min(_SAMPLE, end - start)))
     return f"sha256:{digest.hexdigest()[:32]}"
+
+
+def _header(content: BinaryIO) -> bytes:
+    """The safetensors format: the length of the header, the header as JSON, then the tensors end to end."""
+    (length,) = struct.unpack("<Q", content.read(8))
+    return content.read(length)
+
+
+def _entries(header: bytes) -> list[Any]:
+    return [entry for name, entry in json.loads(header).items() if name != "__metadata__"]

@@ -21,7 +21,6 @@ import transformers
 from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.imports import deferring
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
@@ -48,8 +47,7 @@ class Family:
     payload: str = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
     def module_class(self) -> Any:
-        with deferring():  # it is imported when it is first looked up
-            return getattr(transformers, self.class_name)
+        return getattr(transformers, self.class_name)
 
     def processor(self, source: str, **common: Any) -> Any:
         if self.reduced is None:
@@ -133,6 +131,19 @@ class Voxtral(Family):
             return {"base64": base64.b64encode(file.getvalue()).decode()}
 
 
+class GraniteSpeech(Family):
+    """Granite Speech, whose published chat template takes text with the audio's mark in it, and no parts."""
+
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
+        turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
+        if system is not None:
+            turns.insert(0, {"role": "system", "content": system})
+        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        made = parts(text, torch.from_numpy(samples)[None], return_tensors="pt")
+        audio = {name: made[name] for name in ("input_features", "input_features_mask") if name in made}
+        return made["input_ids"][0].tolist(), audio
+
+
 FAMILIES: Final[tuple[Family, ...]] = (
     # of the Omnis the thinker alone: talker, token-to-wave model and vision tower are never built, or dropped
     QwenOmni(
@@ -177,7 +188,10 @@ FAMILIES: Final[tuple[Family, ...]] = (
         longest_s=2400.0,  # by the model card; windows of 30 s follow each other
     ),
     Family("audio-flamingo-3", ("audioflamingo3",), "AudioFlamingo3ForConditionalGeneration"),
-    Family("granite-speech", ("granite_speech",), "GraniteSpeechForConditionalGeneration", needs=("torchaudio",)),
+    Family("music-flamingo", ("musicflamingo",), "MusicFlamingoForConditionalGeneration"),  # and Audio Flamingo Next
+    GraniteSpeech(
+        "granite-speech", ("granite_speech",), "GraniteSpeechForConditionalGeneration", needs=("torchaudio",)
+    ),
 )
 """Every family; a model of another type is tried as `Family`."""
 

@@ -45,21 +45,16 @@ class FastLinear(nn.Linear):
 
 
 class Kernels:
-    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them.
+    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them."""
 
-    A decoder that is compiled chooses kernels itself.
-    """
-
-    def __init__(self, module: Any, encoder_dtype: str | None, *, compiled: bool) -> None:
+    def __init__(self, module: Any, encoder_dtype: str | None) -> None:
         inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
-        self._encoder: list[FastLinear] = []
-        self._decoder: list[FastLinear] = []
+        self._layers: list[tuple[FastLinear, bool]] = []  # and whether it belongs to the encoder
         for name, part in list(module.named_modules()):
-            placed = type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook")
-            if placed and not (compiled and id(part) in inside):
+            if type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook"):
                 fast = FastLinear(part).train(part.training)
                 module.set_submodule(name, fast)
-                (self._decoder if id(part) in inside else self._encoder).append(fast)
+                self._layers.append((fast, id(part) not in inside))
         self.choose(encoder_dtype)
 
     def choose(self, encoder_dtype: str | None) -> None:
@@ -67,41 +62,33 @@ class Kernels:
 
         Raises CheckpointError if the format is int8, and the encoder is not on a CPU that has kernels for it.
         """
-        if encoder_dtype == "int8" and not self._encoder:
+        if encoder_dtype == "int8" and not any(of_encoder for _, of_encoder in self._layers):
             hint = "Use encoder_dtype: bfloat16, or null."
             raise CheckpointError("an audio encoder in int8 runs on CPUs only", hint=hint)
         if encoder_dtype is not None and encoder_dtype not in encoder_dtypes():
-            hint = "Use encoder_dtype: null."
-            raise CheckpointError(
-                "this CPU has no VNNI instructions, without which products in int8 overflow", hint=hint
-            )
-        made = {"bfloat16": _in_bfloat16, "int8": _in_int8}
-        for layer in self._encoder:
-            layer.product = made.get(encoder_dtype or "", _as_stored)(layer)
-            layer.least_rows = 0 if encoder_dtype else _MANY_ROWS
-        for layer in self._decoder:
-            layer.product, layer.least_rows = _as_stored(layer), _MANY_ROWS
+            says = "this CPU has no VNNI instructions, without which products in int8 overflow"
+            raise CheckpointError(says, hint="Use encoder_dtype: null.")
+        for layer, of_encoder in self._layers:
+            fewer = of_encoder and encoder_dtype is not None
+            made = _as_stored if not fewer else _in_int8 if encoder_dtype == "int8" else _in_bfloat16
+            layer.product, layer.least_rows = made(layer), 0 if fewer else _MANY_ROWS
         self.encoder_dtype = encoder_dtype
 
     @property
     def chosen(self) -> bool:
         """Whether any layer multiplies otherwise than transformers has it."""
-        return any(layer.product is not None for layer in (*self._encoder, *self._decoder))
+        return any(layer.product is not None for layer, _ in self._layers)
 
     @contextmanager
     def as_published(self) -> Iterator[None]:
         """Lets every layer multiply as transformers has it, in the number format of its weights."""
-        layers, chosen = [*self._encoder, *self._decoder], self.encoder_dtype
-        products = [layer.product for layer in layers]
-        self.encoder_dtype = None
-        for layer in layers:
+        chosen, self.encoder_dtype = self.encoder_dtype, None
+        for layer, _ in self._layers:
             layer.product = None
         try:
             yield
         finally:
-            self.encoder_dtype = chosen
-            for layer, product in zip(layers, products, strict=True):
-                layer.product = product
+            self.choose(chosen)
 
 
 def _as_stored(layer: nn.Linear) -> Product | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -14,18 +14,28 @@ from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError, ConfigError, first_line
-from specdec_cli.imports import deferring
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import checkpoint_folder, fingerprint, loading_errors, require_complete, weight_files
-from specdec_cli.models.families import family_named, family_of, prune
+from specdec_cli.models.checkpoint import (
+    checkpoint_folder,
+    checkpoint_weights,
+    fingerprint,
+    is_local,
+    loadable_folder,
+    loading_errors,
+    require_complete,
+    stored_dtype,
+)
+from specdec_cli.models.download import Download, Watch, plan, shards, size
+from specdec_cli.models.families import Family, family_named, family_of, prune
+from specdec_cli.models.needs import Needs, needs, outline
 from specdec_cli.models.packed import BITS
-from specdec_cli.models.packing import PackedConfig, free_heap, keep_packed, packed_folder
+from specdec_cli.models.packing import PackedConfig, free_heap, is_whole, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
+from specdec_cli.models.refusals import refuse_unusable
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
-_MOST_COMPILED: Final = 64  # forms of one function
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
 _GREEDY_ONLY: Final = {
@@ -40,69 +50,125 @@ _GREEDY_ONLY: Final = {
 """What a generation_config.json may not ask for, as specdec's loop has no such step, and its value where it is off."""
 
 
-def load_model(config: ModelConfig, *, offline: bool, tested: bool = True) -> AudioLM:
-    """Loads and tests one configured model.
+def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
+    """Loads and tests one configured model; `watch` is told how far a download is.
 
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
     device = resolve_device(config.device)
-    with loading_errors(config, offline=offline), deferring():  # some modules are imported when they are first used
+    with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline)
-        processor = _front_end(config, str(folder))
-        family, model_config = processor.family, processor.config
-        weights = fingerprint(weight_files(config.label, folder))
-        dtype = resolve_dtype(config.dtype, device, model_config.dtype)
-        quantization = quantization_config(config.quantization, device, family.unused)
-        packed = None
-        if isinstance(quantization, PackedConfig):
-            packed = packed_folder(weights, quantization.bits, dtype)
-            quantization = None if packed.is_dir() else quantization  # as its own config.json says
-        attention: Any = config.attention
-        if family.eager:  # of every part by its name
-            parts = dict.fromkeys(("", *model_config.sub_configs), config.attention)
-            attention = parts | dict.fromkeys(family.eager, "eager")
-        _log.debug("loading %s as %s", folder, family.name)
-        loaded: Any = family.module_class().from_pretrained(
-            str(folder if packed is None or quantization else packed),
-            dtype=dtype,
-            attn_implementation=attention,
-            device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-            quantization_config=quantization,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,  # reported below, with the names
-            output_loading_info=True,
-            **_HERE,
-        )
-    module, info = loaded
-    require_complete(config.label, info, ignored=family.unused)
-    module = module.eval().requires_grad_(False)
-    prune(module, family.unused)
-    if packed is not None and quantization is not None and keep_packed(module, packed):
-        del loaded, module  # and map the files, as a later start does
-        free_heap()
-        return load_model(config, offline=offline, tested=tested)
-    if config.compile is not None:
-        from torch._dynamo import config as compiler
-
-        # By default eight forms of one function are compiled; edge and cloud share theirs, and each takes about seven.
-        compiler.recompile_limit = max(compiler.recompile_limit, _MOST_COMPILED)
-        module.get_decoder().compile(dynamic=True)
-    how = {"compiled": config.compile, "quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
-    model = AudioLM(module, processor, weights=weights, **how)
+        family = family_in(config, folder)
+        if not is_local(config.source) and _lacking(folder, family):
+            _require_memory(_needs(config, family, folder, device))
+        files = checkpoint_weights(config, folder, family.unused, offline=offline, watch=watch)
+        processor = _front_end(config, family, str(folder))
+        dtype = resolve_dtype(config.dtype, device, processor.config.dtype, stored_dtype(files))
+        weights, kept = fingerprint(files), None
+        with loadable_folder(folder, files, family.unused) as source:
+            build = partial(_build, config, family, processor.config, device, dtype)
+            if config.quantization is None or device.type != "cpu":
+                module = build(source)
+            else:
+                kept = packed_folder(weights, BITS[config.quantization], dtype)
+                if kept is not None and is_whole(kept):
+                    module = build(kept, packed=True)
+                else:
+                    module = build(source)
+                    if kept is not None and keep_packed(module, kept):
+                        del module  # and map the files, as a later start does
+                        free_heap()
+                        module = build(kept, packed=True)
+    how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
+    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
         self_test(model, folder)
     return model
 
 
+def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
+    """What a configured model would take of memory, and what it would download, told without loading it.
+
+    Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
+    """
+    device = resolve_device(config.device)
+    with loading_errors(config, offline=offline):
+        folder = checkpoint_folder(config, offline=offline)
+        family = family_in(config, folder)
+        found = _needs(config, family, folder, device)
+        if is_local(config.source) or not _lacking(folder, family):
+            return found, None
+        return found, plan(config.source, config.revision, folder, shards(folder, family.unused))
+
+
+def _needs(config: ModelConfig, family: Family, folder: Path, device: torch.device) -> Needs:
+    """What a model takes, by its configuration, and by the format of its weights where they are there."""
+    model_config = model_config_in(str(folder))
+    if _lacking(folder, family):
+        stored = getattr(model_config.get_text_config(decoder=True), "dtype", None)
+    else:
+        stored = stored_dtype([folder / name for name in shards(folder, family.unused)])
+    dtype = resolve_dtype(config.dtype, device, model_config.dtype, stored)
+    return needs(config, family, model_config, device, dtype)
+
+
+def _lacking(folder: Path, family: Family) -> bool:
+    """Whether a file of weights that speech needs is not there."""
+    return not all((folder / name).is_file() for name in shards(folder, family.unused))
+
+
+def _require_memory(found: Needs) -> None:
+    """Raises CheckpointError if a model can never run on its device, so that nothing is downloaded in vain."""
+    if found.bytes > found.total and found.device_map is None:
+        raise CheckpointError(
+            f"{found.name} was not downloaded: it would take {size(found.bytes)} of memory, and {found.device} has "
+            f"{size(found.total)} in all",
+            hint=f"Instead: {found.advice(found.total)}.",
+        )
+
+
+def _build(
+    config: ModelConfig,
+    family: Family,
+    model_config: Any,
+    device: torch.device,
+    dtype: torch.dtype,
+    source: Path,
+    *,
+    packed: bool = False,
+) -> Any:
+    """The module of a folder in evaluation mode; `packed`: its config.json says how its weights are packed."""
+    attention: Any = config.attention
+    if family.eager:  # of every part by its name
+        parts = dict.fromkeys(("", *model_config.sub_configs), config.attention)
+        attention = parts | dict.fromkeys(family.eager, "eager")
+    _log.debug("loading %s as %s", source, family.name)
+    module, info = family.module_class().from_pretrained(
+        str(source),
+        dtype=dtype,
+        attn_implementation=attention,
+        device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
+        quantization_config=None if packed else quantization_config(config.quantization, device, family, model_config),
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,  # reported below, with the names
+        output_loading_info=True,
+        **_HERE,
+    )
+    require_complete(config.label, info, ignored=family.unused)
+    prune(module, family.unused)
+    return module.eval().requires_grad_(False)
+
+
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere."""
     with loading_errors(config, offline=offline):
-        folder = checkpoint_folder(config, offline=offline, weights=False)
-        return _front_end(config, str(folder))
+        folder = checkpoint_folder(config, offline=offline)
+        return _front_end(config, family_in(config, folder), str(folder))
 
 
-def _front_end(config: ModelConfig, source: str) -> Processor:
-    raw, _ = PreTrainedConfig.get_config_dict(source, **_HERE)
+def family_in(config: ModelConfig, folder: Path) -> Family:
+    """The family of the checkpoint in a folder. Raises CheckpointError if it is another one, or of no use here."""
+    raw, _ = PreTrainedConfig.get_config_dict(str(folder), **_HERE)
     declared = str(raw.get("model_type"))
     family = family_of(declared) if config.family == "auto" else family_named(config.family)
     if config.family != "auto" and declared not in family.model_types:
@@ -111,16 +177,21 @@ def _front_end(config: ModelConfig, source: str) -> Processor:
             f"{sorted(family.model_types)}",
             hint="Leave `family` at auto, or point `model` at another checkpoint.",
         )
+    refuse_unusable(config.label, raw)
     if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
         says = f"{config.label} needs the package {absent[0]}, which is not installed"
         raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
-    if raw.get("has_lora_adapter"):  # Granite's: `generate()` switches it on and off, which a forward does not
-        raise CheckpointError(
-            f"{config.label} has a LoRA adapter for audio, which specdec does not load",
-            hint="Use a checkpoint whose adapter is merged into the weights (has_lora_adapter: false).",
-        )
-    whole = AutoConfig.from_pretrained(source, **_HERE)
-    model_config = getattr(whole, "thinker_config", whole)
+    return family
+
+
+def model_config_in(folder: str) -> Any:
+    """The configuration of the part that speech needs: of an Omni the thinker's."""
+    whole = AutoConfig.from_pretrained(folder, **_HERE)
+    return getattr(whole, "thinker_config", whole)
+
+
+def _front_end(config: ModelConfig, family: Family, source: str) -> Processor:
+    model_config = model_config_in(source)
     parts = family.processor(source, **_HERE)
     if (Path(source) / GENERATION_CONFIG_NAME).is_file():
         generation = GenerationConfig.from_pretrained(source, **_HERE)
@@ -147,34 +218,38 @@ def resolve_device(name: str) -> torch.device:
         says = first_line(error).partition(". ")[0]  # a page follows
         hint = "Use device: auto, which takes what the machine has."
         raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
-    if device.type == "cuda":  # convolutions would round float32 to ten bits, which products do not
-        torch.backends.cudnn.allow_tf32 = False
     return device
 
 
-def resolve_dtype(name: str, device: torch.device, stored: torch.dtype | None) -> torch.dtype:
-    """The dtype called `name`; "auto" means the one that the checkpoint declares, but float32 for float16 on a CPU."""
+def resolve_dtype(
+    name: str, device: torch.device, declared: torch.dtype | None, stored: torch.dtype | None = None
+) -> torch.dtype:
+    """The dtype called `name`; "auto" means the declared one, or that of the `stored` weights where it is narrower.
+
+    Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU, auto is float32 instead of float16.
+    """
     if name != "auto":
         return _DTYPES[name]
-    if stored is None or (device.type == "cpu" and stored == torch.float16):
-        return torch.float32
-    return stored
+    given = [dtype for dtype in (declared, stored) if dtype is not None]
+    dtype = min(given, key=lambda each: each.itemsize, default=torch.float32)
+    return torch.float32 if device.type == "cpu" and dtype == torch.float16 else dtype
 
 
-def quantization_config(name: str | None, device: torch.device, unused: Sequence[str] = ()) -> Any | None:
-    """The `quantization_config` of `from_pretrained` for "int8" or "int4", without parameters of `unused` prefixes.
+def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
+    """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer alone.
 
-    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4.
+    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
+    an output layer whole that shares its weight with the embedding.
     """
     if name is None:
         return None
     if device.type == "cpu":
-        return PackedConfig(BITS[name], list(unused))
+        return PackedConfig(BITS[name], list(family.unused))
     if name == "int8":
         from torchao.quantization import Int8WeightOnlyConfig
         from transformers import TorchAoConfig
 
-        return TorchAoConfig(Int8WeightOnlyConfig())
+        return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept_whole(family, model_config))
     if device.type != "cuda":
         raise CheckpointError(
             f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
@@ -182,4 +257,24 @@ def quantization_config(name: str | None, device: torch.device, unused: Sequence
         )
     from transformers import BitsAndBytesConfig
 
-    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        llm_int8_skip_modules=kept_whole(family, model_config),
+    )
+
+
+def kept_whole(family: Family, model_config: Any) -> list[str]:
+    """The parts of a module that are not quantised, each by its path: all but the decoder and the output layer."""
+    module = outline(family, model_config)
+    output = module.get_output_embeddings()
+    inside = {id(part) for part in module.get_decoder().modules()}
+    if output.weight is not module.get_input_embeddings().weight:
+        inside.add(id(output))
+    names: list[str] = []
+    for name, part in module.named_modules():
+        covered = any(name.startswith(f"{each}.") for each in names)
+        if name and not covered and not any(id(each) in inside for each in part.modules()):
+            names.append(name)
+    return names

@@ -1,10 +1,10 @@
 """Linear layers with weights of four or eight bits on a CPU, over PyTorch's own packed kernels.
 
 A step of a large model at batch 1 waits for its weights to arrive from memory, so that a quarter of the bytes is up to
-a quarter of the time. The kernels take a few rows at a time; from `_MANY_ROWS` on, the weights are turned back into the
-number format of the activations a few columns at a time, which stay in the processor's cache, and multiplied as usual.
-A prefill in bfloat16 multiplies in int8 instead where the CPU has the instructions: that takes half of the time, and
-what it rounds is little beside what four bits do.
+a quarter of the time. The kernels take a few rows at a time; beyond `_kernel_rows`, the weights are turned back into
+the number format of the activations a few columns at a time, which stay in the processor's cache, and multiplied as
+usual. A prefill in bfloat16 multiplies in int8 instead where the CPU has the instructions: that takes half of the time,
+and what it rounds is little beside what four bits do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from specdec_cli.models.kernels import has_int8, int8_product
 BITS: Final = {"int8": 8, "int4": 4}
 GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
 _BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
-_MANY_ROWS: Final = 16
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
 _AT_ONCE: Final = 1 << 23  # weights turned back at a time
@@ -66,7 +65,7 @@ class PackedLinear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
         rows = x.reshape(-1, self.in_features)
-        if len(rows) >= _MANY_ROWS:
+        if len(rows) > _kernel_rows(self.bits, x.dtype):
             made = self._unpacked_product(rows)
         elif self.bits == 4:
             made = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scales)
@@ -80,7 +79,7 @@ class PackedLinear(nn.Module):
         return f"{self.in_features}, {self.out_features}, bits={self.bits}"
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
-        """x [rows, inputs], at least 16 rows, times the weights: [rows, outputs]."""
+        """x [rows, inputs] times the weights: [rows, outputs]."""
         each = _spread()
         product = None
         if x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8():
@@ -113,6 +112,11 @@ class PackedLinear(nn.Module):
         step = -(-self.out_features // (rounds * threads * _BLOCK)) * _BLOCK
         list(each(multiply, range(0, self.out_features, step)))
         return made.mul_(self.scales) if self.bits == 8 else made
+
+
+def _kernel_rows(bits: int, dtype: torch.dtype) -> int:
+    """Rows up to which PyTorch's kernel is the faster way (measured on a Xeon; it has none for float32 to speak of)."""
+    return 1 if dtype == torch.float32 else 64 if bits == 4 else 12
 
 
 def _spread() -> Callable[..., Iterable[Any]]:
@@ -224,6 +228,12 @@ def _half_block() -> tuple[int, bool]:
         "the four-bit kernel of this CPU keeps its weights in an order that specdec does not know",
         hint="Use quantization: int8, or none.",
     )
+
+
+def packed_bytes(linear: nn.Linear, bits: int, dtype: torch.dtype) -> int:
+    """What the weight of a layer takes when it is packed."""
+    scales = 2 * linear.in_features // GROUP if bits == 4 else 1
+    return linear.out_features * (linear.in_features * bits // 8 + scales * dtype.itemsize)
 
 
 @contextmanager

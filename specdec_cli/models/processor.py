@@ -5,17 +5,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from transformers import GenerationConfig
 
 from specdec_cli.config.gate_file import tokenizer_fingerprint
+from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
-from specdec_cli.models.families import Family
+from specdec_cli.types import NOTHING_DONE
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import GenerationConfig
+
+    from specdec_cli.models.families import Family
+
+_THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
+SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
@@ -29,6 +36,7 @@ class Prompt:
     audio: Mapping[str, torch.Tensor]  # on the CPU, by the names of the module's forward; log-mel features in float32
     # mono [n] at the model's rate, for a cloud that computes features itself
     waveform: npt.NDArray[np.float32] | None = field(default=None, repr=False)
+    asked: tuple[str, str | None] | None = None  # instruction and system prompt, where a server makes the ids
 
 
 class Processor:
@@ -99,13 +107,33 @@ class Processor:
             )
         return Prompt(tuple(ids), audio, samples)
 
+    @property
+    def placeholders(self) -> set[int]:
+        """Ids that stand for audio, image or video."""
+        return self.family.placeholders(self.config)
+
+    def encode(self, text: str) -> list[int]:
+        """A text as token ids, marks of the chat template included."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
+        return ids
+
     def text(self, ids: Sequence[int]) -> str:
         """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
+    def word(self, id_: int) -> str:
+        """The text of one token with the space before it, which some tokenizers leave out where a text begins."""
+        text, piece = self.text([id_]), self.tokenizer.convert_ids_to_tokens(id_)
+        return f" {text}" if text and isinstance(piece, str) and piece[0] in "▁Ġ" and text[0] != " " else text
+
     def piece(self, id_: int) -> str:
         """The text of one token, special ones included."""
         return str(self.tokenizer.decode([id_]))
+
+    def prompt_settings(self) -> object:
+        """What its prompts depend on, to be compared with another's."""
+        extractor, vocabulary = self.extractor.to_dict(), self.tokenizer.get_vocab()
+        return self.family.name, self.placeholder_id, self.parts.chat_template, extractor, vocabulary
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""
@@ -132,11 +160,7 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
 
-    def settings(processor: Processor) -> object:
-        extractor, vocabulary = processor.extractor.to_dict(), processor.tokenizer.get_vocab()
-        return processor.family.name, processor.placeholder_id, processor.parts.chat_template, extractor, vocabulary
-
-    return one is other or settings(one) == settings(other)
+    return one is other or one.prompt_settings() == other.prompt_settings()
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
@@ -158,6 +182,26 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
             hint="Drafted ids would mean other words to the cloud. Use two models whose tokenizers begin alike.",
         )
     return shared
+
+
+def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
+    """What a checkpoint's generation_config.json adds to settings that were left open."""
+    theirs = {name: getattr(processor.generation, _THEIR_NAMES.get(name, name)) for name in NOTHING_DONE}
+    found = {
+        name: value
+        for name, value in theirs.items()
+        if getattr(settings, name) is None and value not in (None, NOTHING_DONE[name])
+    }
+    if processor.generation.suppress_tokens:
+        found["suppressed"] = len(processor.generation.suppress_tokens)
+    return found
+
+
+def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
+    """The settings for one model: what was left open is as its checkpoint suggests, or off."""
+    found = suggestions(settings, processor)
+    opened = {name: found.get(name, off) for name, off in NOTHING_DONE.items() if getattr(settings, name) is None}
+    return settings.model_copy(update=opened)
 
 
 def _pieces(processor: Processor) -> list[str | None]:

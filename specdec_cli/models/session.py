@@ -46,7 +46,7 @@ class Session:
                 f"and {capacity} may follow",
                 hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment.",
             )
-        self.model, self.prompt = model, prompt
+        self.model, self.prompt, self.capacity = model, prompt, capacity
         self.vocab_size = vocab_size or model.processor.vocab_size
         self.work = ModelWork(prompt_tokens=len(prompt.ids))
         self.cache: Cache | None = None  # None: the prompt has not been fed
@@ -81,7 +81,7 @@ class Session:
         reading, start = self.cache is None, self.length
         if not lacking and not reading:
             return self._with_prompt_row(None)
-        cache = self.model.new_cache() if self.cache is None else self.cache
+        cache = self.model.new_cache(len(self.prompt.ids) + self.capacity) if self.cache is None else self.cache
         ids = (*self.prompt.ids, *lacking) if reading else lacking
         started = time.perf_counter()
         try:
@@ -93,21 +93,23 @@ class Session:
                 self.prompt.audio if reading else None,
             )
             self.fed.extend(lacking)
+            ended = time.perf_counter()
+            rows = self.scored(logits, positions, len(text))
         except BaseException:
-            self.cache = None  # some layers may be ahead of others
+            self.cache = None  # some layers may be ahead of others, or hold what is not finite
             raise
-        ms = (time.perf_counter() - started) * 1e3 - encoder_ms
         if reading and not cache.is_croppable:
             raise CheckpointError(
                 f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
                 hint="Use a model whose layers are all attention.",
             )
-        self.account(len(lacking), ms, encoder_ms, passes)
-        scores = self.scored(logits, positions, len(text))
+        if self.model.device.type == "cuda":  # the transfer that ends the scoring has waited for the forward
+            ended = time.perf_counter()
+        self.account(len(lacking), (ended - started) * 1e3 - encoder_ms, encoder_ms, passes)
         if reading and positions > len(text):
-            self._after_prompt = scores[:1].clone()
+            self._after_prompt = rows[:1].clone()
         self.cache = cache  # last: while another thread reads the clip, it counts as not read
-        return scores
+        return rows
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -132,16 +134,16 @@ class Session:
 
     def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
         """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary. Raises as `logits` does."""
-        scores = logits[:, : self.vocab_size]
+        rows = logits[:, : self.vocab_size]
         if self._banned.numel():
-            scores.index_fill_(1, self._banned, -math.inf)
-        # NaN would choose tokens in silence (argmax takes the first one).
-        if not math.isfinite(sum(scores.amax(dim=-1).tolist())):
+            rows.index_fill_(1, self._banned, -math.inf)
+        # NaN would choose tokens in silence (argmax takes the first one). On a GPU, this waits for the forward.
+        if not math.isfinite(float(rows.amax(dim=-1).sum())):
             raise DecodingError(
-                f"the scores of {self.model.name} are not finite",
+                f"the logits of {self.model.name} are not finite",
                 hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
             )
-        return self._with_prompt_row(scores) if positions > text_length and len(scores) < positions else scores
+        return self._with_prompt_row(rows) if positions > text_length and len(rows) < positions else rows
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
         """Adds a forward that fed so many text tokens to `work`."""
@@ -156,7 +158,7 @@ class Session:
             done.fed_tokens + tokens,
         )
 
-    def _with_prompt_row(self, scores: torch.Tensor | None) -> torch.Tensor:
-        """The scores after the prompt, which an earlier forward gave, and `scores` after them."""
+    def _with_prompt_row(self, rows: torch.Tensor | None) -> torch.Tensor:
+        """The row after the prompt, which an earlier forward gave, and `rows` after it."""
         assert self._after_prompt is not None
-        return self._after_prompt.clone() if scores is None else torch.cat((self._after_prompt, scores))
+        return self._after_prompt.clone() if rows is None else torch.cat((self._after_prompt, rows))

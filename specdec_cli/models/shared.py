@@ -8,7 +8,6 @@ pass, which runs the audio encoder, is made in the clip's thread, several at a t
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -33,7 +32,6 @@ MOST: Final = 16
 """Clips that share a forward at most."""
 
 _CLOSED: Final = "the models are shutting down"
-_TURN_S: Final = 1e-4  # Python's own 5 ms lets a step of half a millisecond wait for a hundred
 
 Watch = Callable[[int, float], None]
 """Called after every forward: clips, seconds."""
@@ -48,11 +46,6 @@ class _Job:
     positions: int
     counted: bool  # whether the waiting thread decodes a clip that others wait for
     future: Future[torch.Tensor] = field(default_factory=Future)
-
-
-def take_short_turns() -> None:
-    """Lets this process's threads take short turns from here on, as several that make forwards need."""
-    sys.setswitchinterval(min(sys.getswitchinterval(), _TURN_S))
 
 
 class Shared(AbstractContextManager["Shared"]):
@@ -77,7 +70,6 @@ class Shared(AbstractContextManager["Shared"]):
         self._at_work = 0
         self._closed = False
         self._here = threading.local()
-        take_short_turns()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -94,7 +86,7 @@ class Shared(AbstractContextManager["Shared"]):
             self._work(-1)
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def release_slot(self) -> Iterator[None]:
         """Within the block this thread waits for something else, and no forward waits for it."""
         counted = getattr(self._here, "counted", False)
         self._work(-counted)
@@ -115,7 +107,7 @@ class Shared(AbstractContextManager["Shared"]):
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if session.cache is None or not text:
-            with self.away(), self._encoding:
+            with self.release_slot(), self._encoding:
                 return session.forward(text, positions)
         job = _Job(session, tuple(text), positions, getattr(self._here, "counted", False))
         with self._lock:
@@ -212,6 +204,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
         try:
             found.append(session.scored(part, count, len(text)))
         except DecodingError as error:
+            session.cache = None
             found.append(error)
     return found
 

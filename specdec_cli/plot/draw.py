@@ -1,37 +1,23 @@
-"""A timeline drawn with matplotlib, as SVG or PNG."""
+"""A timeline as a picture."""
 
 from __future__ import annotations
 
-import io
-import logging
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.tiers import layers
-from specdec_cli.plot.timeline import Span, Timeline
+from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
+from specdec_cli.plot.timeline import Timeline, TimelineSpan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-KINDS: Final = ("svg", "png")
-_CHINESE_FONTS: Final = (
-    "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
-    "Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "Droid Sans Fallback",
-    "Noto Sans CJK JP",
-)  # fmt: skip
-"""For characters that DejaVu Sans, which comes with matplotlib, lacks; an SVG names them for whoever opens it."""
-_DARK: Final = "#1b1b1b"
-_PALE: Final = "#d9d9d9"
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5f00", "#5f5f5f")
-"""Of speakers in turn, after Okabe and Ito (told apart by the colour-blind too); the first where none is known."""
-_ALERT: Final = "#c1121f"
 _KEPT: Final[Mapping[str, Any]] = {
-    "linestyle": "", "marker": "o", "color": "#767676", "markersize": 4, "markerfacecolor": "none"
+    "linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"
 }  # fmt: skip
-_ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": _DARK, "markersize": 5}
+_ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": INK, "markersize": 5}
 _MOST_POINTS: Final = 1500
 _KEYS_IN_A_ROW: Final = 4  # of the legend
 _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
@@ -39,7 +25,6 @@ _ROW_HEIGHT: Final = 0.8
 _NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
 _MINUTES_FROM: Final = 120.0  # s
 _WIDTH: Final = 11.0  # inches
-_DPI: Final = 150
 _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
     "f0_median_hz": ("pitch\nmedian F0, Hz", "pitch"),
     "f0_range_st": ("pitch range\nsemitones", "range"),
@@ -54,36 +39,9 @@ _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
 def draw(timeline: Timeline, kind: str) -> tuple[bytes, bool]:
     """A picture of what is known: classes, measured figures, and entropy of the rounds, one above the other.
 
-    The same timeline gives the same bytes on one machine. Text in an SVG stays text.
-
-    Args:
-        timeline, kind: what to draw, and as which of `KINDS`.
-
-    Returns:
-        The picture, and whether the fonts of this machine have all of its characters.
+    Returns it, and whether the fonts of this machine have all of its characters.
     """
-    import matplotlib
-
-    settings: Any = {
-        "font.family": ["DejaVu Sans", *_CHINESE_FONTS, "sans-serif"],
-        "font.size": 10,
-        "text.parse_math": False,
-        "text.color": _DARK,
-        "axes.labelcolor": _DARK,
-        "axes.edgecolor": "#8a8a8a",
-        "xtick.color": _DARK,
-        "ytick.color": _DARK,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "specdec",
-    }
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
-    with matplotlib.rc_context(settings), warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always")
-        figure = _figure(timeline)
-        picture = io.BytesIO()
-        about = {"Creator": "specdec", "Date": None} if kind == "svg" else {"Software": "specdec"}
-        figure.savefig(picture, format=kind, dpi=_DPI, metadata=about)
-    return picture.getvalue(), not any("missing from" in str(note.message) for note in noted)
+    return picture(lambda: _figure(timeline), kind, timeline.title)
 
 
 def _figure(timeline: Timeline) -> Figure:
@@ -93,10 +51,10 @@ def _figure(timeline: Timeline) -> Figure:
     figures = timeline.measured
     entropies = any(span.rounds for span in timeline.spans)
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), *([1.4] if entropies else [])]
-    colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(timeline.speakers)}
+    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(timeline.speakers)}
     keys = _keys(timeline, colours)
     height = sum(heights) + 0.14 * len(heights) + 1.0 + 0.22 * -(-len(keys) // _KEYS_IN_A_ROW)
-    figure = Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = list(figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     _classes(axes[0], timeline, rows, colours)
     for panel, name in zip(axes[1:], figures, strict=False):
@@ -106,7 +64,7 @@ def _figure(timeline: Timeline) -> Figure:
     _time_axis(axes, timeline)
     title = _cut(timeline.title, _LONGEST_TITLE)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    figure.legend(handles=keys, loc="outside lower right", ncols=_KEYS_IN_A_ROW, frameon=False, fontsize=9)
+    figure.legend(handles=keys, loc="outside lower right", ncols=_KEYS_IN_A_ROW)
     return figure
 
 
@@ -121,7 +79,8 @@ def _rows(timeline: Timeline) -> dict[str | None, tuple[int, str]]:
 def _classes(
     panel: Axes, timeline: Timeline, rows: Mapping[str | None, tuple[int, str]], colours: Mapping[str, str]
 ) -> None:
-    """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review.
+    """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review, under
+    a dark line where it is no description.
 
     Pieces that overlap stand above each other in their row.
     """
@@ -134,15 +93,17 @@ def _classes(
             shades = [_shade(span, colours) for span in spans]
             _bars(panel, spans, bottom + 0.2 * height, 0.8 * height, shades, wide=wide)
             doubtful = [span for span in spans if span.needs_review]
-            _bars(panel, doubtful, bottom, 0.13 * height, [_ALERT] * len(doubtful), wide=False)
+            _bars(panel, doubtful, bottom, 0.13 * height, [ALERT] * len(doubtful), wide=False)
+            flagged = [span for span in spans if span.flagged]
+            _bars(panel, flagged, bottom + 0.87 * height, 0.13 * height, [INK] * len(flagged), wide=False)
     panel.set_yticks([row for row, _ in rows.values()], [heading for _, heading in rows.values()])
     panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.tick_params(axis="y", length=0)
-    panel.set_title(timeline.attribute, loc="left", fontsize=10, color=_DARK, pad=3)
+    panel.set_title(timeline.attribute, loc="left", fontsize=10, pad=3)
 
 
 def _bars(
-    panel: Axes, spans: Sequence[Span], bottom: float, height: float, colours: Sequence[str], *, wide: bool
+    panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: float, colours: Sequence[str], *, wide: bool
 ) -> None:
     """Bars over the time of pieces; if they are `wide`, a white line parts those that touch."""
     panel.barh(
@@ -152,12 +113,12 @@ def _bars(
         height=height,
         align="edge",
         color=colours,
-        edgecolor="white" if wide else colours,
+        edgecolor=GROUND if wide else colours,
         linewidth=0.8 if wide else 0.4,
     )
 
 
-def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[str, str]) -> None:
+def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
     """A level line per piece, and a cross where the caption says otherwise."""
     heading, attribute = _NAMES.get(name, (name, None))
     known = [span for span in spans if name in span.measured]
@@ -171,7 +132,7 @@ def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[st
     )
     wrong = [span for span in known if attribute in span.disputed]
     middles = [(span.start + span.end) / 2 for span in wrong]
-    panel.plot(middles, [span.measured[name] for span in wrong], "x", color=_ALERT, markersize=7, markeredgewidth=1.8)
+    panel.plot(middles, [span.measured[name] for span in wrong], "x", color=ALERT, markersize=7, markeredgewidth=1.8)
     panel.set_ylabel(heading, fontsize=9)
     panel.margins(y=0.2)
     if name == "pause_share":
@@ -179,7 +140,7 @@ def _measured(panel: Axes, spans: Sequence[Span], name: str, colours: Mapping[st
         panel.set_ylim(-0.05 * top, top)  # no marks below 0 where nobody pauses
 
 
-def _entropy(panel: Axes, spans: Sequence[Span]) -> None:
+def _entropy(panel: Axes, spans: Sequence[TimelineSpan]) -> None:
     """The largest entropy of each drafted block; the blocks of a piece stand in order over its time.
 
     Where there are too many to tell apart, each piece has the largest of its blocks alone.
@@ -205,9 +166,7 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
     first, last = min(span.start for span in timeline.spans), max(span.end for span in timeline.spans)
     panels[0].set_xlim(first if timeline.by_clip else 0.0, last)
     for panel in panels:
-        panel.grid(axis="x", color=_PALE, linewidth=0.7)
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="x", linewidth=0.7)
         panel.tick_params(axis="x", labelbottom=panel is panels[-1])
     axis, heading = panels[-1].xaxis, "time, s"
     axis.set_major_locator(MaxNLocator(12, integer=timeline.by_clip, steps=[1, 2, 5, 10]))
@@ -227,11 +186,13 @@ def _keys(timeline: Timeline, colours: Mapping[str, str]) -> list[Any]:
 
     keys: list[Any] = [Patch(facecolor=colour, label=_cut(name, _LONGEST_NAME)) for name, colour in colours.items()]
     if colours and any(span.speaker is None for span in timeline.spans):
-        keys.append(Patch(facecolor=_PALE, label="speaker unknown"))
+        keys.append(Patch(facecolor=LINE, label="speaker unknown"))
     if any(span.needs_review for span in timeline.spans):
-        keys.append(Line2D([], [], color=_ALERT, linewidth=3, label="needs review"))
+        keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
+    if any(span.flagged for span in timeline.spans):
+        keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
     if any(_NAMES.get(name, ("", None))[1] in span.disputed for span in timeline.spans for name in span.measured):
-        style: dict[str, Any] = {"color": _ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
+        style: dict[str, Any] = {"color": ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
         keys.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
     outcomes = {escalated for span in timeline.spans for _, escalated in span.rounds}
     drawn = ((False, "kept", _KEPT), (True, "escalated to the cloud", _ESCALATED))
@@ -242,8 +203,8 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest * 2 // 3]}…{text[-longest // 3 :]}"
 
 
-def _shade(span: Span, colours: Mapping[str, str]) -> str:
-    return colours.get(span.speaker or "", _COLOURS[0] if not colours else _PALE)
+def _shade(span: TimelineSpan, colours: Mapping[str, str]) -> str:
+    return colours.get(span.speaker or "", COLOURS[0] if not colours else LINE)
 
 
 def _step(length_s: float) -> float:

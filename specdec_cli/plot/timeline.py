@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from specdec_cli.batch.lines import transcript_at
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import Piece, Stored
+from specdec_cli.transcript.lines import transcript_at
 
 OVERVIEW: Final = "overview"
 MOST_CLIPS: Final = 2000
@@ -16,7 +16,7 @@ MOST_CLIPS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimelineSpan:
     """A piece of a recording, or a whole one among many.
 
     Attributes:
@@ -24,6 +24,7 @@ class Span:
         class_: of the attribute that is shown; None: the caption names none.
         measured: figure -> value, of those that were measured; the names are those of transcripts.
         disputed: attributes of which the caption says something else than the measurement.
+        flagged: whether it is no description of a voice.
         rounds: largest entropy of each block that was drafted, nats, and whether it was escalated.
     """
 
@@ -34,6 +35,7 @@ class Span:
     measured: Mapping[str, float]
     disputed: frozenset[str]
     needs_review: bool
+    flagged: bool
     rounds: tuple[tuple[float, bool], ...]
 
 
@@ -55,7 +57,7 @@ class Timeline:
     by_clip: bool
     attribute: str
     classes: Sequence[str]
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineSpan, ...]
 
     @property
     def speakers(self) -> list[str]:
@@ -98,9 +100,9 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
         yield Timeline(OVERVIEW, title, True, attribute, classes, spans)
 
 
-def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> Span:
-    run = transcript_at(stored.transcripts, piece.offset, f"A line of {stored.transcripts}")
-    return Span(
+def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> TimelineSpan:
+    run = transcript_at(stored.transcripts, piece.mark)
+    return TimelineSpan(
         start,
         end,
         piece.speaker,
@@ -108,5 +110,6 @@ def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float
         run.measured.model_dump(exclude_none=True) if run.measured else {},
         frozenset(name for name, fits in (run.agrees or {}).items() if fits is False),
         run.needs_review is True,
+        bool(run.flags),
         tuple((block.max_entropy, block.escalated) for block in run.rounds if block.max_entropy is not None),
     )

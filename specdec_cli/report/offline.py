@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from specdec_cli.report import figures
+from specdec_cli import format as figures
 
 
 def environment() -> Environment:
@@ -31,11 +31,11 @@ def asset(*names: str) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-def policy(script: str, *styles: str) -> str:
+def policy(script: str, style: str) -> str:
     """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
 
     def digest(source: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
 
-    own = f"script-src {digest(script)}; style-src {' '.join(map(digest, styles))}"
-    return f"default-src 'none'; {own}; media-src blob:; base-uri 'none'; form-action 'none'"
+    own = f"script-src {digest(script)}; style-src {digest(style)}"
+    return f"default-src 'none'; {own}; img-src data:; media-src blob:; base-uri 'none'; form-action 'none'"

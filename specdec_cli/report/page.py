@@ -11,16 +11,19 @@ from typing import Any, Final
 from markupsafe import Markup
 from rapidfuzz.distance import Levenshtein
 
+from specdec_cli import format as figures
 from specdec_cli.compare.result import Comparison
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.report import figures, frontier, tables
+from specdec_cli.metrics.frontier import FrontierPoint
+from specdec_cli.plot.frontier import Oracles, describe, frontier, measured_costs
+from specdec_cli.report import comparison_tables as tables
+from specdec_cli.report.fates import run_view
 from specdec_cli.report.offline import asset, environment, policy
-from specdec_cli.report.rounds import run_view
-from specdec_cli.report.sound import Sound, SoundUnavailable, read_sound, whole_recording
+from specdec_cli.report.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
-from specdec_cli.types import COSTS, Cost, Mode
+from specdec_cli.types import Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
@@ -66,7 +69,7 @@ def render(
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
     picture = tables.frontier_points(comparison)
     return template.render(
-        policy=policy(script, style, frontier.STYLE),
+        policy=policy(script, style),
         style=Markup(style),
         script=Markup(script),
         frontier=_pictures(*picture) if picture else None,
@@ -83,25 +86,21 @@ def render(
     )
 
 
-def _pictures(
-    title: str, points: Sequence[frontier.FrontierPoint], oracle: Mapping[Cost, Sequence[frontier.Place]]
-) -> tuple[str, list[Markup]]:
-    """What is drawn, and a picture for each cost that was measured."""
-    known = [cost for cost in COSTS if all(point.spent.get(cost) is not None for point in points)]
-    drawn = (
-        frontier.frontier_svg(
-            points, title=frontier.COST_NAMES[cost].capitalize(), cost=cost, oracle=oracle.get(cost, ())
-        )
-        for cost in known
-    )
-    return title, [Markup(picture) for picture in drawn]
+def _pictures(title: str, points: Sequence[FrontierPoint], oracles: Oracles) -> tuple[str, list[tuple[str, str]]]:
+    """What is drawn, and a picture for each cost that was measured: its address, and what it shows in words."""
+    drawn = [
+        (frontier(points, title=figures.COST_NAMES[cost].capitalize(), oracles=oracles, costs=[cost]), cost)
+        for cost in measured_costs(points)
+    ]
+    encoded = [(base64.b64encode(svg).decode("ascii"), cost) for svg, cost in drawn]
+    return title, [(f"data:image/svg+xml;base64,{data}", describe(points, [cost])) for data, cost in encoded]
 
 
 def _clips(
     comparison: Comparison,
     transcripts: Mapping[Mode, Sequence[Transcript]],
     lexicon: Lexicon | None,
-) -> Iterator[tuple[dict[str, Any], Sound | None]]:
+) -> Iterator[tuple[dict[str, Any], ClipSound | None]]:
     """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
 
     Of several transcripts of one clip in one mode, as repeats give, the first is shown.
@@ -130,7 +129,7 @@ def _clips(
         yield values, sound
 
 
-def _against_sound(labels: Mapping[str, str | None], sound: Sound | None, lexicon: Lexicon | None) -> str:
+def _against_sound(labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon | None) -> str:
     """Which of the classes fit what was measured of the sound, in words; empty where none can be told."""
     claims = lexicon.claims(labels, sound.figures) if lexicon and sound else ()
     fitting = [claim.attribute for claim in claims if claim.agrees]

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio import Cut, open_recording
-from specdec_cli.audio.files import opened
 from specdec_cli.audio.files import sha256 as digest_of
+from specdec_cli.audio.prosody import HOP, LEAD, SAMPLE_RATE, f0_contour, measure
 from specdec_cli.errors import AudioError
-from specdec_cli.prosody import measure
-from specdec_cli.prosody.pitch import HOP, LEAD, SAMPLE_RATE, f0_contour
-from specdec_cli.report.figures import measured
+from specdec_cli.format import measured
+from specdec_cli.inputs.opening import open_input
 from specdec_cli.types import Measured
 
 COLUMNS: Final = 400
@@ -33,7 +32,7 @@ Samples = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class ClipSound:
     """A clip to see and hear.
 
     Attributes:
@@ -53,7 +52,7 @@ class SoundUnavailable(Exception):
     """The recording cannot be shown; the message says why."""
 
 
-def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | None) -> Sound:
+def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | None) -> ClipSound:
     """A clip as it was captioned; segments of a recording in a row share one decoding.
 
     Raises:
@@ -72,7 +71,7 @@ def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | Non
         "measured": measured(found),
         "seconds": round(len(samples) / SAMPLE_RATE, 3),
     }
-    return Sound(drawing, found, mp3(samples))
+    return ClipSound(drawing, found, mp3(samples))
 
 
 @lru_cache(maxsize=1)
@@ -97,10 +96,10 @@ def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | Non
         cuts = [Cut(start, end, place="the transcript") for start, end in spans]
         longest_s = max(end - start for start, end in spans)
     try:
-        with opened(file) as content:
+        with open_input(file) as content:
             if digest_of(content) != sha256:
                 raise SoundUnavailable("The file has changed since it was captioned.")
-        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts).pieces():
+        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts, opener=open_input).pieces():
             yield piece.samples
     except AudioError as error:
         raise SoundUnavailable(error.message) from error

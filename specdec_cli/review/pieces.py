@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from specdec_cli.batch.lines import transcript_at
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.recordings import Stored
-from specdec_cli.inputs.recording import stored_path
 from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
+from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.schema import Transcript, readable
 
-_SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "measured", "agrees"}
+_SHOWN: Final = {"language", "caption", "flags", "scores", "speaker", "text", "measured", "agrees"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
 
@@ -42,6 +41,11 @@ class ReviewItem:
         return 1 - min(named) if named else None
 
     @property
+    def doubtful(self) -> bool:
+        """Whether a person should look at it: the models disagree, a class is unlikely, or it is no description."""
+        return self.run.needs_review is True or bool(self.run.flags)
+
+    @property
     def span(self) -> tuple[float, float] | None:
         """Start and end in the recording, s; None: all of it."""
         run = self.run
@@ -56,7 +60,7 @@ class ReviewItem:
             "start": run.start_s,
             "end": run.end_s,
             "seconds": run.duration_s,
-            "review": run.needs_review,
+            "review": self.doubtful,
             "doubt": self.doubt,
             "labels": self.labels,
             "truth": self.truth,
@@ -67,7 +71,7 @@ class ReviewItem:
     @property
     def path(self) -> str:
         """Of the recording, to be opened."""
-        return stored_path(self.run.file)
+        return self.run.file
 
 
 def read_pieces(
@@ -90,13 +94,13 @@ def read_pieces(
         stored = Stored.read(path, mode=mode)
         for mark in (mark for marks in stored.runs.values() for mark in marks if mark.good):
             place = f"{path}:{mark.number}"
-            run = transcript_at(path, mark.offset, place)
+            run = transcript_at(path, mark)
             found[os.path.abspath(run.file), run.start_s] = _piece(run, place, lexicon, references)
     if not found:
         raise TranscriptError(
             f"{', '.join(map(str, paths))} holds no caption.", hint="Caption recordings first: specdec batch --labels"
         )
-    return sorted(found.values(), key=lambda piece: (not piece.run.needs_review, -(piece.doubt or 0.0)))
+    return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
 
 
 def _piece(run: Transcript, place: str, lexicon: Lexicon, references: References | None) -> ReviewItem:

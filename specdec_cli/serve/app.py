@@ -15,10 +15,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from specdec_cli.cloud.protocol import MalformedError, Message, Problem, content_digest, digest
+from specdec_cli.cloud.http import MalformedError
+from specdec_cli.cloud.protocol import Message, Problem
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, Doorkeeper, Refusal
+from specdec_cli.serve.limits import Bodies, Refusal, require_token
 from specdec_cli.serve.observe import LOGGER, event, observed
 
 _SWEEP_S: Final = 1.0
@@ -51,7 +52,6 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     async def judge(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
-            request.state.body = body
             future = service.submit(work, request.path_params["id_"].hex, body, time.perf_counter())
             try:
                 async with asyncio.timeout(service.limits.answer_s):
@@ -63,7 +63,7 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
 
     async def forget(request: Request) -> Response:
         service.clips.forget(request.path_params["id_"].hex, "done")
-        return Response(status_code=204, headers={"Content-Digest": content_digest(b"")})
+        return Response(status_code=204)
 
     raised = HTTPException, Refusal, MalformedError, ClientDisconnect, Exception
     app = Starlette(
@@ -78,16 +78,16 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
         exception_handlers=dict.fromkeys(raised, _failed),
         lifespan=lifespan,
     )
-    return observed(_admitted(app, Doorkeeper(token, service.limits.requests_per_s)), service.metrics)
+    return observed(_admitted(app, token), service.metrics)
 
 
-def _refused(refusal: Refusal, request: str = "") -> Response:
+def _refused(refusal: Refusal) -> Response:
     event("refused", code=refusal.problem.code)
-    return _good(refusal.problem.model_copy(update={"request": request}), refusal.status)
+    return _good(refusal.problem, refusal.status)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    """What is answered where a route raises, or there is none; it names the body, which the client compares."""
+async def _failed(_request: Request, error: Exception) -> Response:
+    """What is answered where a route raises, or there is none."""
     match error:
         case ClientDisconnect():  # nobody is there to read it
             return Response(status_code=400)
@@ -100,11 +100,10 @@ async def _failed(request: Request, error: Exception) -> Response:
         case _:
             event("model_failed", error=type(error).__name__)
             refusal = Refusal(500, "model_failed", typed(error, LOGGER).message)
-    body = getattr(request.state, "body", None)
-    return _refused(refusal, digest(body) if body is not None else "")
+    return _refused(refusal)
 
 
-def _admitted(app: ASGIApp, doorkeeper: Doorkeeper) -> ASGIApp:
+def _admitted(app: ASGIApp, token: str | None) -> ASGIApp:
     """Refuses requests without the token, and those of two lengths, which a proxy in front may have read otherwise."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +113,7 @@ def _admitted(app: ASGIApp, doorkeeper: Doorkeeper) -> ASGIApp:
             answer.headers["Connection"] = "close"
         elif scope["type"] == "http" and scope["path"] != _OPEN:
             try:
-                doorkeeper.admit(Request(scope))
+                require_token(token, Request(scope))
             except Refusal as refusal:
                 answer = _refused(refusal)
         await answer(scope, receive, send)
@@ -124,7 +123,7 @@ def _admitted(app: ASGIApp, doorkeeper: Doorkeeper) -> ASGIApp:
 
 def _good(message: Message, status: int = 200) -> Response:
     content = message.model_dump_json().encode()
-    return Response(content, status, {"Content-Digest": content_digest(content)}, media_type="application/json")
+    return Response(content, status, media_type="application/json")
 
 
 async def _sweep(service: Service) -> None:

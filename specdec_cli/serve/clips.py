@@ -5,6 +5,7 @@ Each clip is a session of the model with its cache. The oldest go when there is 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
@@ -18,18 +19,22 @@ import torch
 
 from specdec_cli import __version__
 from specdec_cli.cloud import protocol as wire
+from specdec_cli.cloud.http import MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
+from specdec_cli.serve.layout import Layout
 from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 
-Why = Literal["done", "replaced", "room", "idle", "shutdown"]  # a clip was forgotten; done: its client deleted it
+Why = Literal[
+    "done", "replaced", "room", "idle", "unfit", "shutdown"
+]  # a clip was forgotten; done: its client deleted it
 Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
 
@@ -112,7 +117,7 @@ class Service:
         self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
         self._model = model
         self._placeholders = model.processor.family.placeholders(model.processor.config)
-        self._position_bytes = _position_bytes(model)
+        self._position_bytes, self._layout = _position_bytes(model), Layout(model.processor)
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
         # the number of PyTorch's threads counts for the thread that sets it alone
@@ -135,19 +140,23 @@ class Service:
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
         itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
-        clip, tensors = wire.unpack(wire.Clip, body)
+        clip, packed = wire.unpack(wire.Clip, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
+        self._require_sound(clip, packed.shapes)
+        tensors = packed.load()
         rows: Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
-        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, wire.digest(body), started)
+        self._layout.require_values(clip.samples, tensors)
+        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, started)
 
     def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Answers a question about a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        question, rows = wire.unpack(wire.Question, body)
-        return self._answer(held, question, rows, wire.digest(body), started)
+        question, packed = wire.unpack(wire.Question, body)
+        self._require_question(held.clip, question, packed.shapes)
+        return self._answer(held, question, packed.load(), started)
 
     def close(self) -> None:
         """Ends after the forwards under way, and drops all clips."""
@@ -161,7 +170,6 @@ class Service:
 
     def _hold(self, id_: str, clip: wire.Clip, tensors: Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
-        self._require_sound(clip, prompt)
         try:
             session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
@@ -173,27 +181,32 @@ class Service:
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, asked: wire.Question | None, rows: Tensors, name: str, started: float) -> wire.Answer:
+    def _answer(self, held: Held, asked: wire.Question | None, rows: Tensors, started: float) -> wire.Answer:
         judgement, verifier = None, held.verifier
-        draft = None if asked is None else self._draft(held.clip, asked, rows)
+        draft = None if asked is None else _draft(held.clip, asked, rows)
         with held.lock:
             before = verifier.work
-            if asked is None or draft is None:
-                verifier.prefill()
-            else:
-                found = verifier.verify(asked.text, draft, asked.more)
-                judgement = wire.Judgement.model_validate(found, from_attributes=True)
-                self.metrics.drafted.inc(len(draft.ids))
-                self.metrics.accepted.inc(found.accepted)
-                self.metrics.generated.inc(1 + len(found.more))
+            try:
+                if asked is None or draft is None:
+                    verifier.prefill()
+                else:
+                    found = verifier.verify(asked.text, draft, asked.more)
+                    judgement = wire.Judgement.model_validate(found, from_attributes=True)
+                    self.metrics.drafted.inc(len(draft.ids))
+                    self.metrics.accepted.inc(found.accepted)
+                    self.metrics.generated.inc(1 + len(found.more))
+            except (ValueError, IndexError, RuntimeError, DecodingError) as error:
+                if before.encoder_passes or isinstance(error, torch.OutOfMemoryError):
+                    raise
+                self.clips.forget(held.id, "unfit")
+                raise MalformedError("the model cannot read the clip: ids and tensors do not fit each other") from error
             work = verifier.work
         if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
             self.metrics.fed(1, done.reading_ms / 1e3)
         shown = wire.Work.model_validate(work, from_attributes=True)
-        cloud_ms = (time.perf_counter() - started) * 1e3
-        return wire.Answer(request=name, judgement=judgement, work=shown, cloud_ms=cloud_ms)
+        return wire.Answer(judgement=judgement, work=shown, cloud_ms=(time.perf_counter() - started) * 1e3)
 
-    def _require_sound(self, clip: wire.Clip, prompt: Prompt) -> None:
+    def _require_sound(self, clip: wire.Clip, shapes: dict[str, wire.Shape]) -> None:
         """Refuses a clip that is too long, contradicts itself, or is not what the model's processor makes."""
         processor, limits, known = self._model.processor, self.limits, self.info.vocab_size
         seconds, longest_s = clip.samples / processor.sampling_rate, processor.window_s
@@ -203,49 +216,39 @@ class Service:
         if clip.capacity > limits.text_tokens:
             sizes = f"{clip.capacity} tokens would follow the prompt, and {limits.text_tokens} may"
             raise Refusal(413, "too_large", sizes)
-        try:
-            expected = processor.prompt(test_sound(seconds, processor.sampling_rate), "How?")
-        except SpecdecError:
-            expected = None
         if not (
-            expected is not None
-            and self._layout(prompt) == self._layout(expected)
-            and max(prompt.ids) < known
+            max(clip.prompt_ids) < known
             and clip.vocab_size <= known
             and max(clip.stop_ids, default=0) < clip.vocab_size
             and clip.acceptance.rule != ("greedy" if clip.scoring.sampling else "sampling")
         ):
-            raise wire.MalformedError(
-                f"ids, tensors or settings contradict each other or the model, which has {known} ids, or are not those "
-                f"of a clip of {clip.samples} samples"
-            )
+            raise MalformedError(f"ids or settings contradict each other or the model, which has {known} ids")
+        own = {name: shape for name, shape in shapes.items() if name not in wire.ROWS}
+        self._layout.require(clip.samples, tuple(clip.prompt_ids), own)
+        rows = {name: shape for name, shape in shapes.items() if name in wire.ROWS}
+        self._require_question(clip, clip.question or wire.Question(text=[], draft=[]), rows)
 
-    def _layout(self, prompt: Prompt) -> tuple[object, ...]:
-        """What prompts of clips of one length share: shapes of tensors, and ids from first to last placeholder."""
-        at = [index for index, id_ in enumerate(prompt.ids) if id_ in self._placeholders]
-        shapes = {name: (each.is_floating_point(), tuple(each.shape)) for name, each in prompt.audio.items()}
-        return shapes, prompt.ids[at[0] : at[-1] + 1] if at else ()
-
-    def _draft(self, clip: wire.Clip, question: wire.Question, rows: Tensors) -> Draft:
-        """The block of a question, which may not exceed what the clip was opened for, nor contradict itself."""
-        drafted, most_drafted, most_more = tuple(question.draft), self.limits.draft_tokens, self.limits.more_tokens
-        tokens = (*question.text, *drafted)
-        compares = clip.acceptance.compares(sampling=clip.scoring.sampling)
+    def _require_question(self, clip: wire.Clip, question: wire.Question, shapes: dict[str, wire.Shape]) -> None:
+        """Refuses a question that exceeds what the clip was opened for, or contradicts itself."""
+        limits, tokens = self.limits, (*question.text, *question.draft)
+        compares = bool(question.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
+        rows = question.rows or []
         if (
-            len(drafted) > most_drafted
-            or question.more > most_more
+            len(question.draft) > limits.draft_tokens
+            or question.more > limits.more_tokens
             or len(tokens) + question.more > clip.capacity
             or max(tokens, default=0) >= clip.vocab_size
             or not self._placeholders.isdisjoint(tokens)
-            or len(question.rows or ()) != (len(drafted) if compares else 0)
+            or len(rows) != (len(question.draft) if compares else 0)
+            or max(rows, default=0) > clip.vocab_size
+            or {name: (shape.dtype, shape.shape) for name, shape in shapes.items()}
+            != (dict(zip(wire.ROWS, (("I32", [sum(rows)]), ("F32", [sum(rows)])), strict=True)) if rows else {})
         ):
-            raise wire.MalformedError(
-                f"a question may have {most_drafted} drafted tokens, {most_more} more, and {clip.capacity} in all, "
-                f"ids below {clip.vocab_size} that stand for no audio, and distributions as its rule wants them"
+            raise MalformedError(
+                f"a question may have {limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and "
+                f"{clip.capacity} in all, ids below {clip.vocab_size} that stand for no audio, and distributions as "
+                "its rule wants them"
             )
-        if not question.rows:
-            return Draft(drafted)
-        return Draft(drafted, wire.unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
 
     def _describe(self) -> wire.Info:
         model, processor = self._model, self._model.processor
@@ -259,10 +262,18 @@ class Service:
             device=shown["device"],
             weights=model.weights,
             **prints,
-            identity=f"sha256:{wire.digest(repr(facts).encode())}",
+            identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
             vocab_size=processor.vocab_size,
             eos_ids=list(processor.eos_ids),
         )
+
+
+def _draft(clip: wire.Clip, question: wire.Question, rows: Tensors) -> Draft:
+    """The block of a question."""
+    drafted = tuple(question.draft)
+    if not question.rows:
+        return Draft(drafted)
+    return Draft(drafted, wire.unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
 
 
 def _position_bytes(model: AudioLM) -> int:

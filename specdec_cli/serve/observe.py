@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOGGER: Final = logging.getLogger("specdec_cli.serve")
 _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
 _GONE: Final = 499  # the client left before an answer began
 
 
@@ -109,7 +110,9 @@ def observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             await app(scope, receiving, sending)
         seconds = time.perf_counter() - started
         path = getattr(scope.get("route"), "path_format", None)
-        route, status = f"{scope['method']} {path}" if path else "other", _GONE if gone or not status else status
+        # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
+        route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
+        status = _GONE if gone or not status else status
         metrics.requests.labels(route, str(status)).inc()
         metrics.seconds.labels(route).observe(seconds)
         metrics.bytes.labels("in").inc(received)

@@ -44,11 +44,14 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
-        run_on=sources["cloud"] if cloud_takes_part else None,
+        # of a round without a draft, the first token is the cloud's own
+        run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
         network_ms=_sum(event.network_ms for event in rounds),
         hidden_ms=hidden_ms,
         thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
         near_ties=_sum(event.near_ties for event in rounds),
+        guessed=finished.guessed,
+        guesses_kept=finished.guesses_kept,
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(

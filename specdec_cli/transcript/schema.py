@@ -1,19 +1,16 @@
-"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0.
-
-The schema only grows: what 0.1 wrote can be read, resumed and compared.
-"""
+"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.types import Decider, FinishReason, Mode, Reason, Source
+from specdec_cli.types import Decider, FinishReason, Flag, Mode, Reason, Source
 
 
 def readable(text: str) -> str:
@@ -41,12 +38,14 @@ Text = Annotated[str, BeforeValidator(lambda text: readable(text) if isinstance(
 FileName = Annotated[str, AfterValidator(_of_a_file)]
 """A path as `os.fsdecode` gives it: a byte that is no UTF-8 is U+DC80 to U+DCFF, so that `os.fsencode` restores it."""
 
+_Head = TypeVar("_Head", bound="TranscriptHead")
+
 Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 """A measured figure, of which four decimals are kept."""
 
 
 def maybe(description: str, **bounds: Any) -> Any:
-    """A field that a line may lack, as those of earlier versions do: null then."""
+    """A field that a line may lack: null then."""
     return Field(default=None, description=description, **bounds)
 
 
@@ -62,13 +61,13 @@ class ModelInfo(_Part):
     dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
     weights: Text | None = maybe("fingerprint of their files, which tells them from others; null: unknown")
-    compiled: Text | None = maybe("how its decoder was compiled, or off and why; null: it was not to be")
+    graphs: Text | None = maybe("cuda: short forwards ran as CUDA graphs; eager: as such, on a CPU; null: neither")
 
     @property
     def placed(self) -> str:
-        """Number format, device and compiling, for people."""
-        compiled = () if self.compiled is None else (f"compile {self.compiled}",)
-        return " · ".join((self.dtype, self.device, *compiled))
+        """Number format, device and graphs, for people."""
+        graphs = () if self.graphs is None else (f"graphs {self.graphs}",)
+        return " · ".join((self.dtype, self.device, *graphs))
 
 
 class Models(_Part):
@@ -92,7 +91,12 @@ class RoundRecord(_Part):
     draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
     entropy: list[Figure] = Field(description="of the drafting model at each drafted token, nats")
     max_entropy: Figure | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
-    score: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
+    least_entropy: list[Figure] | None = maybe(
+        "what it is at least, where an edge elsewhere names the likeliest tokens alone; `entropy` is then the most it "
+        "can be; null: they differ by 0.01 at most"
+    )
+    gate_values: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
+    gate_value: Figure | None = maybe("the block's, which is compared with the threshold; null: nothing was drafted")
     margin: list[Figure] | None = maybe("p(likeliest) - p(second) at each drafted token")
     logprob: list[Figure] | None = maybe("of each drafted token, nats")
     candidates: list[list[tuple[int, Figure]]] | None = maybe("likeliest tokens at each drafted one: [id, probability]")
@@ -134,11 +138,15 @@ class Totals(_Part):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
-    run_on: int | None = maybe("tokens that the cloud generated after its own; null where it wrote all or nothing")
+    run_on: int | None = maybe(
+        "tokens that the cloud generated after its own of a round; null where it wrote all or nothing"
+    )
     network_ms: Figure | None = maybe("time on the link, ms; null where there is none")
     hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified elsewhere, ms")
     thrown_away: int | None = maybe("tokens drafted ahead in vain")
     near_ties: int | None = maybe("sum over the rounds; null where nothing was verified")
+    guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")
+    guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward; null: off")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
@@ -202,8 +210,8 @@ class ClassScores(_Part):
     edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
-class Transcript(_Part):
-    """One clip, or one segment of a clip."""
+class TranscriptHead(_Part):
+    """What a line says before its rounds: which clip, how it was captioned, and the caption."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: FileName = Field(
@@ -218,12 +226,17 @@ class Transcript(_Part):
     pieces: int | None = maybe("how many segments the recording was cut into", ge=1)
     speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")
     text: Text | None = maybe("what is said, as the cuts or the manifest say")
-    no_speech: bool | None = maybe("true: no speech found, so the caption may be invented; left out: not checked")
     language: Literal["zh", "en"]
     prompt: Text = Field(description="the instruction given to the models")
     mode: Mode
     caption: Text | None = Field(description="null if there is an error")
+    flags: tuple[Flag, ...] = Field(
+        default=(),
+        description="what makes the caption no description: refusal; language: not the one asked for; no_description: "
+        "empty, or nothing but words to the listener; no_speech: none found, so it may be invented; left out if none",
+    )
     labels: dict[str, str | None] | None = maybe("attribute -> class that is named, null: none; left out if not asked")
+    emotions: tuple[Text, ...] | None = maybe("emotion words that are said, in their normal form; left out alike")
     scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, where they are known")
     needs_review: bool | None = maybe("whether the models disagree, or a class is unlikely; left out if not asked")
     measured: MeasuredFigures | None = maybe("figures of the sound; left out if not asked")
@@ -234,6 +247,16 @@ class Transcript(_Part):
     warnings: tuple[Text, ...] = Field(default=(), description="what to know of the settings; left out if nothing")
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
+
+    @property
+    def good(self) -> bool:
+        """Whether there is a caption."""
+        return self.caption is not None and self.error is None
+
+
+class Transcript(TranscriptHead):
+    """One clip, or one segment of a clip."""
+
     rounds: list[RoundRecord]
     totals: Totals | None
     timing: Timing
@@ -270,17 +293,26 @@ class Transcript(_Part):
         Raises:
             TranscriptError: it is no transcript of schema 1; the message names the field.
         """
-        try:
-            return cls.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        except (ValueError, RecursionError) as error:
-            reason = f"line: Invalid JSON: {error}"
-        raise TranscriptError(
-            f"{place} is no transcript of schema 1: {reason}.",
-            hint="Each line is one JSON object as `specdec caption --output` writes it.",
-        )
+        return parse(cls, line, place)
+
+
+def parse(kind: type[_Head], line: str | bytes, place: str) -> _Head:
+    """A transcript or its head from JSON that anybody may have written.
+
+    Raises:
+        TranscriptError: it is none of schema 1; the message names the line by `place`, and the field.
+    """
+    try:
+        return kind.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except (ValueError, RecursionError) as error:
+        reason = f"line: Invalid JSON: {error}"
+    raise TranscriptError(
+        f"{place} is no transcript of schema 1: {reason}.",
+        hint="Each line is one JSON object as `specdec caption --output` writes it.",
+    )
 
 
 def _finite(text: str) -> float:

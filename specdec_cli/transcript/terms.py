@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.config.gate_file import read_learned
 from specdec_cli.errors import SpecdecError
 from specdec_cli.transcript.build import error_transcript
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
-from specdec_cli.types import NOTHING_DONE, TOKEN_GATES, Mode
+from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, TranscriptHead
+from specdec_cli.types import TOKEN_GATES, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
+    from specdec_cli.run import Setup
 
 Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
 SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
+_MODEL: Final = tuple(ModelInfo.model_fields)
 # the prompt says the style, and what checkpoints suggest is known once they are loaded
-_NOT_COMPARED: Final = frozenset({"style", SUGGESTED})
+_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "lookup_tokens", "degrade"})  # guesses change no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class Terms:
     def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
         """The terms of a run with `config`; errors as in `recorded_settings`."""
         mode = config.decoding.mode
-        edge = None if mode == "cloud" else config.edge.model
+        edge = None if mode == "cloud" or config.edge is None else config.edge.model
         cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
-        asked, settings = (config.prompt.language, config.prompt.instruction), recorded_settings(config)
+        asked, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
         return cls(*asked, settings, edge, cloud, mode, labels, measured)
 
     def error_line(
@@ -51,21 +53,19 @@ class Terms:
         models = models or Models(edge=None, cloud=None)
         return error_transcript(file, error, **asked, models=models, settings=dict(self.settings), sha256=sha256)
 
-    def changes(self, values: Mapping[str, Any], *, models: bool = True) -> Iterator[Change]:
-        """Whatever a transcript with the fields `values` was made with that differs; names of models may not count."""
-        made = {name: values[name] for name in ("mode", "language", "prompt")}
-        if values.get("caption") is not None:
-            made |= {name: values.get(name) is not None for name in ("labels", "measured")}
+    def changes(self, head: TranscriptHead, *, models: bool = True) -> Iterator[Change]:
+        """Whatever a transcript was made with that differs; names of models may not count."""
+        made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
+        if head.caption is not None:
+            made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
         for name, then in made.items():
             if (now := getattr(self, name)) not in (None, then):
                 yield name, then, now
         for role in Models.model_fields if models else ():
-            info, now = values["models"].get(role), getattr(self, role)
-            if (then := info and info["name"]) != now:
+            info, now = getattr(head.models, role), getattr(self, role)
+            if (then := info and info.name) != now:
                 yield f"{role}.model", then, now
-        # deferred drafts change no lossless text, and earlier versions had none
-        idle = frozenset({"defer"} if values["mode"] == "lossless" else ())
-        yield from differing(values["settings"], self.settings, but=_NOT_COMPARED | idle)
+        yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
@@ -77,6 +77,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
         threshold = file.threshold if threshold is None else threshold
     return {
         **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
+        "closing": "on" if config.closes else None,
         "defer": config.decoding.defers or None,
         "gate": gate,
         "threshold": threshold if gate == config.gate.name else None,
@@ -85,7 +86,6 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "gate_weights": weights.fingerprint if weights else None,
         "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        # of a rule that 0.1 did not have: its transcripts go on under every other
         **config.acceptance.model_dump(
             mode="json", exclude={"rule"} if config.acceptance_rule == "cascade" else {"rule", "cascade_alpha"}
         ),
@@ -94,9 +94,9 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "segment_s": config.audio.length_s,
         **config.audio.recorded(),
         **{
-            f"{role}_instruction": model.instruction
+            f"{role}_instruction": model.own_instruction
             for role, model in (("edge", config.edge), ("cloud", config.cloud))
-            if model is not None and model.instruction is not None
+            if model is not None and model.own_instruction is not None
         },
     }
 
@@ -106,32 +106,32 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
     for name in dict.fromkeys((*here, *there)):
         values = (there.get(name), here.get(name))
         then, now = (list(value) if isinstance(value, tuple) else value for value in values)  # as JSON gives them back
-        # 0.1 always had a value: one that does nothing equals one that is left open
-        idle = (None, NOTHING_DONE.get(name))
-        if then != now and name not in but and not (then in idle and now in idle):
+        if then != now and name not in but:
             yield name, then, now
 
 
 def loaded_changes(
-    values: Mapping[str, Any],
-    models: Models,
-    settings: Mapping[str, object],
-    names: Sequence[str] = tuple(ModelInfo.model_fields),
+    made: TranscriptHead | Setup, models: Models, settings: Mapping[str, object], names: Sequence[str] = _MODEL
 ) -> Iterator[Change]:
-    """Which of `names` differs of the loaded models from those of a transcript; what either does not know does not."""
+    """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
+    yield from model_changes(made.models, models, names)
+    then, now = ({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings))
+    yield from differing(then, now)
+
+
+def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
+    """Which of `names` differs of two pairs of models; what is not known of either does not."""
     for role in Models.model_fields:
-        theirs, ours = values["models"].get(role), getattr(models, role)
+        theirs, ours = getattr(there, role), getattr(here, role)
         if theirs is None or ours is None:
             if (theirs is None) != (ours is None):
-                yield role, theirs and theirs["name"], ours and ours.name
+                yield role, theirs and theirs.name, ours and ours.name
             continue
         for name in names:
-            then, now = theirs.get(name), getattr(ours, name)
+            then, now = getattr(theirs, name), getattr(ours, name)
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
-    then, now = ({SUGGESTED: of.get(SUGGESTED)} for of in (values["settings"], settings))
-    yield from differing(then, now)
 
 
 def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:

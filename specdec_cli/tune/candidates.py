@@ -22,7 +22,13 @@ RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the clips that deferred drafts wake the cloud for."""
 
-AWAKE: Final[Mapping[GateName, float]] = {"entropy": 0.3, "margin": 0.85, "logprob": -0.1, "learned": 0.3}
+AWAKE: Final[Mapping[GateName, float]] = {
+    "entropy": 0.3,
+    "class-entropy": 0.3,
+    "margin": 0.85,
+    "logprob": -0.1,
+    "learned": 0.3,
+}
 """Thresholds of deferred drafts once the cloud is awake, when a verification is cheap."""
 
 _DIGITS: Final = 4
@@ -124,6 +130,7 @@ def _thresholds(
             judge = gate.open(position, waking=k is None, whole=k is None)
             for token in trace.edge.drafted(position, k or MOST_DEFERRED):
                 judge.add(token)
-            figures.append(min(judge.scores) if below else max(judge.scores))
+            assert judge.block_value is not None  # a trace has tokens
+            figures.append(judge.block_value)
     quantiles = np.quantile(figures, rates if below else [1 - rate for rate in rates])
     return tuple(dict.fromkeys(round(float(value), _DIGITS) for value in quantiles))

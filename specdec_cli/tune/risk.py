@@ -27,7 +27,7 @@ from specdec_cli.types import Cost
 
 if TYPE_CHECKING:
     from specdec_cli.tune.candidates import Candidate
-    from specdec_cli.tune.frontier import Outcome
+    from specdec_cli.tune.outcomes import SettingOutcome
 
 RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
 """Shares of the blocks that thresholds are chosen for: a small risk takes many escalations."""
@@ -47,13 +47,13 @@ class Certified(Figures):
     method: str = Field(default="conformal risk control (Angelopoulos et al. 2022)", description="how it is certified")
 
 
-def worth_certifying(outcomes: Sequence[Outcome], alpha: float, cost: Cost) -> list[Candidate]:
+def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cost) -> list[Candidate]:
     """The settings to run and to certify, that which escalates most first.
 
     Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, and up
     to two on either side of it.
     """
-    families: dict[Candidate, list[Outcome]] = defaultdict(list)
+    families: dict[Candidate, list[SettingOutcome]] = defaultdict(list)
     for outcome in outcomes:
         candidate = outcome.candidate
         if candidate.gate != "random" and outcome.differing is not None:

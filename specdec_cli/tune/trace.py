@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from specdec_cli.decoding.gate import Gate, Judge, TokenEvidence
+from specdec_cli.decoding.gate import Gate, GateState, TokenEvidence
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.metrics.bootstrap import Figures
 from specdec_cli.types import Candidates
@@ -29,6 +29,7 @@ class Track(Figures):
     target: tuple[int, ...] = Field(description="the cloud's likeliest token there")
     entropy: tuple[float, ...] = Field(description="of the edge, nats")
     logprob: tuple[float, ...] = Field(description="of the edge's likeliest token, nats")
+    class_entropy: tuple[float, ...] = Field(description="of the edge, summed over groups of tokens, nats")
     candidates: tuple[Candidates, ...] = Field(description="the edge's likeliest tokens with their probabilities")
 
     def evidence(self, position: int) -> TokenEvidence:
@@ -36,7 +37,8 @@ class Track(Figures):
         candidates = self.candidates[position]
         second = candidates[1][1] if len(candidates) > 1 else 0.0
         margin = candidates[0][1] - second
-        return TokenEvidence(self.chosen[position], self.entropy[position], margin, self.logprob[position], candidates)
+        own = self.chosen[position], self.entropy[position], margin, self.logprob[position]
+        return TokenEvidence(*own, candidates, self.class_entropy[position])
 
     def drafted(self, position: int, k: int) -> list[TokenEvidence]:
         """The block of up to `k` tokens that the edge drafts at `position`, ended by the end of the text."""
@@ -114,7 +116,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
     return Replayed(tuple(ids), rounds, escalations, exact)
 
 
-def _judge(judge: Judge, tokens: list[TokenEvidence]) -> tuple[int | None, int]:
+def _judge(judge: GateState, tokens: list[TokenEvidence]) -> tuple[int | None, int]:
     """Index of the token at which the gate escalates a block, None if it does not; and how many tokens are drafted."""
     crossed = None
     for index, token in enumerate(tokens):

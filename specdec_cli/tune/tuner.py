@@ -8,30 +8,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.config.gate_file import tokenizer_fingerprint
+from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.errors import ConfigError, TranscriptError, typed
 from specdec_cli.inputs.references import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.schema import Transcript
-from specdec_cli.tune.candidates import RATES, WOKEN, Candidate, candidates, deferred
-from specdec_cli.tune.frontier import Outcome
-from specdec_cli.tune.journal import Journal
-from specdec_cli.tune.plan import Plan
-from specdec_cli.tune.quality import Yardstick
+from specdec_cli.tune.candidates import WOKEN, Candidate, candidates, deferred
+from specdec_cli.tune.measure import CaptionQuality, Parts, cloud_ms, parts_of
+from specdec_cli.tune.outcomes import SettingOutcome
 from specdec_cli.tune.record import Recorder
-from specdec_cli.tune.spending import Parts, cloud_ms, parts_of
+from specdec_cli.tune.stored_recordings import StoredRecordings
 from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.tuning_plan import TuningPlan
 
 if TYPE_CHECKING:
-    from specdec_cli.tune.fit import Fitted
+    from specdec_cli.tune.learned_gate import Fitted
 
 TIMED: Final = 16
 """Clips that the parts of the cloud's time are measured on."""
@@ -71,7 +71,7 @@ def split(traces: Sequence[Trace], references: Mapping[str, Reference], seed: in
 class Tuner:
     """Carries out a plan with a captioner that has both models, in hybrid mode."""
 
-    def __init__(self, captioner: Captioner, plan: Plan, journal: Journal, watch: Watch) -> None:
+    def __init__(self, captioner: Captioner, plan: TuningPlan, journal: StoredRecordings, watch: Watch) -> None:
         self._captioner = captioner
         self._plan = plan
         self._journal = journal
@@ -90,42 +90,58 @@ class Tuner:
         self._each((f"recording {path}", path, partial(recorder.record, path)) for path in missing)
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
-    def fit(self, halves: Halves, yardstick: Yardstick) -> Classifier | None:
-        """The learned gate's classifier, if it is among the gates; its figures are in `fitted` and `waking`.
+    def fit(self, halves: Halves, quality: CaptionQuality) -> None:
+        """Fits the learned gate, if it is among the gates: `fitted`, and `waking` for deferred drafts.
 
         Raises:
             ConfigError: the cloud changes too little to fit it, and no other gate is to be tried.
         """
         if "learned" not in self._plan.gates:
-            return None
+            return
         try:
-            self.fitted = self._fit(halves, yardstick, self._plan.k)
+            self.fitted = self._fit(halves, quality, self._plan.k)
             if self._plan.defers:
-                self.waking = self._fit(halves, yardstick, MOST_DEFERRED)
+                self.waking = self._fit(halves, quality, MOST_DEFERRED)
         except ConfigError as error:
             others = tuple(gate for gate in self._plan.gates if gate != "learned")
             if set(others) <= {"random"}:
                 raise
             self._plan, self.fitted = replace(self._plan, gates=others), None
             self.notes.append(f"The learned gate was not tried: {error.message}.")
-            return None
-        waking = self.waking.weights if self.waking else None
-        return Classifier(self.fitted.weights, 0.5, waking=waking)
 
-    def _fit(self, halves: Halves, yardstick: Yardstick, k: int) -> Fitted:
-        from specdec_cli.tune.fit import Consequences, examples, fit, teaches  # needs scikit-learn
+    @property
+    def _classifier(self) -> Classifier | None:
+        waking = self.waking.weights if self.waking else None
+        return Classifier(self.fitted.weights, 0.5, waking=waking) if self.fitted else None
+
+    def _fit(self, halves: Halves, quality: CaptionQuality, k: int) -> Fitted:
+        from specdec_cli.tune.learned_gate import Consequences, examples, fit, teaches  # needs scikit-learn
 
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
-        consequences = Consequences(yardstick.classes)
+        consequences = Consequences(quality.classes)
         found = examples(halves.fitting, groups, k, consequences)
         if not teaches(found):  # the captions name hardly any class
             return fit(examples(halves.fitting, groups, k), seed=self._plan.seed)
         return fit(found, consequences.decided(halves.fitting), seed=self._plan.seed)
 
-    @property
-    def tokenizer(self) -> str:
-        """Fingerprint of the pair's tokenizer."""
-        return tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab())
+    def gate_file(self, candidate: Candidate | None, origin: dict[str, Any]) -> GateFile:
+        """The gate file of a setting; of the fitted classifier with no setting yet if it is None."""
+        waking = self.waking
+        found = candidate or Candidate("learned", 0.5, self._plan.ks[0], wake=0.5 if waking else None)
+        learned = found.gate == "learned"
+        settings: dict[str, Any] = {
+            "gate": found.gate,
+            "threshold": found.threshold,
+            "k": found.k,
+            "stop_drafting": found.stop_drafting,
+            "defer": candidate is not None and found.deferred,
+            "wake": found.wake,
+            "tokenizer": tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab()),
+            "fitted_on": origin,
+            "learned": self.fitted.weights if self.fitted and learned else None,
+            "waking": waking.weights if waking and learned and found.deferred else None,
+        }
+        return GateFile.model_validate(settings)
 
     def time(self, traces: Sequence[Trace]) -> Parts | None:
         """What the parts of the cloud's work take, by runs on the first few of the clips; None: it does not say."""
@@ -140,40 +156,43 @@ class Tuner:
     def sweep(
         self,
         traces: Sequence[Trace],
-        yardstick: Yardstick,
-        classifier: Classifier | None,
-        parts: Parts | None = None,
-        rates: Sequence[float] = RATES,
-    ) -> tuple[list[Outcome], float]:
+        quality: CaptionQuality,
+        parts: Parts | None,
+        rates: Sequence[float],
+    ) -> tuple[list[SettingOutcome], float]:
         """Every candidate replayed on every clip; and the share of replays that were exact."""
-        plan = self._plan
+        plan, classifier = self._plan, self._classifier
         found = list(candidates(traces, plan.gates, plan.ks, classifier, rates))
         if plan.defers:
             found += deferred(traces, plan.gates, plan.k, classifier, WOKEN)
-        outcomes: list[Outcome] = []
+        outcomes: list[SettingOutcome] = []
         exact = 0
         self._watch.begin(len(found))
         for candidate in found:
             self._watch.step(f"replaying {candidate.label}")
-            outcome, same = swept(candidate, traces, yardstick, classifier, self._plan.seed, parts)
+            outcome, same = swept(candidate, traces, quality, classifier, plan.seed, parts)
             outcomes.append(outcome)
             exact += same
             self._watch.advance()
         return outcomes, exact / max(len(found) * len(traces), 1)
 
     def confirm(
-        self, chosen: Sequence[Candidate], traces: Sequence[Trace], yardstick: Yardstick, weights: Path | None
-    ) -> tuple[list[Outcome], list[Trace]]:
+        self, chosen: Sequence[Candidate], traces: Sequence[Trace], quality: CaptionQuality
+    ) -> tuple[list[SettingOutcome], list[Trace]]:
         """Runs the chosen candidates and cloud-only for real, where the journal holds no such run.
 
-        They take turns clip by clip, so that a machine that grows busy slows all of them. `weights` is the learned
-        gate's. Returns the candidates' outcomes on the clips that all could caption, and these clips.
+        They take turns clip by clip, so that a machine that grows busy slows all of them. Returns the candidates'
+        outcomes on the clips that all could caption, and these clips.
         """
-        captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
+        with TemporaryDirectory(prefix="specdec-tune-") as folder:
+            weights = Path(folder) / "gate.json"
+            if self.fitted is not None:
+                weights.write_text(self.gate_file(None, {}).to_json(), encoding="utf-8")
+            captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
         every = {"cloud-only": self._alone, **{c.label: captioner for c, captioner in captioners.items()}}
         self._run("confirming", every, traces)
         usable = [trace for trace in traces if all(self._held(captioner, trace) for captioner in every.values())]
-        return [self._outcome(c, captioners[c], usable, yardstick) for c in chosen], usable
+        return [self._outcome(c, captioners[c], usable, quality) for c in chosen], usable
 
     @cached_property
     def _alone(self) -> Captioner:
@@ -196,19 +215,19 @@ class Tuner:
         )
 
     def _outcome(
-        self, candidate: Candidate, captioner: Captioner, traces: Sequence[Trace], yardstick: Yardstick
-    ) -> Outcome:
+        self, candidate: Candidate, captioner: Captioner, traces: Sequence[Trace], quality: CaptionQuality
+    ) -> SettingOutcome:
         """What a candidate did with clips that it has been run on."""
         runs = [run for trace in traces if (run := self._held(captioner, trace))]
         alone = [run for trace in traces if (run := self._held(self._alone, trace))]
         texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
-        return Outcome(
+        return SettingOutcome(
             candidate,
-            yardstick.table(traces, texts),
+            quality.table(traces, texts),
             np.array([len(run.rounds) for run in runs], float),
             np.array([sum(round_.escalated for round_ in run.rounds) for run in runs], float),
             confirmed=True,
-            differing=yardstick.differing(traces, texts),
+            differing=quality.differing(traces, texts),
             woken=np.array([run.woken for run in runs], float),
             cloud_ms=np.array([cloud_ms(run) for run in runs]),
             alone_ms=np.array([cloud_ms(run) for run in alone]),
@@ -233,7 +252,7 @@ class Tuner:
             self._watch.advance()
 
 
-def configured(config: Config, candidate: Candidate, weights: Path | None) -> Config:
+def configured(config: Config, candidate: Candidate, weights: Path) -> Config:
     """`config` of a hybrid run with the candidate's gate and k; `weights` is the learned gate's file."""
     gate = {
         "name": candidate.gate,
@@ -249,11 +268,11 @@ def configured(config: Config, candidate: Candidate, weights: Path | None) -> Co
 def swept(
     candidate: Candidate,
     traces: Sequence[Trace],
-    yardstick: Yardstick,
+    quality: CaptionQuality,
     classifier: Classifier | None,
     seed: int,
     parts: Parts | None = None,
-) -> tuple[Outcome, int]:
+) -> tuple[SettingOutcome, int]:
     """A candidate replayed on every clip, and on how many of them the replay was exact.
 
     With `parts` its time in the cloud is estimated from them.
@@ -261,13 +280,13 @@ def swept(
     replays = [candidate.replay(trace, classifier, seed) for trace in traces]
     escalations = np.array([each.escalations for each in replays], float)
     texts = [each.ids for each in replays]
-    outcome = Outcome(
+    outcome = SettingOutcome(
         candidate,
-        yardstick.table(traces, texts),
+        quality.table(traces, texts),
         np.array([each.rounds for each in replays], float),
         escalations,
         confirmed=False,
-        differing=yardstick.differing(traces, texts),
+        differing=quality.differing(traces, texts),
         cloud_ms=parts.hybrid_ms((escalations > 0).astype(float), escalations) if parts else None,
         alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else None,
     )

@@ -77,22 +77,33 @@ def sndfile_bytes(samples: Samples, rate: int, extension: str) -> bytes:
     return bytes(data)
 
 
-def ffmpeg_bytes(samples: Samples, rate: int, extension: str, *, options: dict[str, str] | None = None) -> bytes:
-    """A file written by FFmpeg."""
+def ffmpeg_bytes(
+    samples: Samples, rate: int, extension: str, *, options: dict[str, str] | None = None, duration: str | None = None
+) -> bytes:
+    """A file written by FFmpeg; `duration` is what a tag of its sound track claims."""
     container, codec = FFMPEG[extension]
     layout = {1: "mono", 2: "stereo", 6: "5.1"}[samples.shape[1]]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "clip")  # a real file: "faststart" opens it a second time
-        _encode(samples, rate, target, container, codec, layout, options or {})
-        return target.read_bytes()
+        _encode(samples, rate, target, container, codec, layout, options or {}, duration)
+        return target.read_bytes().replace(b"OTHERTAG", b"DURATION")  # which FFmpeg does not let one write
 
 
 def _encode(
-    samples: Samples, rate: int, target: Path, container: str, codec: str, layout: str, options: dict[str, str]
+    samples: Samples,
+    rate: int,
+    target: Path,
+    container: str,
+    codec: str,
+    layout: str,
+    options: dict[str, str],
+    duration: str | None,
 ) -> None:
     with av.open(str(target), "w", format=container, container_options=options) as output:
         stream = output.add_stream(codec, rate=rate)
         stream.layout = layout
+        if duration is not None:
+            stream.metadata["OTHERTAG"] = duration
         frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout=layout)
         frame.sample_rate, frame.pts = rate, 0
         context = stream.codec_context

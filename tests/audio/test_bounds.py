@@ -1,11 +1,10 @@
-"""Time and memory that a recording may take, whatever its length."""
+"""What a recording may take, whatever its length."""
 
 from __future__ import annotations
 
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from tests.audio.test_formats import saved
 RATE = 16000
 HOUR = 3600 * RATE
 MOST_MB = 60
-LIMIT_S = 4.0
-"""Twice of what it may take, in processor time: machines differ."""
 PEAK = """
 import re, sys
 from specdec_cli.audio import open_recording
@@ -100,44 +97,6 @@ def test_what_is_refused_is_refused_early(extension: str, folder: Path) -> None:
     printed, megabytes = peak_of(folder / f"short.{extension}", folder / f"long.{extension}", "whole")
     assert "but the model reads 30 s at once" in printed
     assert megabytes < MOST_MB
-    begun = time.process_time()
-    with pytest.raises(AudioContentError):
-        open_recording(folder / f"long.{extension}", window_s=30)
-    assert time.process_time() - begun < 1
-
-
-FOUR = """
-import re, sys, threading
-from specdec_cli.audio import open_recording
-from specdec_cli.errors import AudioContentError
-
-def peak_mb():
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
-
-def read(path):
-    try:
-        for piece, _ in zip(open_recording(path, window_s=300, segment_s=300).pieces(), range(3)):
-            pass
-    except AudioContentError:
-        pass
-
-def read_four(path):
-    threads = [threading.Thread(target=read, args=(path,)) for _ in range(4)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-    return peak_mb()
-
-print(-read_four(sys.argv[1]) + read_four(sys.argv[2]))
-"""
-
-
-@needs_proc
-@hours
-@pytest.mark.full
-def test_four_loaders_with_bombs_take_little_more_than_with_short_clips(folder: Path) -> None:
-    command = [sys.executable, "-c", FOUR, str(folder / "short.flac"), str(folder / "long.flac")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 400  # four windows of 300 s are 77 MB; held whole, the bombs would take 14,900
 
 
 def wav_header(declared: int) -> bytes:
@@ -156,11 +115,9 @@ def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> N
     path = saved(tmp_path, header)
     with path.open("r+b") as file:
         file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
-    begun = time.process_time()
     for segment_s in (None, 30):
         with pytest.raises(AudioContentError, match="too long"):
             open_recording(path, window_s=30, segment_s=segment_s)
-    assert time.process_time() - begun < LIMIT_S
 
 
 EBML = bytes.fromhex("1a45dfa387428284") + b"webm"
@@ -191,17 +148,15 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_matroska_takes_no_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_matroska_is_refused_or_short(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "MAX_DURATION_S", 300.0)
     path = saved(tmp_path, HOSTILE[name]())
-    begun = time.process_time()
     try:
         samples, _ = load_audio(path)
     except AudioError:
         pass
     else:
         assert len(samples) < 2 * RATE
-    assert time.process_time() - begun < LIMIT_S
 
 
 def test_importing_nothing_that_compiles(tmp_path: Path) -> None:

@@ -122,3 +122,10 @@ def test_bytes_are_counted(tmp_path: Path) -> None:
         load_audio(saved(tmp_path, data))
     with pytest.raises(AudioDecodeError, match="promises 1,234 more bytes than"):
         load_audio(saved(tmp_path, wav(36 + len(PCM), len(PCM) + 1234)))
+
+
+def test_a_matroska_that_claims_a_duration_of_400_digits(tmp_path: Path) -> None:
+    claimed = "9" * 400 + ":00:00.0"
+    data = ffmpeg_bytes(tone(1.0, 48000), 48000, "mka", options={"live": "1"}, duration=claimed)
+    assert claimed.encode() in data
+    assert_is_the_tone(load_audio(saved(tmp_path, data)))  # as where no length is declared

@@ -119,3 +119,10 @@ def test_other_rates(rate: int) -> None:
     (found,) = [*cutter.feed(samples.astype(np.float32)), *cutter.finish()]
     assert found.start_s == pytest.approx(1.0, abs=0.15)
     assert found.end_s == pytest.approx(2.0, abs=0.15)
+
+
+def test_what_would_count_as_silent_is_no_utterance() -> None:
+    """A piece that the cutter gives can be captioned."""
+    samples, places = talk((1.0, 1.0, 1.0), (1.0, 0.0002, 1.0), (1.0, 1.0, 0.5))
+    assert len(places) == 3
+    assert [round(piece.start_s) for piece in cut(samples)] == [round(places[0][0]), round(places[2][0])]

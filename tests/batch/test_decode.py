@@ -116,9 +116,12 @@ def test_clips_of_a_batch_get_the_text_that_each_gets_alone(
         assert isinstance(result, Transcript)
         alone = ours.caption(file)
         assert alone.caption == result.caption
+        committed = [[id_ for round_ in each.rounds for id_ in round_.committed_ids] for each in (alone, result)]
+        assert committed[0] == committed[1]
+        if mode == "lossless":
+            continue  # which model drafts is a matter of cost there
         for ours_, theirs in zip(alone.rounds, result.rounds, strict=True):
             assert ours_.draft_ids == theirs.draft_ids
-            assert ours_.committed_ids == theirs.committed_ids
             assert ours_.entropy == pytest.approx(theirs.entropy, abs=2e-3)
 
 

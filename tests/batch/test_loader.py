@@ -13,9 +13,11 @@ import torch
 from specdec_cli.batch.decode import Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.local import Preparer
+from specdec_cli.batch.output import Entry
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Run
+from specdec_cli.transcript.lines import Mark
 from specdec_cli.types import Clip
 from tests.mini_pair import captioner, write_voice
 
@@ -192,14 +194,15 @@ def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: P
     (ready,) = prepare(Task(InputFile(file)))
     assert isinstance(ready, Prepared)
     content = ready.run.clip.sha256
-    (outcome,) = prepare(Task(InputFile(file), known=content))
+    known = Entry((Mark(0, 1, True, content),), None)
+    (outcome,) = prepare(Task(InputFile(file), known))
     assert isinstance(outcome, Outcome)
     assert outcome.skipped
     write_voice(tmp_path / "a.wav", 2)
-    (changed,) = prepare(Task(InputFile(file), known=content))
+    (changed,) = prepare(Task(InputFile(file), known))
     assert isinstance(changed, Prepared)
     assert changed.run.clip.sha256 != content
-    (gone,) = prepare(Task(InputFile(str(tmp_path / "none.wav")), known=content))
+    (gone,) = prepare(Task(InputFile(str(tmp_path / "none.wav")), known))
     assert isinstance(gone, Outcome)
     assert gone.skipped  # the caption that it has is not given up
     (never_there,) = prepare(Task(InputFile(str(tmp_path / "none.wav"))))

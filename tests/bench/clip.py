@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench.clips import Clip
+from specdec_cli.bench.prepared import BenchClip
 from specdec_cli.captioner import Captioner
 from tests.mini_pair import captioner, voice
 
@@ -12,12 +12,12 @@ K = 3
 TOKENS = 20
 
 
-def clip_of(models: Captioner) -> Clip:
+def clip_of(models: Captioner) -> BenchClip:
     """A second and a half of sound, as prompts for both models of a captioner."""
     edge, cloud = models.prompts(voice(3), models.setup.prompt)
     assert edge is not None
     assert cloud is not None
-    return Clip("voice", 1.5, edge, cloud)
+    return BenchClip("voice", 1.5, edge, cloud)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,6 @@ def lossless() -> Captioner:
 
 
 @pytest.fixture(scope="module")
-def clip(lossless: Captioner) -> Clip:
+def clip(lossless: Captioner) -> BenchClip:
     """A clip for it."""
     return clip_of(lossless)

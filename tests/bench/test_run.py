@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench import run
+from specdec_cli.bench import measuring as run
 from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
 
@@ -16,10 +16,10 @@ def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(run, "generate", fail)
     both = captioner(decoding__mode="hybrid", decoding__k=2, decoding__max_new_tokens=4, decoding__loop_period=0)
     done: list[None] = []
-    found = run.benchmark(both, [clip_of(both)], 2, lambda: done.append(None))
-    assert {name: len(runs) for name, runs in found.timings.items()} == dict.fromkeys(
+    timings, notes = run.benchmark(both, [clip_of(both)], 2, lambda: done.append(None))
+    assert {name: len(runs) for name, runs in timings.items()} == dict.fromkeys(
         ("edge", "cloud", "lossless", "hybrid"), 2
     )
-    assert {"generate-edge", "generate-cloud"} <= {note.partition(" ")[0] for note in found.notes}
-    assert all(note.endswith("does not run here: NotImplementedError") for note in found.notes)
+    assert {"generate-edge", "generate-cloud"} <= {note.partition(" ")[0] for note in notes}
+    assert all(note.endswith("does not run here: NotImplementedError") for note in notes)
     assert len(done) == 2

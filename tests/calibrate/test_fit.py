@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.calibrate.decisions import Decision
-from specdec_cli.calibrate.fit import (
+from specdec_cli.calibrate.temperatures import (
     CalibrationFound,
     calibrate,
     calibration_file,
@@ -19,7 +19,7 @@ from specdec_cli.calibrate.fit import (
 from specdec_cli.confidence.calibration import read_calibration, sharpened
 from specdec_cli.errors import ConfigError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.report.reliability import reliability_svg
+from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
 from tests.cli.conftest import Specdec
@@ -95,17 +95,17 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
         read_calibration(path)
 
 
-def test_too_little_is_refused() -> None:
-    with pytest.raises(ConfigError, match="too little to calibrate"):
+def test_too_little_is_refused_with_what_was_found_and_what_would_do() -> None:
+    with pytest.raises(ConfigError, match=r"10 classes .* \(hybrid 10\).* takes 50"):
         calibrate(decisions(10, 2.0), by_speaker=True)
 
 
-def test_the_diagram_escapes_and_tells(tmp_path: Path) -> None:
+def test_the_diagram_says_what_it_shows() -> None:
     found: CalibrationFound = calibrate(decisions(500, 2.0), by_speaker=True)
-    drawn = reliability_svg(found, "emotion")
-    assert drawn.startswith("<svg")
+    drawn = diagram(found, "emotion").decode()
     assert "Mode hybrid: expected calibration error" in drawn
-    assert "<circle" not in reliability_svg(found, "voice")
+    assert "mode hybrid, 500 captions" in drawn
+    assert "captions" not in diagram(found, "voice").decode()
 
 
 def test_the_shipped_file_is_of_the_shipped_weights() -> None:

@@ -71,8 +71,8 @@ def ready() -> None:
     mini_pair()
     for name in (
         *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.work", "console.compare", "console.live"),
-        *("console.progress", "console.view", "batch.decode", "batch.local", "batch.runner", "compare.build"),
-        *("compare.journal", "compare.runner", "metrics.text", "report.tables"),
+        *("console.progress", "console.view", "batch.decode", "batch.local", "batch.runner", "compare.comparison"),
+        *("compare.stored_runs", "compare.running", "metrics.text", "report.comparison_tables"),
     ):
         import_module(f"specdec_cli.{name}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import jsonschema
@@ -14,10 +16,12 @@ import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError, SpecdecError, typed
 from specdec_cli.run import Run
-from specdec_cli.transcript import json_schema
+from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, WINDOW_S, captioner, voice
 from tests.transcript.lines import read_transcripts
+
+LOAD = Captioner.load  # which `specdec` has replaced
 
 
 def one(**settings: object) -> str:
@@ -30,6 +34,14 @@ def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: lis
     assert recordings[0] in outcome.err
     assert "tokens" in outcome.err
     assert "\x1b" not in outcome.err
+
+
+def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) -> None:
+    tone = 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE))
+    soundfile.write(tmp_path / "tone.wav", tone, RATE)
+    for cut in ([], ["--segment", "1"]):
+        outcome = specdec("caption", tmp_path / "tone.wav", "-q", "--max-new-tokens", "4", *cut)
+        assert [line[-12:] for line in outcome.lines] == [" [no_speech]"] * (2 if cut else 1)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +127,7 @@ def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
 ) -> None:
     broken = tmp_path / "broken.wav"
     broken.write_bytes(b"RIFF" + bytes(100))
-    for extra in ([], ["--mode", "lossless", "--prompt", "How does it sound?"]):
+    for extra in ([], ["--mode", "lossless", "--force-prompt", "--prompt", "How does it sound?"]):
         alone = json.loads(specdec("caption", "--json", "-q", *extra, broken).lines[0])
         beside = json.loads(specdec("caption", "--json", "-q", *extra, broken, recordings[0]).lines[0])
         assert set(alone["models"].values()) == {None}
@@ -146,8 +158,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_loading(
     before = Path(recordings[1]).read_bytes()
     cases = {
         tmp_path / "no" / "out.jsonl": (2, "mkdir -p"),
-        tmp_path: (1, "cannot be written"),
-        Path(recordings[1]): (1, "something else than transcripts"),
+        tmp_path: (3, "cannot be written"),
+        Path(recordings[1]): (3, "something else than transcripts"),
         Path(recordings[0]): (2, "is one of the recordings"),
         Path("-"): (2, "--json"),
     }
@@ -160,9 +172,15 @@ def test_an_output_that_cannot_be_written_is_refused_before_loading(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_an_output_that_fills_up_ends_the_run_with_one_error(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", "-q", *recordings, "-o", "/dev/full")
-    assert outcome.code == 1
+def test_an_output_that_fills_up_ends_the_run_with_one_error(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("specdec_cli.store.os.write", full)
+    outcome = specdec("caption", "-q", *recordings, "-o", tmp_path / "full.jsonl")
+    assert outcome.code == 3
     assert len(outcome.lines) == 1  # the caption that could not be recorded is not lost
     assert outcome.err.count("error: ") == 1
     assert "No space left" in outcome.err
@@ -226,13 +244,13 @@ def test_what_nobody_foresaw_outside_a_file_is_an_error_without_traceback(
 
     monkeypatch.setattr(Captioner, "load", load)
     outcome = specdec("caption", recordings[0])
-    assert outcome.code == 1
+    assert outcome.code == 3
     assert f"error: {type(error).__name__}" in outcome.err
     assert "\nhint: " in outcome.err
     assert "Traceback" not in outcome.err
 
 
-def test_models_that_cannot_be_loaded_end_with_1(
+def test_models_that_cannot_be_loaded_end_with_3(
     specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*_: object, **__: object) -> Captioner:
@@ -240,7 +258,7 @@ def test_models_that_cannot_be_loaded_end_with_1(
 
     monkeypatch.setattr(Captioner, "load", load)
     outcome = specdec("caption", recordings[0])
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (3, "")
     assert outcome.err.endswith("error: x holds no *.safetensors file\nhint: Download it.\n")
 
 
@@ -281,9 +299,9 @@ def test_pieces_beyond_the_window_are_refused_with_both_lengths(specdec: Specdec
 def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -> None:
     whole = specdec("caption", "-q", recordings[0], "-l", "en", "--mode", "cloud").out.strip()
     word = whole.split()[3]
-    assert specdec("caption", "-q", recordings[0], "-l", "en", "--mode", "cloud", "--stop", word).out.strip() == (
-        whole[: whole.index(word)].rstrip()
-    )
+    assert specdec(
+        "caption", "-q", recordings[0], "-l", "en", "--mode", "cloud", "--set", f"decoding.stop_strings=[{word}]"
+    ).out.strip() == (whole[: whole.index(word)].rstrip())
     short = json.loads(specdec("caption", "--json", recordings[0], "--max-new-tokens", "7").out)
     assert (short["totals"]["tokens"], short["finish_reason"]) == (7, "max_tokens")
 
@@ -296,15 +314,14 @@ def test_the_job_passes_typed_errors_on_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("variables", "flags", "language", "because"),
     [
-        ({}, [], "en", "no locale is set"),
+        ({}, [], "en", "default, without a locale"),
         ({"LANG": "en_US.UTF-8"}, [], "en", "LANG is en_US.UTF-8"),
         ({"LANG": "zh_CN.UTF-8"}, [], "zh", "LANG is zh_CN.UTF-8"),
-        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, ["-l", "auto"], "en", "LC_MESSAGES is C"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, [], "en", "LC_MESSAGES is C"),
         ({"LANG": "de_DE.UTF-8", "LC_ALL": "zh_TW"}, [], "zh", "LC_ALL is zh_TW"),
-        ({"LANG": "zh_CN.UTF-8"}, ["--language", "en"], "en", None),
-        ({"LANG": "en_US.UTF-8"}, ["--set", "prompt.language=zh"], "zh", None),
-        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, [], "zh", None),
-        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, ["-l", "auto"], "en", "LANG is en_US.UTF-8"),
+        ({"LANG": "zh_CN.UTF-8"}, ["--language", "en"], "en", "--language"),
+        ({"LANG": "en_US.UTF-8"}, ["--set", "prompt.language=zh"], "zh", "--set"),
+        ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, [], "zh", "SPECDEC_PROMPT__LANGUAGE"),
     ],
 )
 def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
@@ -314,18 +331,17 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     variables: dict[str, str],
     flags: list[str],
     language: str,
-    because: str | None,
+    because: str,
 ) -> None:
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     outcome = specdec("caption", *flags, recordings[0])
-    said = [line for line in outcome.err.splitlines() if "--language" in line]
     assert outcome.code == 0
     assert outcome.out.isascii() == (language == "en")
-    assert len(said) == (because is not None)
-    assert because is None or because in said[0]
+    name = "English" if language == "en" else "Chinese"
+    assert outcome.err.splitlines().count(f"Captions are in {name} ({because}).") == 1
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
 
 
@@ -360,3 +376,101 @@ def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(
     assert outcome.code == 0, outcome.err
     assert any("fitted to other weights of cloud" in warning for warning in json.loads(outcome.out)["warnings"])
     assert "warnings" not in json.loads(specdec("caption", recordings[0], "--json").out)
+
+
+def test_the_same_command_again_captions_what_the_output_lacks(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.jsonl"
+    first = specdec("caption", recordings[0], "-o", output)
+    again = specdec("caption", *recordings[:2], "-o", output)
+    assert again.lines[0] == f"{recordings[0]}\t{first.lines[0]}"  # printed, not decoded
+    assert "1 captioned, 0 failed; 1 done before" in again.err
+    assert [line.file for line in read_transcripts(output)] == recordings[:2]
+    before = output.read_bytes()
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    whole = specdec("caption", *recordings[:2], "-o", output)
+    assert (whole.code, whole.out) == (0, again.out)
+    other = specdec("caption", *recordings[:2], "-o", output, "-k", "7")
+    assert (other.code, "k was" in other.err) == (2, True)
+    assert output.read_bytes() == before
+
+
+def test_a_recording_in_pieces_goes_on_where_it_stopped(specdec: Specdec, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "talk.wav", voice(5, 3.0), RATE)
+    talk, output = tmp_path / "talk.wav", tmp_path / "out.jsonl"
+    whole = specdec("caption", talk, "--segment", "1", "-o", output)
+    lines = output.read_text("utf-8").splitlines(keepends=True)
+    output.write_text("".join(lines[:2]) + lines[2][:100], "utf-8")  # as a kill leaves it
+    rest = specdec("caption", talk, "--segment", "1", "-o", output)
+    assert (rest.code, rest.out) == (0, whole.out)
+    assert "1 captioned, 0 failed; 2 done before" in rest.err
+    assert [(line.piece, line.caption is not None) for line in read_transcripts(output)] == [
+        (number, True) for number in range(3)
+    ]
+    assert output.read_text("utf-8").splitlines(keepends=True)[:2] == lines[:2]
+
+
+def test_pieces_keep_their_times_in_a_pipe_and_are_summed_up(specdec: Specdec, tmp_path: Path) -> None:
+    silence = np.zeros(RATE, dtype=np.float32)
+    soundfile.write(tmp_path / "talk.wav", np.concatenate([voice(5, 1.0), silence, voice(5, 1.0)]), RATE)
+    turn = "SPEAKER talk 1 {0}.0 1.0 <NA> <NA> {1} <NA> <NA>\n"
+    (tmp_path / "turns.rttm").write_text("".join(turn.format(n, who) for n, who in enumerate(("ann", "bob", "<NA>"))))
+    outcome = specdec("caption", tmp_path / "talk.wav", "--segment", tmp_path / "turns.rttm", "-l", "en")
+    assert outcome.code == 1
+    ann, nobody = (line.split("\t") for line in outcome.lines)
+    assert (ann[:2], nobody[:2]) == (["0.00", "1.00"], ["2.00", "3.00"])
+    assert ann[2].startswith("ann: ")
+    assert not nobody[2].startswith("<NA>")
+    told = outcome.err.splitlines()
+    assert f"{tmp_path / 'talk.wav'}, piece 3 of 3: 2.00 to 3.00 s" in told
+    assert any(line.startswith("piece 3 of 3: ") for line in told)
+    last = told[-1]
+    assert last.startswith("2 captioned, 1 failed; ")
+    assert " of audio in " in last
+    assert last.endswith("without a caption: 1.00–2.00 s")
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "talk.TextGrid", "notes.txt"])
+def test_an_output_whose_name_promises_another_format_is_refused(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, name: str
+) -> None:
+    outcome = specdec("caption", recordings[0], "-o", tmp_path / name)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "specdec export" in outcome.err
+    assert not (tmp_path / name).exists()
+
+
+def test_folders_are_searched_at_every_depth_if_asked(specdec: Specdec, tmp_path: Path) -> None:
+    (tmp_path / "d" / "deep").mkdir(parents=True)
+    soundfile.write(tmp_path / "d" / "deep" / "a.wav", voice(1, 0.5), RATE)
+    refused = specdec("caption", tmp_path / "d")
+    assert (refused.code, "--recursive" in refused.err) == (2, True)
+    assert specdec("caption", "-r", tmp_path / "d").code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (["--mode", "hybrid", "--gate", "never"], 0),
+        (["--mode", "hybrid", "--gate", "always"], 0),
+        (["--mode", "hybrid", "--gate", "always", "--no-degrade"], 1),
+        (["--mode", "lossless"], 1),
+        (["--mode", "lossless", "--degrade"], 0),
+    ],
+)
+def test_a_server_that_does_not_answer_is_reported_as_such(
+    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, given: list[str], code: int
+) -> None:
+    monkeypatch.setattr(Captioner, "load", LOAD)
+    outcome = specdec("caption", recordings[0], "-l", "zh", "--set", "cloud.url=http://127.0.0.1:9", *given, "--json")
+    assert outcome.code == code, outcome.err
+    found = Transcript.from_json(outcome.out)
+    assert found.warnings == ("no answer at the start: http://127.0.0.1:9: All connection attempts failed",)
+    assert (found.error is not None) == (code == 1)
+    assert (found.degraded is not None) == ("never" not in given and code == 0)
+
+
+def test_lossless_takes_a_temperature_with_no_defer(specdec: Specdec, recordings: list[str]) -> None:
+    outcome = specdec("caption", recordings[0], "--mode", "lossless", "--set", "decoding.temperature=1", "--no-defer")
+    assert outcome.code == 0, outcome.err

@@ -82,7 +82,7 @@ def test_an_interruption_shows_what_was_done_so_far(folder: Path, tmp_path: Path
     assert "interrupted" in outcome.err
     done = Counter(run.file for run in {(run.file, run.mode): run for run in read_transcripts(output)}.values())
     assert outcome.out.startswith(f"{list(done.values()).count(len(MODES))} clips")
-    assert "total time" in outcome.out
+    assert "time of all clips" in outcome.out
     assert output.read_bytes().endswith(b"\n")
 
 
@@ -94,7 +94,7 @@ def test_on_a_terminal_a_bar_is_drawn_and_taken_away(folder: Path, width: int) -
     assert COLOUR.search(shown)
     assert "of 4" in shown
     page = ESCAPE.sub("", shown[shown.rindex("\x1b[?25h") :])
-    assert "total time" in page
+    assert "time of all clips" in page
     assert "█" not in page
     assert max(len(line.rstrip()) for line in page.replace("\r", "\n").split("\n")) <= width
 
@@ -104,7 +104,7 @@ def test_without_colour_nothing_is_coloured(folder: Path) -> None:
         ["compare", str(folder), "--limit", "1", *SHORT, "--modes", "edge,cloud"], width=80, NO_COLOR="1"
     )
     assert not COLOUR.search(shown)
-    assert "total time" in shown
+    assert "time of all clips" in shown
 
 
 def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:

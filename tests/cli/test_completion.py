@@ -19,12 +19,15 @@ WORDS = [
     ("specdec caption --gate lea", {"learned"}),
     ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "cascade", "class"}),
     ("specdec compare --modes edge,h", {"edge,hybrid"}),
-    ("specdec tune --gates entropy,", {"entropy,margin", "entropy,logprob", "entropy,learned"}),
+    (
+        "specdec tune --gates entropy,",
+        {"entropy,class-entropy", "entropy,margin", "entropy,logprob", "entropy,learned"},
+    ),
     ("specdec doctor --config ", set(shipped_configs())),
-    ("specdec config show vox", {"voxtral"}),
-    ("specdec caption --set decoding.lo", {f"decoding.loop_{name}=" for name in ("period", "repeats", "top_k")}),
+    ("specdec config show -c vox", {"voxtral"}),
+    ("specdec caption --set decoding.loop", {f"decoding.loop_{name}=" for name in ("period", "repeats", "top_k")}),
     ("specdec caption --set prompt.style=d", {"prompt.style=default", "prompt.style=detailed"}),
-    ("specdec tune --sav", {"--save-gate"}),
+    ("specdec tune --refe", {"--references"}),
 ]
 
 

@@ -15,14 +15,16 @@ def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp
     valid = specdec("config", "validate", name)
     assert (valid.code, valid.err) == (0, "")
     assert valid.out.endswith(f"{name}.yaml: valid\n")
-    shown = specdec("config", "show", name, "--yaml", "--set", "decoding.k=9", "--set", "prompt.text=快吗：no?")
+    shown = specdec("config", "show", "-c", name, "--yaml", "--set", "decoding.k=9", "--set", "prompt.system=快吗：no?")
     assert (shown.code, shown.err) == (0, "")
     path = tmp_path / "shown.yaml"
     path.write_text(shown.out, "utf-8")
-    expected = load_config(name, flags={"decoding.k": 9, "prompt.text": "快吗：no?"}, environ={}).config
+    expected = load_config(
+        name, flags={"decoding.k": 9, "prompt.system": "快吗：no?"}, environ={"LANG": "zh_CN"}
+    ).config
     assert load_config(path, environ={}).config == expected
     assert specdec("config", "validate", path).out == f"{path}: valid\n"
-    assert specdec("config", "show", path, "--yaml").out == shown.out
+    assert specdec("config", "show", "-c", path, "--yaml").out == shown.out
 
 
 def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +33,7 @@ def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, mo
     assert set(rows) == set(SETTINGS)
     assert rows["decoding.k"] == ["9", "flag", "--set"]
     assert rows["gate.threshold"] == ["0.25", "SPECDEC_GATE__THRESHOLD"]
-    assert rows["decoding.mode"][1].startswith("mini.yaml:")
+    assert rows["edge.device"][1].startswith("mini.yaml:")
 
 
 def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
@@ -53,8 +55,8 @@ def test_the_default_is_what_the_variable_names(specdec: Specdec, monkeypatch: p
 def test_a_wrong_file_ends_with_2(specdec: Specdec, tmp_path: Path, content: str, named: str) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(content)
-    for command in ("validate", "show"):
-        outcome = specdec("config", command, path)
+    for command in (("validate",), ("show", "-c")):
+        outcome = specdec("config", *command, path)
         assert (outcome.code, outcome.out) == (2, "")
         assert named in outcome.err
         assert str(path) in outcome.err

@@ -8,15 +8,17 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from specdec_cli import doctor as doctor_module
 from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config import Config, model_source
 from specdec_cli.decoding.build import Pair
 from specdec_cli.errors import CloudError
-from specdec_cli.models import families
+from specdec_cli.models import families, needs
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
@@ -70,6 +72,14 @@ def test_quick_loads_no_model(specdec: Specdec, monkeypatch: pytest.MonkeyPatch)
     assert not {"edge", "cloud", "caption", "models"} & set(rows(outcome))
 
 
+def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "_memory", lambda _: (1000, 10**12))
+    found = rows(specdec("doctor", "--quick"))
+    assert found["edge-needs"][0] == found["cloud-needs"][0] == "warn"
+    assert "million parameters in float32" in found["edge-needs"][1]
+    assert "Instead: " in found["edge-needs"][1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -98,7 +108,7 @@ def test_a_self_test_that_is_switched_off_is_told(really_loading: Specdec) -> No
 
 
 def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Elsewhere:
+    class Elsewhere(RemoteCloud):
         payload = "features"
         window_s = 30.0
         vocab_size = 100_000
@@ -106,9 +116,12 @@ def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.Monke
 
         def __init__(self) -> None:
             self.processor = mini_pair().loaded[1].processor
+            self.http = SimpleNamespace(failure=None)  # type: ignore[assignment]
 
         def describe(self) -> dict[str, str]:
             return {"name": self.name, "dtype": "float32", "device": "cpu"}
+
+        def fit(self, caller: object) -> None: ...
 
         def probe(self) -> str:
             raise CloudError(f"{self.name} does not answer")
@@ -230,9 +243,10 @@ def test_a_package_that_the_family_needs_is_named(
     monkeypatch.setattr(families.family_named("qwen2.5-omni"), "needs", ("mistral-common",))
     with_package(monkeypatch, "mistral_common", present=False)
     failed = failing(specdec("doctor", "--quick"))
-    assert failed == {"mistral-common": "not installed, and qwen2.5-omni needs it: pip install mistral-common"}
+    assert failed["mistral-common"] == "not installed, and qwen2.5-omni needs it: pip install mistral-common"
     with_package(monkeypatch, "mistral_common", present=True)
-    assert failing(specdec("doctor", "--quick", "--set", f"edge.model={tmp_path}")) == {}
+    failed = failing(specdec("doctor", "--quick", "--set", f"edge.model={tmp_path}"))
+    assert list(failed) == ["models"], "an empty folder, and nothing else"
 
 
 def test_without_pyav_the_rest_still_works(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:

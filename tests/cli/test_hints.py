@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import specdec_cli
 from specdec_cli.cli.app import COMMANDS, load
-from specdec_cli.cli.options import OPTIONS
 
 PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
@@ -37,16 +36,17 @@ ALONE = {
 """Beginning of a module's path -> the commands whose user may read its messages; elsewhere any command."""
 
 
-def flags_of(name: str) -> set[str]:
-    """All spellings that a command takes."""
+def parameters_of(name: str) -> list[Any]:
+    """The options of a command, or of all members of a group."""
     command = load(name)
     members = command.commands.values() if hasattr(command, "commands") else [command]
+    return [parameter for member in members for parameter in member.params if parameter.param_type_name == "option"]
+
+
+def flags_of(name: str) -> set[str]:
+    """All spellings that a command takes."""
     return {
-        flag.lstrip("-")
-        for member in members
-        for parameter in member.params
-        if not parameter.hidden
-        for flag in (*parameter.opts, *parameter.secondary_opts)
+        flag.lstrip("-") for parameter in parameters_of(name) for flag in (*parameter.opts, *parameter.secondary_opts)
     }
 
 
@@ -66,7 +66,7 @@ def test_every_option_in_a_message_exists_where_it_is_read() -> None:
     flags = {name: flags_of(name) for name in COMMANDS}
     wrong = []
     for module, line, text in sentences():
-        if module == "cli/options.py" or module == "serve/relay.py":
+        if module == "cli/options.py":
             continue
         commands = next((names.split() for start, names in ALONE.items() if module.startswith(start)), list(COMMANDS))
         for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]*[a-z])", text):
@@ -76,23 +76,15 @@ def test_every_option_in_a_message_exists_where_it_is_read() -> None:
 
 
 def test_an_option_means_the_same_in_every_command() -> None:
-    """The table has one meaning for each name; commands differ at most in the default of a few."""
-    from importlib import import_module
-
-    kinds: dict[str, set[object]] = {}
+    meanings: dict[str, set[str]] = {}
     for name in COMMANDS:
-        module = import_module(f"specdec_cli.cli.{name}")
-        for function in (module.show, module.validate) if name == "config" else (getattr(module, name),):
-            for parameter in function.own.values():
-                kinds.setdefault(parameter.name, set()).add((str(parameter.annotation), parameter.default))
-    different = {name for name, found in kinds.items() if len(found) > 1}
-    assert {name for name in different if len({kind for kind, _ in kinds[name]}) > 1} <= {
-        "output",
-        "paths",
-        "transcripts",
-    }
-    assert set(kinds) <= {*OPTIONS, "given"}
-    spellings = Counter(flag for option in OPTIONS.values() for flag in option.flags)
-    twice = {flag for flag, count in spellings.items() if count > 1}
-    # always the file that a command is for, its kind, a mode, and how much of the input is taken
-    assert twice <= {"--output", "-o", "--to", "--mode", "--limit"}
+        for parameter in parameters_of(name):
+            meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
+    # what the command is for; the mode to decode in, or whose captions to take
+    assert {flag for flag, helps in meanings.items() if len(helps) > 1} == {"--output", "--mode"}
+
+
+def test_caption_has_at_most_30_options_and_the_decoding_ones_last() -> None:
+    panels = list(dict.fromkeys(parameter.rich_help_panel for parameter in parameters_of("caption")))
+    assert len(parameters_of("caption")) <= 30
+    assert panels == ["Models and settings", "Caption", "Input", "Output", "Decoding", None]

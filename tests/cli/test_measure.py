@@ -59,8 +59,8 @@ def test_a_piece_is_measured_beside_its_recording(specdec: Specdec, tmp_path: Pa
 
 
 def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    output, table = tmp_path / "out.jsonl", tmp_path / "out.csv"
-    command = ("batch", *recordings, "-o", output, "--csv", table, "--labels")
+    output, table = tmp_path / "out.jsonl", tmp_path / "out-export" / "out.csv"
+    command = ("batch", *recordings, "-o", output, "--export", "csv", "--labels")
     assert specdec(*command, "--measure").code == 0
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -74,5 +74,5 @@ def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings:
         assert {row[f"agrees_{name}"] for name in line.agrees} <= {"true", "false", ""}
     mixed = specdec(*command)
     assert mixed.code == 2
-    assert "measured was true and is false" in mixed.err
+    assert "measured (--measure) was true and is false" in mixed.err
     assert specdec(*command, "--measure").code == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,13 +18,17 @@ from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
 from tests.mini_pair import captioner, write_voice
 
-pytest.importorskip("matplotlib")
-
 
 def rounds(*entropies: float) -> list[dict[str, Any]]:
     """Blocks with these entropies; from 1 nat they are escalated."""
-    known = {"draft_ids": [1], "draft_text": "a", "score": [], "reason": None, "accepted": 0, "committed_ids": [1]}
-    known |= {"committed_text": "a", "source": ["edge"], "draft_ms": 1.0, "verify_ms": None, "network_ms": None}
+    known = {"draft_ids": [1], "draft_text": "a", "gate_values": [], "reason": None, "accepted": 0}
+    known |= {"committed_ids": [1]} | {
+        "committed_text": "a",
+        "source": ["edge"],
+        "draft_ms": 1.0,
+        "verify_ms": None,
+        "network_ms": None,
+    }
     return [
         {**known, "index": index, "entropy": [entropy], "max_entropy": entropy, "escalated": entropy >= 1.0}
         for index, entropy in enumerate(entropies)
@@ -72,8 +75,8 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
 def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec_cli.plot.draw._CHINESE_FONTS", ())
-    outcome = specdec("plot", talk(tmp_path), "--to", "png", "-o", tmp_path / "out")
+    monkeypatch.setattr("specdec_cli.plot.picture._CHINESE_FONTS", ())
+    outcome = specdec("plot", talk(tmp_path), "--picture", "png", "-o", tmp_path / "out")
     assert outcome.code == 0
     assert "install Noto Sans CJK" in outcome.err
     picture = (tmp_path / "out" / "会议 1.png").read_bytes()
@@ -96,7 +99,7 @@ def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:
 
 def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pair = captioner(audio__segment_s=1.0, prompt__language="zh")
+    pair = captioner(audio__segment=1.0, prompt__language="zh")
     runs = [run.finish() for run in pair.runs(str(write_voice(tmp_path / "talk.wav", 1, 2.5))) if [*run]]
     write(tmp_path, *(run.to_json() for run in runs))
     assert specdec("plot", "captions.jsonl").code == 0
@@ -114,7 +117,7 @@ def test_clips_share_a_picture_up_to_a_number(
     outcome = specdec("plot", file)
     assert (outcome.code, "2 files in" in outcome.err) == (0, True)
     folder = tmp_path / "captions-plot"
-    assert {path.name for path in folder.iterdir()} == {"long.svg", "overview.svg", ".specdec-texts"}
+    assert {path.name for path in folder.iterdir()} == {"long.svg", "overview.svg", ".specdec-exports"}
     assert {"3 recordings of captions.jsonl", "sad (3)"} <= {*words(folder / "overview.svg")}
     monkeypatch.setattr(timeline, "MOST_CLIPS", 2)
     outcome = specdec("plot", file)
@@ -125,7 +128,7 @@ def test_clips_share_a_picture_up_to_a_number(
     ("arguments", "said", "code"),
     [
         (["--attribute", "mood"], "The lexicon has no attribute 'mood'", 2),
-        (["--to", "pdf"], "--to takes svg or png, not 'pdf'", 2),
+        (["--picture", "jpg"], "--picture takes svg, png, pdf, not 'jpg'", 2),
         (["-o", "mine.svg"], "was left as it is", 1),
         (["-o", "captions.jsonl"], "captions.jsonl is not a folder", 2),
         (["--mode", "cloud"], "has no captions", 2),
@@ -146,11 +149,3 @@ def test_several_pictures_need_a_folder(specdec: Specdec, tmp_path: Path) -> Non
     pieces = [piece(start, start + 1, file=f"/data/{name}.wav") for name in "ab" for start in (0, 1)]
     outcome = specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg")
     assert (outcome.code, "gives 2 pictures" in outcome.err) == (2, True)
-
-
-def test_without_matplotlib_the_extra_is_named(
-    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    outcome = specdec("plot", talk(tmp_path))
-    assert (outcome.code, "specdec-cli[plot]" in outcome.err) == (2, True)

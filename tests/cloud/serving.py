@@ -46,13 +46,12 @@ class ServerThread:
         port: int = 0,
         **limits: Any,
     ) -> None:
-        limits.setdefault("requests_per_s", 1e6)
         bounds = ServeLimits(**limits)
         service = Service(model, bounds)
         place = Place("127.0.0.1", port)
-        self._socket = bind(place, bounds)
-        self._server: uvicorn.Server = server(service, place, token, self._socket)
-        self._socket.listen(100)
+        self._socket = bind(place)
+        self._server: uvicorn.Server = server(service, place, token)
+        self._socket.listen()
         self.served = Served(service, self._socket.getsockname()[1])
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()

@@ -10,28 +10,21 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-import urllib.request
-import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import psutil
 import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import load_config
 from specdec_cli.decoding.build import Pair, build_loop
-from specdec_cli.errors import CheckpointError, ConfigError, TokenizerMismatchError
+from specdec_cli.errors import CheckpointError, ConfigError
 from tests.cli.status import exit_code
 from tests.cloud.serving import serving
-from tests.laws.cases import cloud
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
@@ -91,7 +84,7 @@ def process() -> Iterator[Process]:
 def captioner(url: str, **settings: object) -> Captioner:
     """The mini edge, which is loaded once, and a cloud at an address."""
     flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.url": url}
-    with patch("specdec_cli.captioner.load_model", return_value=mini_pair().edge):
+    with patch("specdec_cli.models.loading.load_model", return_value=mini_pair().edge):
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
@@ -123,7 +116,9 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
 @pytest.mark.full
 def test_a_server_that_is_killed_and_comes_back() -> None:
     process = Process()
-    away = captioner(process.url, decoding__mode="lossless", cloud__retry_s=0.0, cloud__timeout_s=30.0)
+    away = captioner(
+        process.url, decoding__mode="lossless", decoding__degrade=True, cloud__retry_s=0.0, cloud__timeout_s=30.0
+    )
     before = away.run_samples(voice(7), RATE).finish()
     process.end(signal.SIGKILL)
     without = away.run_samples(voice(7), RATE).finish()
@@ -145,7 +140,7 @@ def test_a_server_that_is_not_there_at_the_start() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    away = captioner(url, decoding__mode="lossless", cloud__timeout_s=2.0)
+    away = captioner(url, decoding__mode="lossless", decoding__degrade=True, cloud__timeout_s=2.0)
     transcript = away.run_samples(voice(8), RATE).finish()
     assert transcript.caption
     assert transcript.degraded is not None
@@ -170,7 +165,8 @@ def test_a_token_and_a_certificate_of_its_own(
     process = Process(*arguments, SERVE_TOKEN="s3cret-s3cret-s3cret")
     assert process.url.startswith("https://")
     monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
-    good = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN", "decoding__mode": "lossless"}
+    mode = {"decoding__mode": "lossless", "decoding__degrade": True}
+    good = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN", **mode}
     away = captioner(process.url, **good)
     assert away.run_samples(voice(9), RATE).finish().degraded is None
     monkeypatch.setenv("OUR_TOKEN", "wrong")
@@ -185,84 +181,20 @@ def test_a_token_and_a_certificate_of_its_own(
     other.mkdir()
     with pytest.raises(ConfigError, match=r"is not trusted by .*other/cert\.pem"):
         captioner(process.url, **good | {"cloud__ca_file": str(certificate(other)[0])})
-    with pytest.raises(ConfigError, match="uses TLS, and http is not") as caught:
-        captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
-    assert "https://" in str(caught.value.hint)
+    plain = captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
+    assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
     code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
     assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
-    started = time.monotonic()
     assert process.end() == 143
-    assert time.monotonic() - started < 15  # a client that keeps a connection holds nothing up
     process.close()
     assert "s3cret" not in json.dumps(process.events)
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="files are limited otherwise elsewhere")
-def test_idle_connections_and_unfinished_bodies_hold_nothing_up(process: Process) -> None:
-    """2,000 connections without a request and 64 bodies of 31 MiB, each without its last byte."""
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= limits[1] < 4096:
-        pytest.skip("this machine opens too few files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, limits[1]))
-    size, memory = 31 << 20, psutil.Process(process.process.pid).memory_info
-    head = f"PUT /v1/sessions/{uuid.uuid4().hex} HTTP/1.1\r\nHost: x\r\nContent-Length: {size + 1}\r\n\r\n".encode()
-    unfinished = head + bytes(size)
-    idle_mib, most_mib, times, done = memory().rss >> 20, 0, list[float](), threading.Event()
-
-    def push(connection: socket.socket) -> None:
-        with suppress(OSError):
-            connection.sendall(unfinished)
-            done.wait(60)
-
-    with ExitStack() as stack, ThreadPoolExecutor(64) as pool:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
-        stack.callback(done.set)
-
-        def connected() -> socket.socket:
-            return stack.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=30))
-
-        pushes = [pool.submit(push, connected()) for _ in range(64)]
-        for _ in range(2000):
-            connected()
-        until = time.monotonic() + 6
-        while time.monotonic() < until:
-            started = time.monotonic()
-            with urllib.request.urlopen(f"{process.url}/healthz", timeout=5) as answer:
-                assert answer.status == 200
-            times.append(time.monotonic() - started)
-            most_mib = max(most_mib, memory().rss >> 20)
-            time.sleep(0.05)
-        done.set()
-        assert not [push.exception() for push in pushes if push.exception()]
-    print(f"/healthz within {max(times):.2f} s; {idle_mib} MiB idle, {most_mib - idle_mib} MiB above it")
-    assert sorted(times)[int(0.9 * len(times))] < 1.0  # all of them on a quiet machine
-    assert most_mib - idle_mib < 400
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) -> None:
     with pytest.raises(ConfigError, match="does not use TLS") as caught:
         captioner(process.url.replace("http:", "https:"), decoding__mode="lossless")
     assert "http://" in str(caught.value.hint)
-
-
-def test_a_cloud_of_another_kind_is_refused_at_once() -> None:
-    with serving(cloud(0)) as served, pytest.raises(TokenizerMismatchError, match="different tokenizers"):
-        captioner(served.url)
-    edge = mini_pair().edge
-    assert edge is not None
-    with serving(edge) as served:
-        info = served.service.info
-        for changed, match in (
-            ({"protocol": 1}, "different protocols: 4 and 1"),
-            ({"prompts": "sha256:0"}, "different features or prompts"),
-        ):
-            served.service.info = info.model_copy(update=changed)
-            with pytest.raises(ConfigError, match=match):
-                captioner(served.url)
 
 
 def test_a_processor_of_its_own(process: Process) -> None:
@@ -276,7 +208,7 @@ def test_a_processor_of_its_own(process: Process) -> None:
 
 
 def test_tuning_needs_the_scores() -> None:
-    from specdec_cli.tune.plan import require_tunable
+    from specdec_cli.tune.tuning_plan import require_tunable
 
     edge = mini_pair().edge
     assert edge is not None
@@ -305,7 +237,7 @@ def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
 ) -> None:
     sound = write_voice(tmp_path / "voice.wav", 9)
     url = "http://127.0.0.1:9"
-    code, said = command("caption", str(sound), "-q", "--mode", "lossless", "--set", f"cloud.url={url}")
+    code, said = command("caption", str(sound), "-q", "--mode", "lossless", "--degrade", "--set", f"cloud.url={url}")
     assert code == 0
     assert said.startswith(f"warning: {sound}: degraded: ")
     assert url in said
@@ -331,9 +263,9 @@ def test_what_cannot_be_served_is_refused(
             (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot be listened at"),
             (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
-            (("--set", "cloud=null"), "cloud is null"),
+            (("--set", "cloud=null"), "no cloud model to serve"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
     with pytest.raises(CheckpointError):
-        Captioner.load(load_config("mini", flags={"cloud.model": "/no/such/folder"}, environ={}).config)
+        Captioner.load(load_config(flags={"cloud": "/no/such/folder"}, environ={}).config)

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 
 from specdec_cli.cloud.vllm import GENERATE, MODELS, TOKENIZE, VllmCloud, VllmVerifier, data_url
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome
 from tests.cloud.vllm_double import Answer, Replay, Respond, answering, recorded_cases

@@ -12,9 +12,9 @@ import torch
 from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Question, Scored, VllmRules, read_answer
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.decoding.accept import Verdict, judge
-from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.scores import effective
+from specdec_cli.decoding.accept import Verdict, accept_block
+from specdec_cli.decoding.block import Draft
+from specdec_cli.models.processor import effective
 from tests.cloud.vllm_cases import cloud
 from tests.tiny import settings as configured
 
@@ -71,7 +71,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any, pull: float) -
         masked = logits.index_fill(1, torch.tensor(forbidden), -torch.inf)[:, :VOCAB]
         likely = masked.topk(1 + rng.choice((0, 0, 3, 20)), dim=-1).indices
         draft = tuple(rng.choice(row) for row in likely[:-1].tolist())
-        wanted = judge(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False, synonyms=SYNONYMS)
+        wanted = accept_block(Draft(draft, masked[:-1]), masked, rules, generator, sampling=False, synonyms=SYNONYMS)
         found = _mine(VllmRules(rules, frozenset(banned), VOCAB, SYNONYMS), logits, draft)
         assert found is not None, number
         assert (found.accepted, found.token, *found.more) == wanted, number

@@ -40,7 +40,7 @@ def recorded_cases() -> list[VllmCase]:
     rank: dict[str, Any] = {"mode": "hybrid", "acceptance": "rank", "rank": 3, "stop_drafting": True}
     return [
         *(
-            VllmCase("far", clip, instruction, common | {"mode": "lossless"})
+            VllmCase("far", clip, instruction, common | {"mode": "lossless", "degrade": True})
             for clip, instruction in ((4, "tone? abab abab"), (1, "tone? abab abab"), (2, "描述声音"))
         ),
         *(VllmCase("near", clip, "x", common | rank) for clip in (1, 2)),

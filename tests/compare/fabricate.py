@@ -65,7 +65,7 @@ def made(
                     "draft_text": caption,
                     "entropy": [0.1] * len(ids),
                     "max_entropy": 0.1,
-                    "score": [0.1] * len(ids),
+                    "gate_values": [0.1] * len(ids),
                     "escalated": False,
                     "reason": None,
                     "accepted": len(ids),

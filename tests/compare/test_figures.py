@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.compare.build import by_mode, comparison
+from specdec_cli.compare.comparison import by_mode, comparison
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.references import References
 from specdec_cli.lexicon import Lexicon
@@ -134,9 +134,7 @@ def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:
     assert ratio is not None
     assert ratio.value == pytest.approx(3.0)
     assert (ratio.low, ratio.high) == (None, None)
-    assert (
-        found.headline[0] == "1 clip is too few to say which mode is better: the figures are those of these clips only."
-    )
+    assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
 
 
 def test_only_clips_that_every_mode_captioned_are_compared(lexicon: Lexicon) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.compare.build import comparison
+from specdec_cli.compare.comparison import comparison
 from specdec_cli.compare.result import Comparison
 from specdec_cli.console.compare import marked, print_comparison
 from specdec_cli.console.tables import PIPED_WIDTH
@@ -49,7 +49,7 @@ def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], 
     screen = printed(pages[language], width, terminal=True)
     assert max(map(cell_len, screen.lines)) <= min(width, 160)
     text = " ".join(" ".join(screen.lines).split())
-    for figure in ("total time", "first token", "tokens/s", "cloud calls", "escalated", "uplink", "peak memory"):
+    for figure in ("time of all clips", "first token", "escalated", "as the cloud's"):
         assert figure in text
     for mode in ("edge", "hybrid", "lossless", "cloud"):
         assert mode in text
@@ -120,3 +120,10 @@ def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:
 )
 def test_differences_are_marked(caption: str, base: str, expected: str) -> None:
     assert marked(caption, base).plain == expected
+
+
+def test_the_last_line_counts_captions_that_are_no_description() -> None:
+    runs = [made(f"{name}.wav", mode) for name in "ab" for mode in ("edge", "cloud")]
+    runs = [run.model_copy(update={"flags": ("refusal",)}) if run.mode == "edge" else run for run in runs]
+    screen = printed(comparison(runs, Lexicon.load()), 100)
+    assert screen.output.rstrip().endswith("Captions that are no description: edge 2 refused by the model.")

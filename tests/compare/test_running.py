@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.compare.journal import Journal
+from specdec_cli.compare.modes import in_mode, parse_modes, richest, turns
 from specdec_cli.compare.pairing import MODES
-from specdec_cli.compare.plan import in_mode, parse_modes, richest, turns
+from specdec_cli.compare.stored_runs import StoredRuns
 from specdec_cli.config import load_config
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings, identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import Terms
 from tests.compare.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
-from tests.transcript.lines import append_transcript, read_transcripts
+from tests.transcript.lines import append_transcript
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -33,15 +33,15 @@ def terms(**settings: object) -> dict[str, Terms]:
 
 
 def kept_of(path: Path, **settings: object) -> list[Transcript]:
-    with Journal(path, terms(**settings)) as journal:  # type: ignore[arg-type]
+    with StoredRuns(path, terms(**settings)) as journal:  # type: ignore[arg-type]
         return journal.transcripts
 
 
-def reopened(path: Path, *added: Transcript) -> Journal:
+def reopened(path: Path, *added: Transcript) -> StoredRuns:
     """A journal that has read these from its file, which is closed."""
     for transcript in added:
         append_transcript(path, transcript)
-    with Journal(path, terms()) as journal:  # type: ignore[arg-type]
+    with StoredRuns(path, terms()) as journal:  # type: ignore[arg-type]
         return journal
 
 
@@ -109,8 +109,8 @@ def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise() -> None:
 
 def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    journal = Journal()
-    stored = Journal(path)
+    journal = StoredRuns()
+    stored = StoredRuns(path)
     for run in (made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")):
         journal.add(run)
         stored.add(run)
@@ -128,7 +128,7 @@ def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
 
 
 def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
-    journal = Journal()
+    journal = StoredRuns()
     for start_s in (2.0, 0.0):
         journal.add(made("a", "edge", start_s=start_s))
     assert journal.repeats((digest("a"), 2.0), "edge") == 1
@@ -196,29 +196,3 @@ def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path
     journal.require_models({"edge": run})  # of unknown weights
     with pytest.raises(ConfigError, match=r"made with other settings: edge\.weights was .sha256:1. and is .sha256:2."):
         journal.require_models({"edge": again})
-
-
-@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
-def test_half_a_last_line_is_cut_off_and_nothing_else(tmp_path: Path, share: float) -> None:
-    path = tmp_path / "t.jsonl"
-    for name in ("a", "b"):
-        append_transcript(path, made(name, "edge"))
-    whole = path.read_bytes()
-    line = whole.split(b"\n")[1]
-    path.write_bytes(whole + line[: int(len(line) * share)])
-    assert [run.file for run in kept_of(path)] == ["a", "b"]
-    assert path.read_bytes() == whole
-    path.write_bytes(whole.rstrip(b"\n"))  # whole, only not ended: it stays
-    assert len(kept_of(path)) == 2
-    with Journal(path) as journal:
-        journal.add(made("c", "edge"))
-    assert [run.file for run in read_transcripts(path)] == ["a", "b", "c"]
-
-
-def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    append_transcript(path, made("a", "edge"))
-    path.write_bytes(path.read_bytes() + b'{"schema":1\n')
-    append_transcript(path, made("b", "edge"))
-    with pytest.raises(TranscriptError, match=":2 is no transcript"):
-        kept_of(path)

@@ -69,12 +69,12 @@ def test_english_words_stand_before_their_nouns() -> None:
     known = found("en", "She", " speaks", " at", " a", (" slow", {" fast": 0.25, " moderate": 0.25}), " pace", ".")[
         "rate"
     ]
-    assert shares(known) == {"slow": 0.5, "fast": 0.25, "medium": 0.25}
+    assert shares(known) == {"slow": 0.5, "fast": 0.25, "moderate": 0.25}
 
 
 def test_a_word_of_several_tokens_is_decided_along_all_of_them() -> None:
     known = found("zh", "语速", ("较", {"适中": 0.4}), ("快", {"慢": 0.5}), "。")["rate"]
-    assert shares(known) == {"fast": 0.3, "slow": 0.3, "medium": 0.4}
+    assert shares(known) == {"fast": 0.3, "slow": 0.3, "moderate": 0.4}
 
 
 def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:

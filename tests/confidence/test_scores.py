@@ -89,7 +89,7 @@ def test_a_cloud_elsewhere_tells_the_same() -> None:
     assert cloud is not None
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:
-        flags = {"cloud.url": served.url, "decoding.mode": "lossless"}
+        flags = {"cloud.url": served.url, "decoding.mode": "lossless", "prompt.language": "zh"}
         away = scored(Captioner.load(load_config("mini", flags=flags, environ={}).config))
     assert away.caption == here.caption
     assert here.scores is not None

@@ -10,7 +10,7 @@ import pytest
 from specdec_cli.config import ResolvedConfig, load_config
 from specdec_cli.errors import ConfigError
 
-BASE = "edge:\n  model: package:mini/edge\ncloud:\n  model: package:mini/cloud\n"
+BASE = "edge:\n  model: owner/edge\ncloud:\n  model: owner/cloud\n"
 """Four lines: both models, everything else at its default."""
 
 Load = Callable[..., ResolvedConfig]

@@ -9,7 +9,7 @@ from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.config.conftest import Load, Refusal
 
 CLASHES = [
-    ({"cloud": None}, "decoding.mode is hybrid", "cloud is null"),
+    ({"cloud": None, "decoding__mode": "hybrid"}, "decoding.mode is hybrid", "cloud is null"),
     ({"cloud": None, "decoding__mode": "lossless"}, "decoding.mode is lossless", "cloud is null"),
     ({"cloud": None, "decoding__mode": "cloud"}, "decoding.mode is cloud", "cloud is null"),
     ({"decoding__mode": "lossless", "acceptance__rule": "rank"}, "mode is lossless", "acceptance.rule is rank"),
@@ -18,20 +18,16 @@ CLASHES = [
     ({"decoding__mode": "lossless", "gate__threshold": 2.0}, "gate.threshold is 2.0", "mode is lossless"),
     ({"acceptance__rule": "sampling"}, "acceptance.rule is sampling", "temperature is 0.0 (default)"),
     ({"acceptance__rule": "greedy", "decoding__temperature": 0.5}, "rule is greedy", "temperature is 0.5"),
-    ({"decoding__min_new_tokens": 200}, "min_new_tokens is 200", "max_new_tokens is 128"),
+    ({"decoding__min_new_tokens": 300}, "min_new_tokens is 300", "max_new_tokens is 256"),
     ({"decoding__top_p": 0.9}, "top_p is 0.9", "temperature is 0.0"),
     ({"decoding__top_k": 9}, "top_k is 9", "temperature is 0.0"),
     ({"decoding__mode": "edge", "gate__name": "entropy"}, "gate.name is entropy", "decoding.mode is edge"),
     ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank is 3", "decoding.mode is edge"),
     ({"decoding__mode": "cloud", "decoding__cloud_prefill": "early"}, "cloud_prefill is early", "mode is cloud"),
-    ({"acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is null"),
-    ({"acceptance__rule": "prob", "acceptance__rank": 4}, "acceptance.rank is 4", "acceptance.rule is prob"),
     ({"gate__name": "never", "gate__threshold": 1.0}, "gate.threshold is 1.0", "gate.name is never"),
-    ({"gate__threshold": -0.1}, "gate.threshold is -0.1", "gate.name is entropy"),
+    ({"gate__threshold": -0.1}, "gate.threshold is -0.1", "gate.name is class-entropy"),
     ({"gate__name": "margin", "gate__threshold": 1.1}, "gate.threshold is 1.1", "gate.name is margin"),
     ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold is 0.1", "gate.name is logprob"),
-    ({"decoding__loop_period": 0, "decoding__loop_repeats": 4}, "loop_repeats is 4", "loop_period is 0"),
-    ({"decoding__cost_ratio": 0.2, "decoding__k": 3}, "cost_ratio is 0.2", "decoding.k is 3"),
     (
         {"decoding__mode": "lossless", "decoding__defer": True, "decoding__temperature": 0.5},
         "defer is true",
@@ -39,8 +35,6 @@ CLASHES = [
     ),
     ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style is concise", "prompt.text is Hi"),
     ({"edge__device": "cuda:0", "edge__device_map": "auto"}, "device_map is auto", "edge.device is cuda:0"),
-    ({"edge__attention": "flash_attention_2", "edge__device": "cpu"}, "attention is flash", "edge.device is cpu"),
-    ({"cloud__attention": "flash_attention_2", "cloud__dtype": "float32"}, "attention is flash", "dtype is float32"),
 ]
 
 
@@ -114,7 +108,6 @@ def test_who_chooses_blocks_does_not_defer() -> None:
     """The shipped configuration drafts whole captions, to which k does not apply."""
     assert load_config("mini", environ={}).config.decoding.defers
     assert not load_config("mini", flags={"decoding.k": 2}, environ={}).config.decoding.defers
-    assert not load_config("mini", flags={"gate.stop_drafting": True}, environ={}).config.decoding.defers
     for more, defers in (({}, True), ({"decoding.k": 2}, False), ({"decoding.temperature": 0.5}, False)):
         given = {"decoding.mode": "lossless", **more}
         assert load_config("mini", flags=given, environ={}).config.decoding.defers == defers
@@ -133,5 +126,26 @@ def test_the_temperature_picks_the_rule(load: Load) -> None:
 
 
 def test_the_users_text_wins_over_the_style(load: Load) -> None:
-    assert load(prompt__text="Hello").config.prompt.instruction == "Hello"
-    assert "one English" in load(prompt__style="concise", prompt__language="en").config.prompt.instruction
+    assert load(prompt__text="Hello").config.instruction() == "Hello"
+    assert "twelve words" in load(prompt__style="concise", prompt__language="en").config.instruction()
+
+
+def test_instructions_and_the_end_of_captions_go_by_the_checkpoint_that_writes(load: Load) -> None:
+    pair = {"edge__model": "package:mini/edge", "cloud__model": "package:mini/cloud"}
+    mini, other = load(**pair).config, load(prompt__language="en").config
+    assert (mini.closes, other.closes) == (False, True)
+    assert mini.instruction("en") == "Describe the speaker's voice and emotion in English."
+    for rule in ("one sentence", "two or three vocal cues", "English only", "third person", "no questions, no offers"):
+        assert rule in other.instruction()
+    assert "不要提问" in other.instruction("zh")
+    assert "two or three sentences" in load(prompt__style="detailed").config.instruction("en")
+    assert load(decoding__closing="off").config.closes is False
+    assert load(**pair, decoding__closing="on").config.closes
+    assert load(edge__model="package:mini/edge").config.closes is False
+    assert load(edge__model="package:mini/edge", decoding__mode="cloud").config.closes
+
+
+def test_a_captioner_takes_no_instruction(load: Load) -> None:
+    config = load(edge__model="owner/Omni-Captioner").config
+    assert (config.edge.own_instruction, load().config.edge.own_instruction) == ("", None)
+    assert load(edge__model="owner/Omni-Captioner", edge__instruction="How?").config.edge.own_instruction == "How?"

@@ -46,7 +46,7 @@ def test_it_survives_being_written_out(tmp_path: pytest.TempPathFactory) -> None
         ({"cloud.url": URL, "cloud.token_env": "not a name"}, "the name of an environment variable"),
         ({"cloud.url": URL, "cloud.timeout_s": 0}, "cloud.timeout_s must be a number above 0"),
         ({"cloud.urll": URL}, "there is no setting cloud.urll"),
-        ({"edge": None}, "edge is a section, not a setting"),
+        ({"cloud.model": URL}, "a server is named in cloud.url"),
     ],
 )
 def test_what_makes_no_sense_is_refused(flags: dict[str, object], said: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting, variable_of
-from specdec_cli.config.sources import VARIABLES
+from specdec_cli.config.layers import VARIABLES
 from specdec_cli.errors import ConfigError
 from tests.config.conftest import Load, Refusal
 
@@ -17,7 +17,7 @@ from tests.config.conftest import Load, Refusal
         ("SPECDEC_DECODING__STOP_STRINGS", "['。', b]", "decoding", ("。", "b")),
         ("SPECDEC_DECODING__SENTENCES", "null", "decoding", None),
         ("SPECDEC_RUNTIME__OFFLINE", "true", "runtime", True),
-        ("SPECDEC_AUDIO__SEGMENT_S", "", "audio", None),
+        ("SPECDEC_AUDIO__SEGMENT", "", "audio", None),
         ("SPECDEC_PROMPT__TEXT", "Voice: [calm] # or not", "prompt", "Voice: [calm] # or not"),
         ("SPECDEC_PROMPT__TEXT", "null", "prompt", None),
         ("SPECDEC_EDGE__REVISION", "0123456", "edge", "0123456"),
@@ -32,8 +32,8 @@ def test_values(load: Load, variable: str, text: str, section: str, value: objec
 
 
 def test_every_setting_has_its_own_variable() -> None:
-    assert len(VARIABLES) == len(SETTINGS)
-    assert variable_of("audio.segment_s") == "SPECDEC_AUDIO__SEGMENT_S"
+    assert len(VARIABLES) == len(SETTINGS) + len(("edge", "cloud"))
+    assert variable_of("audio.segment") == "SPECDEC_AUDIO__SEGMENT"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,10 @@ def test_bytes_that_are_no_text(refusal: Refusal) -> None:
     (error.message + str(error.hint)).encode()
 
 
-def test_cloud_can_only_be_taken_away(load: Load, refusal: Refusal) -> None:
-    assert load(env={"SPECDEC_CLOUD": "null", "SPECDEC_DECODING__MODE": "edge"}).config.cloud is None
-    assert "SPECDEC_CLOUD__MODEL" in str(refusal(env={"SPECDEC_CLOUD": "http://x"}).hint)
+def test_a_model_can_be_taken_away_or_named(load: Load) -> None:
+    alone = load(env={"SPECDEC_CLOUD": "null"}).config
+    assert (alone.cloud, alone.decoding.mode) == (None, "edge")
+    assert load(env={"SPECDEC_CLOUD": "a/b"}).origin["cloud.model"] == "SPECDEC_CLOUD"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_shipped_origin_is_the_bare_file_name() -> None:
     resolved = load_config("mini", environ={})
     number = resolved.origin["decoding.k"].removeprefix("mini.yaml:")
     line = resolved.path.read_text(encoding="utf-8").splitlines()[int(number) - 1]
-    assert line.startswith(f"  k: {resolved.config.decoding.k} ")
+    assert f"k: {resolved.config.decoding.k}," in line
 
 
 def test_a_bad_value_is_refused_even_if_a_stronger_layer_replaces_it(refusal: Refusal) -> None:
@@ -75,11 +75,11 @@ def test_cloud_null_and_a_cloud_setting_in_one_layer(refusal: Refusal) -> None:
 
 
 def test_all_problems_are_reported_together(refusal: Refusal) -> None:
-    error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_AUDIO__SEGMENT_S": "soon"}, gate__name="x")
+    error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_CLOUD__TIMEOUT_S": "soon"}, gate__name="x")
     assert "decoding.k" in error.message
     assert "3 more problems" in error.message
     assert error.hint is not None
-    for name in ("decoding.mode", "SPECDEC_AUDIO__SEGMENT_S", "gate.name"):
+    for name in ("decoding.mode", "SPECDEC_CLOUD__TIMEOUT_S", "gate.name"):
         assert name in error.hint
 
 
@@ -90,7 +90,6 @@ def test_all_problems_are_reported_together(refusal: Refusal) -> None:
         ("gate: {name: entropy, threshold: 2.0}\n", {"gate__name": "entropy"}, "gate.threshold", 2.0),
         ("gate: {threshold: 2.0}\n", {"gate__name": "margin", "gate__threshold": 0.5}, "gate.threshold", 0.5),
         ("prompt: {text: Hello}\n", {"prompt__style": "default"}, "prompt.text", None),
-        ("decoding: {temperature: 1.0, top_p: 0.9}\n", {"decoding__temperature": 0}, "decoding.top_p", None),
         ("decoding: {temperature: 1.0, top_p: 0.9}\n", {"decoding__temperature": 0.5}, "decoding.top_p", 0.9),
     ],
 )
@@ -105,8 +104,9 @@ def test_a_choice_resets_what_was_written_for_another(
 def test_another_model_forgets_the_revision(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("edge: {model: owner/one, revision: abc, device: cpu}\ndecoding: {mode: edge}\n")
-    edge = load_config(path, flags={"edge.model": "owner/two", "edge.device_map": "auto"}, environ={}).config.edge
-    assert (edge.model, edge.revision, edge.device, edge.device_map) == ("owner/two", None, "auto", "auto")
+    edge = load_config(path, flags={"edge.model": "owner/two"}, environ={}).config.edge
+    assert edge is not None
+    assert (edge.model, edge.revision, edge.device) == ("owner/two", None, "cpu")
 
 
 def test_unknown_flag_names_the_nearest(refusal: Refusal) -> None:

@@ -18,7 +18,7 @@ SERVER = {
 
 
 def _loaded(**settings: Any) -> Config:
-    return load_config("mini", flags={**SERVER, **settings}, environ={}).config
+    return load_config(flags={"edge": "owner/edge", **SERVER, **settings}, environ={}).config
 
 
 def test_address_and_model_stand_side_by_side() -> None:
@@ -83,8 +83,3 @@ def test_what_it_can_do_is_not(settings: dict[str, Any]) -> None:
 def test_the_edge_alone_needs_no_leave_and_no_limits() -> None:
     flags = {"decoding.mode": "edge", "decoding.temperature": 0.7, "decoding.repetition_penalty": 1.3}
     assert load_config("qwen2.5-omni-vllm", flags=flags, environ={}).config.decoding.temperature == 0.7
-
-
-def test_leave_without_a_vllm_is_a_slip() -> None:
-    with pytest.raises(ConfigError, match=r"cloud.allow_audio_upload is true .* but cloud.engine is specdec"):
-        load_config("mini", flags={"cloud.allow_audio_upload": True}, environ={})

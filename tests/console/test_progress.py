@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from rich.cells import cell_len
 
@@ -62,7 +64,7 @@ def test_the_bar_of_a_batch_fits_and_is_erased(width: int, encoding: str) -> Non
     clock.now += 50
     steps.update(progress)
     steps.update(progress)
-    steps.finished(progress)
+    steps.finished(progress, "o.jsonl")
     drawn = ESCAPE.sub("", screen.output)
     bar = drawn[: drawn.index("captioned")]
     assert "100 of 5,000" in bar
@@ -166,11 +168,26 @@ def test_quiet_has_no_totals() -> None:
     screen = Screen(60)
     steps = Steps(screen, "errors")
     steps.update(busy(Clock()))
-    steps.finished(busy(Clock()))
+    steps.finished(busy(Clock()), "o.jsonl")
     assert screen.output == ""
+
+
+@pytest.mark.parametrize("show", ["errors", "log", "bar"])
+def test_the_end_of_a_batch_counts_captions_that_are_no_description(show: Show) -> None:
+    screen = Screen(80)
+    Steps(screen, show).finished(counts(Clock(), captioned=9, flags=Counter(no_speech=2, language=1)), "out.jsonl")
+    assert "1 not in the language asked for, 2 without speech (may be invented)" in " ".join(screen.lines)
 
 
 def test_quiet_does_not_hide_that_the_cloud_failed() -> None:
     screen = Screen(60)
-    Steps(screen, "errors").finished(counts(Clock(), captioned=9, degraded=2))
+    Steps(screen, "errors").finished(counts(Clock(), captioned=9, degraded=2), "o.jsonl")
     assert screen.output == "warning: 2 captions degraded: the cloud failed\n"
+
+
+def test_a_batch_without_a_caption_gets_no_tick_and_names_no_output() -> None:
+    for captioned, told in ((0, "0 captioned\n"), (2, "✓ 2 captioned")):
+        screen = Screen(60)
+        Steps(screen, "log").finished(counts(Clock(), captioned=captioned), "o.jsonl")
+        assert screen.output.startswith(told)
+        assert screen.output.endswith("captions are in o.jsonl\n") == bool(captioned)

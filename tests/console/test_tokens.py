@@ -16,10 +16,10 @@ def plain(clip: Clip, index: int) -> str:
 
 def test_every_fate_has_its_sign_without_colour() -> None:
     assert plain(ZH, 0) == "说话|人|是|女|声"
-    assert plain(ZH, 1) == "✓，|语速|较 ✗慢|， →快"
+    assert plain(ZH, 1) == "✓，|语速|较 ✗慢 -， →快"
     assert plain(ZH, 2) == "✓，|音调|偏|高|， +起"
-    assert plain(EN, 2) == "✓a ✗slow pace|, with →fast"
-    assert plain(EN, 6) == "✗, a loud vol|ume →and"
+    assert plain(EN, 2) == "✓a ✗slow -pace|, with →fast"
+    assert plain(EN, 6) == "✗, -a loud vol|ume →and"
 
 
 def test_the_end_of_the_text_is_a_sign() -> None:
@@ -28,7 +28,7 @@ def test_the_end_of_the_text_is_a_sign() -> None:
 
 
 def test_what_cannot_be_seen_is_made_visible() -> None:
-    assert plain(PARTIAL, 0) == "✓·|· ✗␣|⏎ →嗓"
+    assert plain(PARTIAL, 0) == "✓·|· ✗␣ -⏎ →嗓"
 
 
 def test_a_draft_beyond_a_stop_rule_is_not_called_rejected() -> None:

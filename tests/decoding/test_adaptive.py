@@ -7,12 +7,12 @@ import math
 import pytest
 
 from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.build import block_length
-from specdec_cli.decoding.draft import Draft
 from specdec_cli.decoding.gate import Gate, TokenEvidence
-from specdec_cli.decoding.length import ALONE, MOST_DRAFTED, AdaptiveLength, Costs
-from specdec_cli.types import ModelWork, Round
-from tests.laws.cases import make_case
+from specdec_cli.decoding.length import MOST_DRAFTED, SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
+from specdec_cli.types import Round
+from tests.laws.cases import collect, make_case
 from tests.tiny import settings
 
 
@@ -38,7 +38,7 @@ def _ended(length: AdaptiveLength, *probabilities: float) -> bool:
 
 
 def _rate(a: float, cost: float, k: int) -> float:
-    return (1 - a ** (k + 1)) / (1 - a) / (cost * (k + 0.1) + 1)
+    return (1 - a ** (k + 1)) / (1 - a) / (cost * (k + 0.1) + 1) if k else 1.0
 
 
 @pytest.mark.parametrize("cost", [0.01, 0.05, 0.1, 0.3, 0.6, 0.69])
@@ -68,8 +68,8 @@ def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
     while tokens < 2000:
         k = length.most()
         _verified(length, _block(*[0.5] * k), 0)
-        time += cost * k + (1 if k else ALONE)
-        tokens += 1 if k else ALONE
+        time += cost * k + (1 if k else SOLO_BLOCK)
+        tokens += 1 if k else SOLO_BLOCK
     assert 1.0 < time / tokens < 1.03
 
 
@@ -88,37 +88,64 @@ def test_drafting_ends_at_an_unlikely_token_that_will_be_verified() -> None:
     assert _ended(length, *[0.9] * 3, 0.05)
 
 
-def test_blocks_of_a_sure_gate_are_longer_than_those_of_an_unsure_one() -> None:
-    sure, unsure = (_length("hybrid", 0.12) for _ in range(2))
-    for _ in range(20):
-        sure.learn(_block(0.99, 0.99), None)
-        _verified(unsure, _block(0.99, 0.4), 1)
-    assert sure.most() > unsure.most()
+def test_in_hybrid_mode_only_a_block_that_will_be_verified_ends_early() -> None:
+    length = _length("hybrid", 0.12)
+    assert length.most() == MOST_DRAFTED
+    sure, unsure = (Gate("entropy", threshold).open(0) for threshold in (9.0, 0.05))
+    for state in (sure, unsure):
+        for token in _block(0.9, 0.1).evidence:
+            state.add(token)
+    assert (length.enough(sure), length.enough(unsure)) == (False, True)
 
 
-def test_costs_are_medians_of_steps_without_prefills() -> None:
+def test_costs_are_running_means_of_tokens_and_medians_of_verifications() -> None:
     costs = Costs()
     assert costs.ratio is None
-    read = ModelWork(encoder_passes=1, forwards=1, prefill_ms=50.0)
-    costs.drafted(ModelWork(), read)
-    costs.verified(Verdict(1, 7, ms=10.0))
-    assert costs.ratio is None, "a prefill is no step"
-    costs.drafted(ModelWork(), ModelWork(encoder_passes=1, forwards=4, prefill_ms=50.0, step_ms=3.0))
-    assert costs.ratio == pytest.approx(0.1)
-    costs.verified(Verdict(1, 7, ms=900.0, prefilled=True))
-    assert costs.ratio == pytest.approx(0.1), "a verification with a prefill is no measure of one without"
-    costs.verified(Verdict(1, 7, (8, 9), ms=12.0, network_ms=6.0))  # three forwards, one round trip
-    assert costs.ratio == pytest.approx(0.1)
-    for ms in (1.0, 10.0, 400.0):
-        costs.verified(Verdict(1, 7, ms=ms))
-    assert costs.ratio == pytest.approx(0.1)
+    for token, verification in ((3.0, 10.0), (0.0, 9.0), (0.6, 900.0)):
+        costs.took("token", token)
+        costs.took("verification", verification)
+    assert costs.ratio == pytest.approx(0.12)
+
+
+def test_a_prefill_is_no_measure_of_a_verification() -> None:
+    case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=3, min_new_tokens=3)
+    loop = case.loop()
+    collect(loop.run())
+    assert len(loop.costs._ms["verification"]) == loop.verifier.work.forwards - 1  # type: ignore[union-attr]
+
+
+def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() -> None:
+    costs, chances = GuessCosts(), (0.9, 0.6, 0.3, 0.1)
+    for _ in range(9):
+        costs.took(0, 10.0)
+        costs.took(4, 12.0)  # 0.05 forwards a guess
+    assert costs.worth(chances) == 4
+    for _ in range(30):
+        costs.learn(1.9, 0)
+    assert costs.worth(chances) < 2, "nothing stands"
+    for _ in range(60):
+        costs.took(4, 60.0)  # 1.25 forwards a guess
+    assert costs.worth(chances) == 0
+    assert any(costs.worth(chances) for _ in range(400))
+
+
+def test_the_cloud_writes_alone_where_that_is_faster_and_the_other_way_now_and_then() -> None:
+    for drafted, alone, expected in ((3.0, 2.0, True), (2.0, 3.0, False)):
+        costs, ways = Costs(), []
+        for _ in range(64):
+            ways.append(costs.cloud_alone)
+            costs.took("clip, alone" if ways[-1] else "clip, drafted", alone if ways[-1] else drafted)
+            costs.finished(called=True)
+        assert ways[0] is False
+        assert {True, False} == set(ways[20:])
+        assert (sum(ways[20:]) > 30) is expected
 
 
 def test_other_modes_and_other_numbers_are_fixed() -> None:
     for given, most in (
         ({"mode": "lossless", "k": 3}, 3),
-        ({"mode": "edge", "k": "auto"}, ALONE),
-        ({"mode": "cloud", "k": "auto"}, ALONE),
+        ({"mode": "edge", "k": "auto"}, SOLO_BLOCK),
+        ({"mode": "cloud", "k": "auto"}, SOLO_BLOCK),
     ):
         assert block_length(settings(**given), Costs()) == most
 
@@ -128,6 +155,6 @@ def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:
     rounds, finished = case.run()
     assert all(isinstance(round_, Round) and round_.escalated and not round_.draft_ids for round_ in rounds)
     assert {source for round_ in rounds for source in round_.source} == {"cloud"}
-    assert max(len(round_.committed_ids) for round_ in rounds) <= ALONE
+    assert max(len(round_.committed_ids) for round_ in rounds) <= SOLO_BLOCK
     assert finished.edge is not None
     assert finished.edge.forwards == 0

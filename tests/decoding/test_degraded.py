@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError, DecodingError
@@ -24,6 +24,7 @@ class Failing:
     """A verifier that fails after so many verdicts."""
 
     elsewhere = True
+    rows = None
 
     def __init__(self, inner: LocalVerifier, answers: int, error: Exception | None = None) -> None:
         self._inner, self._answers, self._error = inner, answers, error or CloudError(REASON)
@@ -61,7 +62,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
     degraded = 0
     for number in range(90_000, 90_008):
-        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, draft_ahead=ahead)
+        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, draft_ahead=ahead, degrade=True)
         loop, verifier = failing_after(answers, case)
         rounds, finished = collect(loop.run())
         assert verifier.closed == 1
@@ -94,7 +95,14 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:
     case = make_case(
-        90_300, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=18, min_new_tokens=18
+        90_300,
+        mode="lossless",
+        k="auto",
+        cost_ratio=5.0,
+        loop_period=0,
+        max_new_tokens=18,
+        min_new_tokens=18,
+        degrade=True,
     )
     rounds, finished = collect(failing_after(1, case)[0].run())
     assert not rounds[0].draft_ids
@@ -104,11 +112,10 @@ def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_al
 
 
 @pytest.mark.parametrize("ahead", ["off", "on"])
-def test_a_required_cloud_ends_the_clip(ahead: str) -> None:
+def test_lossless_promises_the_clouds_text_and_fails_without_it(ahead: str) -> None:
     case = make_case(
         90_100,
         mode="lossless",
-        require_cloud=True,
         max_new_tokens=18,
         min_new_tokens=18,
         loop_period=0,
@@ -136,7 +143,7 @@ def test_an_early_prefill_that_fails_counts_too() -> None:
     assert finished.degraded == REASON
     assert verifier.calls == 0
     with pytest.raises(CloudError, match=REASON):
-        list(failing_after(0, case.but(require_cloud=True))[0].run())
+        list(failing_after(0, case.but(degrade=False))[0].run())
 
 
 def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escalates() -> None:
@@ -152,7 +159,7 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
     looping = {"^": "a", "a": "b", "b": "a", "c": ""}
     ends = set()
     for seed in range(20):
-        loop = table_loop(certain(looping, margin=3.0), certain(looping), mode="lossless", k=4, seed=seed)
+        loop = table_loop(certain(looping, margin=3.0), certain(looping), mode="lossless", k=4, seed=seed, degrade=True)
         assert isinstance(loop.verifier, LocalVerifier)
         loop.verifier = Failing(loop.verifier, 0)
         ends.add(collect(loop.run())[1].finish_reason)

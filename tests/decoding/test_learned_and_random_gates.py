@@ -9,7 +9,7 @@ import torch
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.build import gate_generator
-from specdec_cli.decoding.gate import Gate, Judge, evidence_of
+from specdec_cli.decoding.gate import Gate, GateState, evidence_of
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.processor import Prompt
@@ -30,7 +30,7 @@ def _classifier(combination: str = "any", **weights: float) -> Classifier:
     return Classifier(fitted, 0.4)
 
 
-def _judged(gate: Gate) -> Judge:
+def _judged(gate: Gate) -> GateState:
     """The gate's judgement of the two tokens."""
     judge = gate.open(0)
     judge.add_all(ROWS, IDS)
@@ -77,16 +77,17 @@ def test_every_feature_is_what_its_name_says(feature: str, values: tuple[float, 
 def test_a_block_is_as_doubtful_as_any_of_its_tokens_together() -> None:
     one, two = _chance(1.0), _chance(0.0)
     together = _judged(Gate("learned", classifier=_classifier(id__2=1.0)))
-    assert together.scores == pytest.approx([one, 1 - (1 - one) * (1 - two)])
+    assert together.values == pytest.approx([one, two])
+    assert together.block_value == pytest.approx(1 - (1 - one) * (1 - two))
     largest = _judged(Gate("learned", classifier=_classifier("largest", id__2=1.0)))
-    assert largest.scores == pytest.approx([one, max(one, two)])
-    assert (together.escalates, together.reason) == (together.scores[-1] >= 0.4, "learned")
+    assert largest.block_value == pytest.approx(max(one, two))
+    assert together.reason == "learned"
 
 
 def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
     fitted = LearnedWeights(features=("entropy",), weights=(0.0,), bias=-9.0, combination="any", most_entropy=0.75)
     judge = _judged(Gate("learned", classifier=Classifier(fitted, 0.4)))
-    assert judge.scores[0] == 1.0  # 0.80 nats; the second has 0.69
+    assert judge.values[0] == 1.0  # 0.80 nats; the second has 0.69
     assert judge.escalates
     known = fitted.model_copy(update={"most_entropy": None})
     assert not _judged(Gate("learned", classifier=Classifier(known, 0.4))).escalates
@@ -115,8 +116,8 @@ def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
     gate = Gate("random", 0.3, generator=torch.Generator().manual_seed(0))
     judged = [_judged(gate) for _ in range(2000)]
     assert sum(judge.escalates for judge in judged) / 2000 == pytest.approx(0.3, abs=0.04)
-    assert all(judge.escalates == (judge.scores[0] < 0.3) for judge in judged)
-    assert all(len(set(judge.scores)) == 1 for judge in judged), "one draw a block"
+    assert all(judge.escalates == (judge.values[0] < 0.3) for judge in judged)
+    assert all(len(set(judge.values)) == 1 for judge in judged), "one draw a block"
     ends = [(Gate("random", end, generator=torch.Generator()), end == 1.0) for end in (0.0, 1.0)]
     assert all(_judged(gate).escalates is always for gate, always in ends for _ in range(50))
 
@@ -150,5 +151,5 @@ def test_a_draft_stops_at_the_first_unsure_token_and_goes_to_the_cloud_at_once()
         assert spelled(edge, finished.token_ids) == "abcde"
         assert tuple(len(round_.draft_ids) for round_ in rounds) == lengths
         (asked,) = [round_ for round_ in rounds if round_.escalated]
-        assert asked.score[-1] >= 1.0 > max((0.0, *asked.score[:-1]))
+        assert asked.gate_values[-1] == asked.gate_value >= 1.0 > max((0.0, *asked.gate_values[:-1]))
         assert asked.committed_ids[-1] == cloud.processor.tokenizer.get_vocab()["e"]

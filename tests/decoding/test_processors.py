@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.scores import Scores
+from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from tests.table import random_table
@@ -30,8 +30,10 @@ def _library(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> Logit
     return found
 
 
-def _scores(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> Scores:
-    return Scores(scoring, Session(random_table(0), Prompt(tuple(prompt), {}), 9), eos)
+def _pipeline(scoring: ScoringConfig, prompt: list[int], eos: list[int]) -> LogitsPipeline:
+    model = random_table(0)
+    model.processor.eos_ids = tuple(eos)
+    return LogitsPipeline(scoring, Session(model, Prompt(tuple(prompt), {}), 9))
 
 
 def test_a_block_gets_the_scores_of_its_rows() -> None:
@@ -55,7 +57,7 @@ def test_a_block_gets_the_scores_of_its_rows() -> None:
             history = torch.tensor([prompt + text[: len(text) - rows + 1 + row]])
             wanted[row] = library(history, logits[row : row + 1].clone())[0]
         given = logits.clone()
-        found = _scores(scoring, prompt, eos)(text, given)
+        found = _pipeline(scoring, prompt, eos)(text, given)
         assert torch.equal(found, wanted), number
         assert torch.equal(given, logits), "the raw logits are the session's"
         active += not torch.equal(found, logits)
@@ -64,4 +66,4 @@ def test_a_block_gets_the_scores_of_its_rows() -> None:
 
 def test_without_settings_the_scores_are_the_logits() -> None:
     logits = torch.randn(3, 5)
-    assert _scores(ScoringConfig(), [0], [1])([1, 2, 3], logits) is logits
+    assert _pipeline(ScoringConfig(), [0], [1])([1, 2, 3], logits) is logits

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import judge, near_ties
-from specdec_cli.decoding.draft import Draft
-from specdec_cli.decoding.gate import Gate, entropies, evidence_of
+from specdec_cli.decoding.accept import accept_block, near_ties
+from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.gate import Gate, Groups, entropies, evidence_of
 from specdec_cli.decoding.scores import draw
+from specdec_cli.errors import DecodingError
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, table_loop
 
@@ -56,15 +57,15 @@ def _draft(*ids: int) -> Draft:
 )
 def test_rules(rule: str, extra: dict[str, float], ids: tuple[int, ...], accepted: int, token: int) -> None:
     rules = AcceptanceConfig(rule=rule, **extra)
-    found = judge(_draft(*ids), CLOUD, rules, torch.Generator(), sampling=False, synonyms={0: 7, 2: 7, 3: 8})
+    found = accept_block(_draft(*ids), CLOUD, rules, torch.Generator(), sampling=False, synonyms={0: 7, 2: 7, 3: 8})
     assert found == (accepted, token)
 
 
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass() -> None:
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
     rules = AcceptanceConfig(rule="rank", rank=4)
-    assert judge(_draft(2), tied, rules, torch.Generator(), sampling=False)[0] == 1
-    assert judge(_draft(3), tied, rules, torch.Generator(), sampling=False)[0] == 0
+    assert accept_block(_draft(2), tied, rules, torch.Generator(), sampling=False)[0] == 1
+    assert accept_block(_draft(3), tied, rules, torch.Generator(), sampling=False)[0] == 0
 
 
 def test_entropy_with_impossible_tokens_is_not_nan() -> None:
@@ -93,7 +94,28 @@ def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
     assert judged.reason == (gate if escalates else None)
     assert [token.entropy for token in judged.evidence] == pytest.approx([0.5004024])
     figure = {"margin": 0.6, "logprob": math.log(0.8)}.get(gate, 0.5004024)
-    assert judged.scores == pytest.approx([figure])
+    assert judged.values == pytest.approx([figure])
+
+
+@pytest.mark.parametrize(
+    ("groups", "nats"),
+    [
+        ({0: 0, 1: 0, 2: 1}, 0.5004024),  # two words for one class, 0.8, and a word for another
+        ({0: 0, 1: 1}, 1.0549202),  # 0.4, 0.4 and all else, 0.2
+        ({3: 0}, 0.0),  # all of it names no class
+    ],
+)
+def test_entropy_between_classes(groups: dict[int, int], nats: float) -> None:
+    judged = Gate("class-entropy", 0.45, groups=Groups.of(groups, 4)).open(0)
+    judged.add_all(_logs([0.4, 0.4, 0.2, 0.0]), (0,))
+    assert judged.values == pytest.approx([nats], abs=1e-6)
+    assert judged.evidence[0].entropy == pytest.approx(1.0549202)
+    assert judged.reason == ("class-entropy" if nats > 0.45 else None)
+
+
+def test_class_entropy_needs_groups() -> None:
+    with pytest.raises(DecodingError, match="no groups"):
+        Gate("class-entropy").open(0).add_all(_logs([0.8, 0.2]), (0,))
 
 
 def test_one_unsure_token_escalates_the_block() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from specdec_cli.transcript.build import totals
 from tests.laws.cases import collect, make_case
-from tests.table import certain, spelled, table_loop
+from tests.table import TableModel, certain, spelled, table_loop
 
 CHAIN = {"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": "f", "f": ""}
 
@@ -48,3 +50,17 @@ def test_each_token_takes_one_more_forward() -> None:
     assert end.cloud is not None
     written = sum(round_.source.count("cloud") for round_ in longer)
     assert end.cloud.forwards == len(longer) + written, "nothing past the length limit is generated"
+
+
+def test_near_ties_are_counted_where_the_cloud_runs_on() -> None:
+    edge, undecided = certain(CHAIN), TableModel(torch.zeros(8, 8))
+    rounds, _ = collect(
+        table_loop(edge, undecided, mode="lossless", k=2, run_on=3, loop_period=0, max_new_tokens=4).run()
+    )
+    assert [(len(round_.committed_ids), round_.near_ties) for round_ in rounds] == [(4, 4)]
+
+
+def test_a_token_that_the_cloud_writes_without_a_draft_is_no_run_on() -> None:
+    case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10, min_new_tokens=10)
+    rounds, finished = case.run()
+    assert totals(rounds, finished, cloud_takes_part=True).run_on == 10 - len(rounds)

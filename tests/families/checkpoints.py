@@ -289,6 +289,14 @@ def _audio_flamingo_3(ids: dict[str, int]) -> Any:
     )
 
 
+def _music_flamingo(ids: dict[str, int]) -> Any:
+    tower = _audio_flamingo_3(ids).audio_config.to_dict()
+    tokens = _named(
+        ids, audio_token_id="<sound>", audio_bos_token_id="<|sound_bos|>", audio_eos_token_id="<|sound_eos|>"
+    )
+    return tf.MusicFlamingoConfig(audio_config=tower, text_config={"model_type": "qwen2", **TEXT}, **tokens)
+
+
 _GEMMA = ("<turn|>", "<pad>", "<bos>", "<|turn>", "<|audio|>", "<|audio>", "<audio|>", "<|image|>", "<|video|>")
 _GEMMA_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|turn>{{ message['role'] }}\n{% for part in message['content'] %}"
@@ -464,13 +472,21 @@ KINDS: dict[str, Kind] = {
         _WHISPER_FILE | {"processor_class": "AudioFlamingo3Processor"},
         _PAD,
     ),
+    "music-flamingo": Kind(
+        _music_flamingo,
+        "MusicFlamingoForConditionalGeneration",
+        (*QWEN, "<sound>", "<|sound_bos|>", "<|sound_eos|>"),
+        CHATML.replace("AUDIO", "<sound>"),
+        _WHISPER_FILE | {"processor_class": "MusicFlamingoProcessor"},
+        _PAD,
+    ),
     "granite-speech": Kind(
         _granite_speech,
         "GraniteSpeechForConditionalGeneration",
         ("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>", "<|audio|>"),
-        "{% for message in messages %}<|start_of_role|>{{ message['role'] }}<|end_of_role|>"
-        "{% for part in message['content'] %}{% if part['type'] == 'audio' %}<|audio|>{% else %}{{ part['text'] }}"
-        "{% endif %}{% endfor %}<|end_of_text|>\n{% endfor %}"
+        "{% for message in messages %}"
+        "{{ '<|start_of_role|>' + message['role'] + '<|end_of_role|>' + message['content'] + '<|end_of_text|>\n' }}"
+        "{% endfor %}"
         "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}",
         {"feature_extractor_type": "GraniteSpeechFeatureExtractor", "sampling_rate": 16000},
         {"pad_token": "<|end_of_text|>"},

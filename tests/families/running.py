@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from specdec_cli.config.schema import CloudConfig, Config, DecodingConfig, ModelConfig
+from specdec_cli.config.schema import CloudConfig, Config, DecodingConfig, EdgeConfig, ModelConfig
 from specdec_cli.decoding.build import Pair, build_loop, stop_ids_of
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model
@@ -61,7 +61,7 @@ def sound(seed: int, seconds: float) -> Samples:
 def config(**decoding: Any) -> Config:
     """Settings without loop rule, so that texts are those of `generate()`."""
     return Config(
-        edge=ModelConfig(model="edge"),
+        edge=EdgeConfig(model="edge"),
         cloud=CloudConfig(model="cloud"),
         decoding=DecodingConfig(**{"loop_period": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0} | decoding),
     )

@@ -10,11 +10,13 @@ import pytest
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import FamilyName
 from specdec_cli.models import families
+from tests.families.hub import facts
 
 ROOT = Path(__file__).parents[2]
 PAIRS = {
     "qwen2.5-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
     "qwen2.5-omni-vllm": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
+    "qwen2.5-omni-vllm-pair": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
     "qwen3-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen3-Omni-30B-A3B-Instruct"),
     "gemma4": ("google/gemma-4-E2B-it", "google/gemma-4-E4B-it"),
     "voxtral": ("mistralai/Voxtral-Mini-3B-2507", "mistralai/Voxtral-Small-24B-2507"),
@@ -23,12 +25,13 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_configurations_load(name: str) -> None:
-    flags: dict[str, Any] = {"cloud.allow_audio_upload": True} if name.endswith("vllm") else {}
+    flags: dict[str, Any] = {"cloud.allow_audio_upload": True} if "vllm" in name else {}
+    flags |= {"edge.allow_audio_upload": True} if name.endswith("pair") else {}
     config = load_config(name, flags=flags, environ={}).config
     assert config.cloud is not None
     assert (config.edge.model, config.cloud.model) == PAIRS[name]
     assert config.edge.family == config.cloud.family == "auto"
-    assert config.prompt.language == ("en" if name == "voxtral" else "zh")
+    assert config.prompt.language == "en"
 
 
 def test_the_qwen3_omni_cloud_can_be_a_vllm() -> None:
@@ -41,6 +44,14 @@ def test_the_qwen3_omni_cloud_can_be_a_vllm() -> None:
     cloud = load_config("qwen3-omni", flags=flags, environ={}).config.cloud
     assert cloud is not None
     assert cloud.processor == cloud.model
+
+
+def test_the_page_of_families_has_them_all_and_every_checkpoint_that_is_tested() -> None:
+    page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+    for family in families.FAMILIES:
+        assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` | `{family.class_name}` |" in page
+        assert all(f"needs `{package}`" in page for package in family.needs)
+    assert all(name in page for name in facts())
 
 
 def test_families_have_the_names_of_the_settings() -> None:

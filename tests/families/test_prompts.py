@@ -97,6 +97,13 @@ def test_a_clip_beyond_the_window_is_refused(family: str) -> None:
 
 def _theirs(processor: Any, samples: Samples, instruction: str, system: str | None) -> Any:
     """The published way from a conversation to tensors."""
+    if type(processor).__name__ == "GraniteSpeechProcessor":  # as its model card does
+        said = [{"role": "system", "content": system}] if system is not None else []
+        said.append({"role": "user", "content": f"<|audio|>{instruction}"})
+        text = processor.tokenizer.apply_chat_template(
+            said, tokenize=False, add_generation_prompt=True, chat_template=processor.chat_template
+        )
+        return processor(text, torch.from_numpy(samples)[None], return_tensors="pt")
     audio: dict[str, Any] = {"type": "audio", "audio": samples}
     if type(processor).__name__ == "VoxtralProcessor":
         with io.BytesIO() as file:

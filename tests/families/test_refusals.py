@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import transformers
+from transformers import DynamicCache
 
 from specdec_cli.config.schema import ModelConfig
 from specdec_cli.errors import CheckpointError
@@ -93,6 +94,19 @@ def test_a_missing_package_is_named(tmp_path: Path, family: str, monkeypatch: py
     words = refusal(folder)
     assert "needs the package no-such-package, which is not installed" in words
     assert "pip install no-such-package" in words
+
+
+def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def config(ids: dict[str, int]) -> Any:
+        made = KINDS["gemma4"].config(ids)
+        made.text_config.sliding_window = 200  # beyond the prompt of the self-test and a few tokens
+        return made
+
+    folder = write(tmp_path / "sliding", replace(KINDS["gemma4"], config=config), 0)
+    assert load(folder).self_test == "passed; clips of a batch step one by one"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    monkeypatch.setattr(DynamicCache, "activate_past_recording", lambda _: None)
+    assert "fails the self-test" in refusal(folder)
 
 
 def test_an_adapter_of_granite_speech_is_refused(tmp_path: Path) -> None:

@@ -182,14 +182,15 @@ def test_recordings_inside_a_data_set_are_opened_one_by_one(dataset: Path) -> No
     ]
     assert [(item.speaker, item.text) for item in found[1:]] == [("7", "你好"), ("8", None), ("9", "x")]
     assert [unreadable(item) for item in found] == [None] * 4
-    lengths = [open_recording(item.path, window_s=30).duration_s for item in found]
+    lengths = [open_recording(item.path, window_s=30, opener=item.opener).duration_s for item in found]
     assert lengths == pytest.approx([0.4, 0.4, 0.5, 0.6])
     with pytest.raises(AudioNotFoundError, match="has no row 9"):
-        open_recording(found[1].path[:-1] + "9", window_s=30)
+        open_recording(found[1].path[:-1] + "9", window_s=30, opener=found[1].opener)
 
 
 def test_a_long_recording_inside_a_data_set_is_read_twice(dataset: Path) -> None:
-    recording = open_recording(items(dataset)[2].path, window_s=0.3, segment_s=0.3)
+    item = items(dataset)[2]
+    recording = open_recording(item.path, window_s=0.3, segment_s=0.3, opener=item.opener)
     assert [len(piece.samples) for piece in recording.pieces()] == [4000, 4000]
 
 
@@ -210,3 +211,34 @@ def test_a_data_set_without_recordings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="has no list of recordings"):
         items(tmp_path / "empty")
+
+
+def test_a_column_that_unpacks_to_far_more_than_recordings_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("specdec_cli.inputs.embedded.MOST_BYTES", 1 << 20)
+    bomb = pa.table({"audio": [{"bytes": bytes(1 << 18), "path": None}] * 8})
+    parquet.write_table(bomb, tmp_path / "x.parquet", use_dictionary=False, compression="zstd")
+    with pytest.raises(ConfigError, match="bytes would take"):
+        items(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("begin", ["new_stream", "new_file"])
+def test_rows_of_all_batches_of_an_arrow_file_are_read(tmp_path: Path, begin: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    clip = write_voice(tmp_path / "a.wav", 1, 0.4).read_bytes()
+    table = pa.table({"audio": [{"bytes": clip, "path": None}] * 21, "id": [str(n) for n in range(21)]})
+    with getattr(pa.ipc, begin)(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    found = items(tmp_path / "x.arrow")
+    assert [item.id for item in found] == [str(n) for n in range(21)]
+    assert [unreadable(found[at]) for at in (20, 3, 9, 10)] == [None] * 4
+
+
+@pytest.mark.parametrize("cells", [[1.5, float("inf")], [[1], [2]], [b"x", b"y"], [None, None]])
+def test_cells_of_other_types_are_no_recordings(tmp_path: Path, cells: list[object]) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"audio": cells}), tmp_path / "x.parquet")
+    with pytest.raises(ConfigError, match="no recording, and no path of one"):
+        items(tmp_path / "x.parquet")

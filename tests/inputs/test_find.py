@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.formats import text_name
 from specdec_cli.inputs.find import Paths, find_recordings, read_list, relative_name
-from specdec_cli.inputs.recording import Key
 
 TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
 
@@ -108,23 +106,10 @@ def test_a_recording_from_elsewhere_keeps_its_whole_path() -> None:
     assert relative_name("/home/me2/x.wav", "/home/me") == "outside/home/me2/x.wav"
 
 
-def test_an_id_makes_a_file_name_that_stays_in_its_folder() -> None:
-    ids = ["a", "../a", "..", "a/b", "a%2Fb", "说话人 1", ".x", "a:b"]
-    names = [text_name(Key("/x.wav", id_), "/") for id_ in ids]
-    assert len(set(names)) == len(ids)
-    assert all("/" not in name and not name.startswith(".") for name in names)
-    assert "说话人 1.txt" in names
-
-
 def test_folders_that_are_not_searched_are_counted(tree: Path) -> None:
     (tree / ".git").mkdir()
     assert Paths([str(tree), str(tree / "b"), str(tree / "top.ogg")]).unsearched == 3
     assert Paths([str(tree)], recursive=True).unsearched == 0
-
-
-def test_paths_and_patterns_that_lead_nowhere_are_named(tree: Path) -> None:
-    given = [str(tree / name) for name in ("a", "a/x.wav", "a/*.wav", "none.wav", "none*.wav")]
-    assert Paths(given).missing == given[3:]
 
 
 def test_folders_fifteen_hundred_deep_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

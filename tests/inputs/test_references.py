@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import random
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from specdec_cli.lexicon import Lexicon
 from tests.inputs.malformed import MALFORMED, Malformed
 
 LEXICON = Lexicon.load()
-ROOT = Path(__file__).parents[2]
 ROWS = [
     {"file": "x/a.wav", "caption": 'He said "go", slowly.', "emotion": "anger", "speaker": "s1"},
     {"file": "x/b.wav", "caption": "语速较快，情绪高兴。", "emotion": "高兴", "speaker": "s2"},
@@ -86,23 +84,10 @@ def test_a_table_may_be_in_utf_16(tmp_path: Path) -> None:
     assert entry.texts == ("语速较快",)
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len(MALFORMED) >= 40
-
-
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.tsv", tmp_path, tmp_path / "n.tsv" / "x.tsv", Path("nul\0.tsv")):
         with pytest.raises(ReferencesError):
             References.read(path, lexicon=LEXICON)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "secret.tsv"
-    path.write_text(PLAIN_TSV)
-    path.chmod(0)
-    with pytest.raises(ReferencesError, match="cannot be read"):
-        References.read(path, lexicon=LEXICON)
 
 
 def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
@@ -232,3 +217,12 @@ def test_a_piece_that_stands_twice_is_refused(tmp_path: Path) -> None:
     row = {"file": "a.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
     with pytest.raises(ReferencesError, match="has a row already"):
         of_pieces(tmp_path, row, row)
+
+
+def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path: Path) -> None:
+    found = of_pieces(tmp_path, {"file": "a.wav", "emotion": "sad"})
+    found.require_some(["x/b.wav", "y/a.wav"])
+    with pytest.raises(ReferencesError, match=r"0 of 2 recordings were found in .*pieces\.jsonl") as refused:
+        found.require_some(["x/b.wav", "y/c.wav"])
+    assert "x/b.wav" in str(refused.value.hint)
+    assert "a.wav" in str(refused.value.hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from specdec_cli.reading import description_end
 from specdec_cli.types import Finished, Round
 from tests.laws.cases import Case, generate
 from tests.laws.reference import Oracle, assert_rounds, cloud_oracle, edge_oracle
@@ -14,7 +15,7 @@ Check = Callable[[Case], str | None]
 
 def edge_law(case: Case) -> str | None:
     """Nothing escalates: every token is the edge's best, and the text is its `generate()`'s."""
-    rounds, finished = case.run()
+    rounds, finished = case.remember().run()
     if any(round_.escalated for round_ in rounds):
         raise LawBroken(f"case {case.number}: a block was escalated")
     oracle = edge_oracle(case)
@@ -25,7 +26,7 @@ def edge_law(case: Case) -> str | None:
 
 def cloud_law(case: Case) -> str | None:
     """Everything escalates, or the cloud is alone: every token is its best, and the text is its `generate()`'s."""
-    rounds, finished = case.run()
+    rounds, finished = case.remember().run()
     alone = case.config.decoding.mode == "cloud"
     if not alone and not all(round_.escalated for round_ in rounds):
         raise LawBroken(f"case {case.number}: a block was not escalated")
@@ -39,7 +40,7 @@ def cloud_law(case: Case) -> str | None:
 
 def reference_law(case: Case) -> str | None:
     """Every round is the reference's."""
-    return assert_rounds(case, *case.run())
+    return assert_rounds(case, *case.remember().run())
 
 
 def assert_best(case: Case, finished: Finished, oracle: Oracle, eos: Sequence[int]) -> None:
@@ -68,8 +69,16 @@ def assert_recorded(case: Case, rounds: Sequence[Round], oracle: Oracle) -> None
         text += round_.committed_ids
 
 
+def cut(case: Case, text: Sequence[int]) -> Sequence[int]:
+    """The shortest prefix of a text that shows that it has stopped describing; all of it where it goes on."""
+    prefixes = (text[:length] for length in range(1, len(text) + 1))
+    return next((each for each in prefixes if description_end(case.pair.writer.text(each)) is not None), text)
+
+
 def parts(case: Case, finished: Finished, expected: Sequence[int]) -> str | None:
     """How the text parts from `generate()`'s, which is allowed where every token is as good as the best."""
+    if case.config.closes:
+        expected = cut(case, expected)
     if list(finished.token_ids) == list(expected):
         return None
     return f"case {case.number}: {finished.token_ids} beside {tuple(expected)}"

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
+from specdec_cli.decoding.length import GuessCosts
 from tests.laws.cases import Case
 from tests.laws.checks import Check
 from tests.laws.tolerance import most_parting
 
 Run = Callable[[str, Iterable[Case], Check], list[Case]]
+
+
+@pytest.fixture(autouse=True)
+def guesses_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a guess costs depends on the clock: here every one is scored."""
+    monkeypatch.setattr(GuessCosts, "worth", lambda _, chances: len(chances))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -10,6 +10,8 @@ from unittest.mock import patch
 import torch
 from transformers.cache_utils import Cache
 
+from specdec_cli.decoding.lookup import Lookup
+from specdec_cli.decoding.rows import Rows
 from specdec_cli.models.audio_lm import AudioLM
 
 NOISE = 1e-3
@@ -34,6 +36,44 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
         yield
     finally:
         del model.forward
+
+
+@contextmanager
+def misplaced_guess(by: int) -> Iterator[None]:
+    """Takes the row of a token that was guessed from a place that is off by so many."""
+    after = Rows.after
+
+    def wrong(rows: Rows, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
+        found = after(rows, text, positions, guesses=guesses)
+        at = len(text) - rows._start + by
+        return rows._logits[at : at + 1] if positions == 1 and 0 < at < len(rows._logits) else found
+
+    with patch.object(Rows, "after", wrong):
+        yield
+
+
+@contextmanager
+def trusted_guess() -> Iterator[None]:
+    """Takes a guessed token for the one that was chosen: rows are known by all but the last token of a text."""
+    known = Rows._known
+
+    def wrong(rows: Rows, text: Sequence[int], first: int) -> int:
+        return known(rows, [*text[:-1], *rows._text[len(text) - 1 : len(text)]], first)
+
+    with patch.object(Rows, "_known", wrong):
+        yield
+
+
+@contextmanager
+def forgotten_token() -> Iterator[None]:
+    """Remembers of every caption what follows a token less."""
+    learn = Lookup.learn
+
+    def wrong(lookup: Lookup, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
+        learn(lookup, key, text[1:], list(own)[1:])
+
+    with patch.object(Lookup, "learn", wrong):
+        yield
 
 
 @contextmanager

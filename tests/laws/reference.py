@@ -1,7 +1,8 @@
 """The algorithm once more, as plainly as it can be written: no cache, no sessions, everything from scratch.
 
 Every score comes from a forward of the whole module over prompt and text, through its own entry point with an
-attention mask. Nothing of `specdec_cli.decoding` is used but the seeds of its draws and the count of sentences.
+attention mask. Nothing of `specdec_cli.decoding` is used but the seeds of its draws and the count of sentences; texts
+are read by `specdec_cli.reading`.
 
 Of every decision the reference also knows whether it was a close call: whether scores that differ by what rounding
 explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
@@ -30,9 +31,10 @@ from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
+from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
 from tests.laws.cases import SYNONYMS, Case, on
-from tests.laws.lengths import ALONE, Lengths
+from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
 THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
@@ -126,7 +128,8 @@ class Expected:
 
     draft_ids: list[int] = field(default_factory=list)
     rows: list[torch.Tensor] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)  # the gate's figure of each token
+    chances: list[float] = field(default_factory=list)  # of the learned gate, of each token by itself
     reason: Reason | None = None
     waking: bool = False
     accepted: int = 0
@@ -156,10 +159,8 @@ class Reference:
         self._lengths: Lengths | None = None
         if decoding.k == "auto" and self._verifies:
             assert decoding.cost_ratio is not None, "measured costs depend on the clock"
-            self._lengths = Lengths(
-                decoding.cost_ratio, always=self._gate == "always", alone=decoding.mode == "lossless"
-            )
-        self._loop_was_verified = False
+            self._lengths = Lengths(decoding.cost_ratio, lossless=decoding.mode == "lossless")
+        self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
         self._now = Expected()
 
@@ -186,11 +187,8 @@ class Reference:
             self._awake = True
         else:
             now.reason = None  # nobody was asked
-        if self._lengths is not None:
-            if verified:
-                self._lengths.verified(self._probabilities(), now.accepted)
-            else:
-                self._lengths.kept(len(now.draft_ids))
+        if self._lengths is not None and verified:
+            self._lengths.verified(self._probabilities(), now.accepted)
         self._commit(new, verified)
         return now
 
@@ -207,14 +205,25 @@ class Reference:
             most, unclear = self._lengths.most()
             self._call("length", unclear)
         else:
-            most = ALONE if decoding.k == "auto" else decoding.k
+            most = SOLO_BLOCK if decoding.k == "auto" else decoding.k
         size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
         self._block(size, whole=whole)
+        self._see_loop(size, whole=whole)
+        if now.reason is None and now.draft_ids and decoding.mode == "hybrid" and decoding.closing == "on":
+            before, after = (self._fault(ids) for ids in (self.text, [*self.text, *now.draft_ids]))
+            now.reason = after if before is None else None
+
+    def _fault(self, ids: Sequence[int]) -> Reason | None:
+        return fault_of(self._case.pair.writer.text(ids), self._config.prompt.language)
+
+    def _see_loop(self, size: int, *, whole: bool) -> None:
+        now, decoding = self._now, self._decoding
         if self._loop_end([*self.text, *now.draft_ids], len(self.text)) is None:
             return
+        self._widen()
         if decoding.mode in ("hybrid", "edge") and (self._loop_was_verified or not self._verifies):
             now.draft_ids, now.rows, now.scores, now.reason = [], [], [], None
-            self._block(min(size, ALONE) if whole else size, way_out=True)
+            self._block(min(size, SOLO_BLOCK) if whole else size, way_out=True)
             now.reason = None
         elif self._gate != "always":
             now.reason = "loop"
@@ -262,7 +271,7 @@ class Reference:
             score, off = drawn, 0.0
         elif gate == "learned":
             score = self._learned()
-        now.scores.append(score)
+        now.scores.append(now.chances[-1] if gate == "learned" else score)
         if gate in ("always", "never"):
             return
         given = self._config.gate.threshold
@@ -305,6 +314,7 @@ class Reference:
             named = zip(weights.features, weights.weights, strict=True)
             logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
             chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))
+        self._now.chances = chances
         return max(chances) if weights.combination == "largest" else 1 - math.prod(1 - p for p in chances)
 
     def _probabilities(self) -> list[float]:
@@ -319,7 +329,7 @@ class Reference:
         new = [*draft[: now.accepted], token]
         own: Source = "bonus" if now.accepted == len(draft) else "corrected"
         now.source = ["accepted"] * now.accepted + [own if draft else "cloud"]
-        most = self._decoding.run_on if draft else ALONE - 1
+        most = self._decoding.run_on if draft else SOLO_BLOCK - 1
         most = min(most, self._decoding.max_new_tokens - len(self.text) - 1)
         while len(new) - now.accepted - 1 < most and new[-1] not in self._stop_ids:
             new.append(self._own([*self.text, *new], draws))
@@ -421,7 +431,8 @@ class Reference:
         if looped is None or (now.finish is not None and looped == end):
             self._loop_was_verified = False
         elif self._decoding.mode in ("hybrid", "edge") and verified and not self._loop_was_verified:
-            self._loop_was_verified = True
+            self._loop_was_verified, end, now.finish = True, looped, None
+            self._widen()
         else:
             end, now.finish = looped, "loop"
         self.text = text[:end]
@@ -437,11 +448,19 @@ class Reference:
             return "stop_string"
         if decoding.sentences is not None and count_sentences(written) >= decoding.sentences:
             return "sentences"
+        if decoding.closing == "on" and description_end(written) is not None:
+            return "closing"
         return "max_tokens" if len(text) >= decoding.max_new_tokens else None
+
+    def _widen(self) -> None:
+        """The more loops were found that may be left, the longer the unit of a loop of loops may be."""
+        if self._decoding.mode in ("hybrid", "edge"):
+            self._loops += 1
+            self._period = self._decoding.loop_period * self._decoding.loop_repeats * self._loops
 
     def _loop_end(self, text: Sequence[int], start: int) -> int | None:
         """The shortest prefix longer than `start` that ends in a run repeated often enough."""
-        period, repeats = self._decoding.loop_period, self._decoding.loop_repeats
+        period, repeats = self._period, self._decoding.loop_repeats
         for end in range(start + 1, len(text) + 1):
             for unit in range(1, period + 1):
                 times = max(repeats, 4) if unit == 1 else repeats
@@ -492,7 +511,7 @@ def _assert_figures(case: Case, ours: Round, wanted: Expected, name: str) -> Non
     recorded = zip(ours.entropy, ours.margin, ours.logprob, strict=True)
     for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
         assert_figures(row, token, found, name)
-    for row, score, expected in zip(wanted.rows, ours.score, wanted.scores, strict=True):
+    for row, score, expected in zip(wanted.rows, ours.gate_values, wanted.scores, strict=True):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
         if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.draft import Draft
+from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.types import Finished, Round, Sent
 from tests.laws.cases import Case, collect, make_case
@@ -35,7 +35,7 @@ def slowed(case: Case, forwards: int) -> Loop:
 
     So how far the edge gets does not depend on the machine.
     """
-    loop = case.loop()
+    loop = case.remember().loop()
     verifier: Any = loop.verifier
     session: Any = loop.drafter.session  # type: ignore[union-attr]
     verify, state = verifier.verify, {"waits": False, "forwards": 0}
@@ -57,7 +57,7 @@ def slowed(case: Case, forwards: int) -> Loop:
         state["waits"] = True
         yield
 
-    verifier.verify, loop._submit, loop.away = late, submitted, waiting  # type: ignore[method-assign]
+    verifier.verify, loop._submit, loop.release_slot = late, submitted, waiting  # type: ignore[method-assign]
     return loop
 
 
@@ -81,7 +81,7 @@ def test_drafting_ahead_changes_no_round(law: Run) -> None:
     ran = law("ahead", map(mode_case, numbers(100_000, 0.6)), slowed_law)
     if cases() >= ENOUGH:  # else something may be drafted ahead nowhere, or nowhere in vain
         rounds = [round_ for case in ran for round_ in case.ran[0][0]]
-        assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 10
+        assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 4  # what was guessed before takes no time
         assert sum(round_.thrown_away > 0 for round_ in rounds) > 10
 
 

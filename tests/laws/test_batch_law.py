@@ -26,7 +26,7 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished, Round
-from tests.laws.cases import Case, cloud, collect, edge, make_case, mixed, prompt
+from tests.laws.cases import Case, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import cases, most_parting
 
@@ -38,7 +38,8 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
     """2 to 8 clips on one pair."""
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
-    pair = Pair.of(edge(seed, kind), cloud(seed))
+    drafter = wordy_edge if fixed.get("closing") == "on" else edge
+    pair = Pair.of(drafter(seed, kind), cloud(seed))
     rows = []
     for _ in range(size or rng.randint(2, 8)):
         clip, instruction = rng.randrange(8), rng.randrange(4)
@@ -75,7 +76,7 @@ def decode_together(
 def batch_law(batch: Sequence[Case], size: int) -> list[str]:
     """Every clip of a batch has the reference's rounds; returns how texts part."""
     parted = []
-    for case, ran in zip(batch, decode_together(batch, size), strict=True):
+    for case, ran in zip(batch, decode_together([case.remember() for case in batch], size), strict=True):
         assert not isinstance(ran, SpecdecError), ran
         if (how := assert_rounds(case, *ran)) is not None:
             parted.append(how)
@@ -120,7 +121,7 @@ def test_one_forward_serves_all_clips_that_wait_for_it() -> None:
     def run(case: Case, models: Shared) -> Any:
         events = case.loop(models).run()
         first = next(events)  # the first block is committed
-        with models.away():
+        with models.release_slot():
             read.wait(TIMEOUT_S)
         together.wait(TIMEOUT_S)  # all are at work again
         return collect([first, *events])

@@ -55,7 +55,7 @@ def sampled_case(number: int) -> Case:
 
 def sampled_law(case: Case) -> str | None:
     """Every draw is the reference's, and the text is that of `generate()` with the same seed."""
-    rounds, finished = case.run()
+    rounds, finished = case.remember().run()
     how = assert_rounds(case, rounds, finished)
     with torch.random.fork_rng():
         torch.manual_seed(case.config.decoding.seed)

@@ -158,7 +158,8 @@ def test_draws_are_the_same_too(over_the_wire: Any) -> None:
 def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
     """A cloud elsewhere runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
-        case = make_case(number, mode="lossless", k=3, run_on=8, max_new_tokens=5 + number % 3, loop_period=0)
+        lengths = {"max_new_tokens": 5 + number % 3, "lookup_tokens": 0}
+        case = make_case(number, mode="lossless", k=3, run_on=8, loop_period=0, **lengths)
         _, far = collect(far_loop(case, servers.link(case)).run())
         _, here = as_sent(case).run()
         assert far.token_ids == here.token_ids

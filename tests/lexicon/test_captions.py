@@ -44,3 +44,24 @@ def test_every_caption_of_the_mini_pair(language: Language, style: Style) -> Non
 def test_every_attribute_is_answered(language: Language) -> None:
     assert LEXICON.labels("", language) == dict.fromkeys(CLASSES)
     assert dict(LEXICON.attributes) == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("en", "She answers angrily, with some regret and a firm voice.", ("angry", "regretful", "firm")),
+        ("en", "Anger turns to rage; the anger is not feigned, and there is no fear.", ("angry", "enraged")),
+        ("en", "The mood is low.", ("sad",)),
+        ("en", "Calm, because nobody is afraid.", ("calm",)),
+        ("zh", "语气坚定，带着喜悦和一丝不舍。", ("坚定", "喜悦", "不舍")),
+        ("zh", "没有停顿。", ()),
+    ],
+)
+def test_the_open_words_of_a_caption(language: Language, text: str, words: tuple[str, ...]) -> None:
+    assert LEXICON.emotions(text, language) == words
+
+
+def test_a_group_holds_words_of_both_languages() -> None:
+    assert LEXICON.emotion_group("angrily") == LEXICON.emotion_group("怒火") == "anger"
+    assert LEXICON.emotion_group("regretful") == LEXICON.emotion_group("后悔") == "guilt"
+    assert LEXICON.emotion_group("voice") is None

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.audio.prosody import measure
 from specdec_cli.errors import LexiconError
 from specdec_cli.lexicon import Lexicon
-from specdec_cli.prosody import measure
 from specdec_cli.types import Measured
 from tests.audio.encode import load_audio
 from training.labels import CLASSES, dev_rows, read_rows
@@ -50,7 +50,7 @@ def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:
     )
     own = Lexicon.load(words)
     assert agrees(own, FIGURES, rate="fast")["rate"] is True
-    assert agrees(own, FIGURES, rate="medium")["rate"] is False  # by the shipped limits
+    assert agrees(own, FIGURES, rate="moderate")["rate"] is False  # by the shipped limits
     assert "size" not in agrees(own, FIGURES, size="big")
     assert agrees(own, FIGURES, size="big", voice="male")["size"] is False
 

@@ -142,7 +142,7 @@ REFUSED = [
     (extending("  age:\n    en: {alone: {}}\n"), ":4:", "no classes"),
     (extending("  emotion: {}\n  emotion: {}\n"), ":5:", "twice"),
     (extending("  emotion: {en: *words}\n"), ":4:", "aliases"),
-    (extending("  emotion: {en: !!python/name:os.system x}\n"), ":4:", "tags"),
+    (extending("  emotion: {en: !!python/name:os.system x}\n"), ":4:", "constructor for the tag"),
     (extending("  emotion: [\n"), ":", "not valid YAML"),
     ("schema: 1\nextends: default\nmarkers: {en: {negatoin: [nae]}}\n", ":3:", "Did you mean negation?"),
     ("schema: 1\nextends: default\nmarkers: {fr: {}}\n", ":3:", "zh, en"),
@@ -208,3 +208,25 @@ def test_the_shipped_file_explains_every_part_it_has() -> None:
         assert part in head
     for marker in ("negation", "not_negation", "likeliest", "slight", "breaks", "nothing"):
         assert marker in head
+
+
+def test_a_wheel_of_ones_own(tmp_path: Path) -> None:
+    awe = "{class: surprised, en: [awestruck/awe], zh: [敬畏]}"
+    lexicon = load(tmp_path, extending(f"  emotion:\n    wheel:\n      awe: {awe}\n      zeal: {{en: [zealous]}}\n"))
+    assert lexicon.emotions("In awe, zealous and glad.", "en") == ("awestruck", "zealous", "glad")
+    assert lexicon.emotion_group("敬畏") == "awe"
+    assert lexicon.labels("He is zealous and in awe.", "en")["emotion"] == "surprised"
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ("{class: astonished, en: [awe]}", "words.yaml:6: emotion has no class astonished"),
+        ("{clas: surprised}", "Possible here: class, zh, en."),
+        ("{en: [glee]}, more: {en: [glee]}", "'glee' stands under awe and under more"),
+    ],
+)
+def test_mistakes_in_a_wheel_are_named(tmp_path: Path, group: str, said: str) -> None:
+    with pytest.raises(LexiconError) as caught:
+        load(tmp_path, extending(f"  emotion:\n    wheel:\n      {{awe: {group}}}\n"))
+    assert said in f"{caught.value.message} {caught.value.hint}"

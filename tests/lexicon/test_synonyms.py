@@ -20,7 +20,7 @@ ENGLISH = (
     " high",
     " fast",
 )
-CHINESE = ("高兴", "快乐", "愤怒", "生气", "说话", "不", "高", "，")
+CHINESE = ("高兴", "快乐的", "愤怒", "很生气", "说话", "不", "高", "较高", "，")
 
 
 def _groups(words: tuple[str, ...], language: Language) -> list[set[str]]:
@@ -32,8 +32,13 @@ def _groups(words: tuple[str, ...], language: Language) -> list[set[str]]:
 
 
 def test_words_of_one_class_are_synonyms_and_nothing_else_is() -> None:
-    assert _groups(ENGLISH, "en") == [{" happy", " cheerful", " joy", " Happy"}, {" sad", " sorrowful"}]
-    assert _groups(CHINESE, "zh") == [{"高兴", "快乐"}, {"愤怒", "生气"}]
+    assert _groups(ENGLISH, "en") == [
+        {" happy", " cheerful", " joy", " Happy"},
+        {" sad", " sorrowful"},
+        {" high"},
+        {" fast"},
+    ]
+    assert _groups(CHINESE, "zh") == [{"高兴", "快乐的"}, {"愤怒", "很生气"}, {"高", "较高"}]
 
 
 def test_a_beginning_counts_where_all_words_that_begin_so_say_the_same() -> None:
@@ -48,3 +53,10 @@ def test_all_synonyms_are_read_as_the_same_classes() -> None:
     for sentence in ("The emotion sounds{}.",):
         for group in _groups(ENGLISH, "en"):
             assert len({str(lexicon.labels(sentence.format(word), "en")) for word in group}) == 1
+
+
+def test_a_fragment_of_a_word_says_nothing() -> None:
+    """Tokens that stand within words, and beginnings that other words of the vocabulary share."""
+    assert _groups(("ing", " happy", "he", " male", "sad", " cheerfu"), "en") == [{" happy", " cheerfu"}, {" male"}]
+    assert _groups((" cheer", " melan", " sadness"), "en") == [{" cheer"}, {" melan", " sadness"}]
+    assert _groups((" melan", " melanin", " sadness"), "en") == [{" sadness"}]

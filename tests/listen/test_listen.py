@@ -100,7 +100,7 @@ def test_a_microphone_that_goes_ends_it_with_what_was_captioned(
     monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(gone_at=90))
     output = tmp_path / "talk.jsonl"
     outcome = specdec("listen", *QUICK, "-o", output)
-    assert outcome.code == 1
+    assert outcome.code == 3
     assert "delivers no sound any more" in outcome.err
     assert len(list(read_transcripts(output))) == 2
 
@@ -116,11 +116,11 @@ def test_microphones_are_listed(specdec: Specdec) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--device", "studio"), 1, "There is no microphone 'studio': No input device matching"),
-        (("--device", "9"), 1, "There is no microphone '9'"),
-        (("--device", "e"), 1, "Multiple input devices"),
+        (("--device", "studio"), 3, "There is no microphone 'studio': No input device matching"),
+        (("--device", "9"), 3, "There is no microphone '9'"),
+        (("--device", "e"), 3, "Multiple input devices"),
         (("--save", "talk.wav"), 2, "is not a folder"),
-        (("-o", "talk.wav"), 1, "holds something else than transcripts"),
+        (("-o", "talk.wav"), 3, "holds something else than transcripts"),
     ],
 )
 def test_what_cannot_work_is_refused_before_loading(
@@ -141,7 +141,7 @@ def test_what_cannot_work_is_refused_before_loading(
 def test_what_is_not_installed_or_taken_is_told(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(refused="Device unavailable [PaErrorCode -9985]"))
     outcome = specdec("listen", *QUICK)
-    assert outcome.code == 1
+    assert outcome.code == 3
     assert "cannot be opened: Device unavailable" in outcome.err
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     outcome = specdec("listen", *QUICK)

@@ -15,6 +15,7 @@ from specdec_cli.metrics.bootstrap import (
     Values,
     difference,
     mean,
+    median,
     middle,
     quotient,
     ratio,
@@ -111,3 +112,12 @@ def test_a_hundred_statistics_of_a_thousand_clips_take_less_than_two_seconds() -
     for _ in range(100):
         resampler.interval(mean(values))
     assert time.process_time() - start < 2
+
+
+def test_the_median_has_an_interval_unless_it_is_of_one() -> None:
+    found = median([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert found.value == 3
+    assert found.low is not None
+    assert found.high is not None
+    assert 1 <= found.low <= 3 <= found.high <= 100
+    assert median([7.0]) == Interval(7.0, None, None)

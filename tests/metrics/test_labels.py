@@ -60,7 +60,7 @@ def test_by_hand() -> None:
     assert scores["rate"].macro_f1 == pytest.approx((2 / 3 + 1 / 2) / 2)
     assert scores["rate"].majority == 0.5
     assert scores["rate"].clips == 4
-    assert scores["rate"].confusion["fast"] == {"slow": 0, "medium": 0, "fast": 1, "none": 1}
+    assert scores["rate"].confusion["fast"] == {"slow": 0, "moderate": 0, "fast": 1, "none": 1}
     assert (scores["voice"].accuracy.value, scores["voice"].macro_f1, scores["voice"].clips) == (0, 0, 1)
 
 

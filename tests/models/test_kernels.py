@@ -61,7 +61,7 @@ def test_int8_takes_rows_that_are_zero(layer: nn.Linear) -> None:
 def test_every_layer_can_run_as_transformers_has_it() -> None:
     module = tiny_module(0)
     weights = {name: id(weight) for name, weight in module.named_parameters()}
-    chosen = kernels.Kernels(module, None, compiled=False)
+    chosen = kernels.Kernels(module, None)
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
     assert layers
     assert all(isinstance(part, FastLinear) for part in layers)
@@ -72,14 +72,8 @@ def test_every_layer_can_run_as_transformers_has_it() -> None:
     assert chosen.chosen
 
 
-def test_a_compiled_decoder_keeps_its_layers() -> None:
-    module = tiny_module(0)
-    kernels.Kernels(module, None, compiled=True)
-    assert not any(isinstance(part, FastLinear) for part in module.get_decoder().modules())
-
-
 def test_int8_needs_an_encoder_on_a_cpu() -> None:
     with torch.device("meta"):
         module = tiny_module(0).to("meta")
     with pytest.raises(CheckpointError, match="CPUs only"):
-        kernels.Kernels(module, None, compiled=False).choose("int8")
+        kernels.Kernels(module, None).choose("int8")

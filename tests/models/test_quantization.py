@@ -1,30 +1,64 @@
-"""On a GPU, quantisation needs packages that specdec does not install: it says their names."""
+"""On a GPU, quantisation is other packages' work: they get the parts to leave alone, and are named where they miss."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.loading import quantization_config
+from specdec_cli.models.families import family_named
+from specdec_cli.models.loading import kept_whole, quantization_config
+from specdec_cli.models.needs import outline
+from tests.families.checkpoints import KINDS, byte_tokenizer, tekken_tokenizer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 needs_torchao_absent = pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")
 
 
+def config_of(family: str) -> Any:
+    kind = KINDS[family]
+    tokenizer = tekken_tokenizer() if family == "voxtral" else byte_tokenizer(kind.specials, kind.extras)
+    return kind.config(tokenizer.get_vocab())
+
+
 def test_none_is_none() -> None:
-    assert quantization_config(None, torch.device("cpu")) is None
+    assert quantization_config(None, CUDA, family_named("qwen2-audio"), config_of("qwen2-audio")) is None
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(family: str) -> None:
+    config = config_of(family)
+    skipped = kept_whole(family_named(family), config)
+    module = outline(family_named(family), config)
+    linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
+    quantised = {name for name in linear if should_convert_module(name, skipped)}  # as both packages' quantisers ask
+    tied = module.get_output_embeddings().weight is module.get_input_embeddings().weight
+    decoder = {id(part) for part in module.get_decoder().modules()}
+    expected = {name for name in linear if id(module.get_submodule(name)) in decoder}
+    assert quantised == expected | (set() if tied else {"lm_head"})
+    assert expected
+    assert linear - quantised, "the audio encoder has linear layers"
+
+
+def test_bitsandbytes_is_told_what_to_leave_alone() -> None:
+    made = quantization_config("int4", CUDA, family_named("qwen2.5-omni"), config_of("qwen2.5-omni"))
+    assert made.bnb_4bit_quant_type == "nf4"
+    assert "model.audio_tower" in made.llm_int8_skip_modules
+    assert "lm_head" not in made.llm_int8_skip_modules
 
 
 @needs_torchao_absent
 def test_a_missing_package_is_named() -> None:
     with pytest.raises(ImportError, match="torchao"):
-        quantization_config("int8", torch.device("cuda"))
+        quantization_config("int8", CUDA, family_named("qwen2-audio"), config_of("qwen2-audio"))
 
 
 def test_four_bits_elsewhere_are_refused() -> None:
     with pytest.raises(CheckpointError, match="'int4' runs on CUDA and on CPUs, and the device is mps") as error:
-        quantization_config("int4", torch.device("mps"))
+        quantization_config("int4", torch.device("mps"), family_named("qwen2-audio"), config_of("qwen2-audio"))
     assert "int8" in str(error.value.hint)

@@ -303,7 +303,7 @@ def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.
         return (torch.full_like(logits, torch.nan), *rest)
 
     monkeypatch.setattr(model, "forward", overflowing)
-    with pytest.raises(DecodingError, match="scores of tiny-0 are not finite") as error:
+    with pytest.raises(DecodingError, match="logits of tiny-0 are not finite") as error:
         session.logits(TEXT[:6], 2)
     assert "bfloat16" in str(error.value.hint)
     monkeypatch.undo()

@@ -20,6 +20,7 @@ from specdec_cli.compare.result import (
     TextQuality,
 )
 from specdec_cli.metrics.bootstrap import Interval
+from specdec_cli.metrics.emotions import EmotionWords
 from specdec_cli.metrics.frontier import AtCost, OracleCurve
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import COSTS, Cost, Mode
@@ -91,6 +92,7 @@ def _clip(runs: Runs, index: int) -> ClipComparison:
         end_s=one.end_s,
         captions={mode: transcript.caption or "" for mode, transcript in of.items()},
         labels={mode: {"voice": "male", "rate": "fast" if mode == "edge" else "slow", "emotion": None} for mode in of},
+        emotions={mode: ["calm"] for mode in of},
         total_ms={mode: transcript.timing.total_ms or 0.0 for mode, transcript in of.items()},
         escalation_rate={mode: t.totals.escalation_rate if t.totals else None for mode, t in of.items()},
         reference=f"clip {index}",
@@ -138,12 +140,15 @@ def _costs(mode: Mode, index: int) -> ModeFigures:
 def _quality(mode: Mode) -> ModeQuality:
     counts = {"slow": {"slow": 7, "fast": 2, "none": 1}, "fast": {"slow": 3, "fast": 8, "none": 0}}
     label = LabelQuality(clips=21, accuracy=_spread(0.714), macro_f1=0.702, majority=0.524, confusion=counts)
+    third = Interval(0.33, 0.2, 0.5)
+    words = EmotionWords(clips=3, precision=third, recall=third, mean=third)
     agreement = CloudAgreement(
         exact=0.5,
         chrf=81.2,
         edit_tokens=3.25,
         edit_share=0.11,
         labels={"voice": 0.95, "emotion": None},
+        emotions=words,
         label_mean=_spread(0.8),
     )
     return ModeQuality(
@@ -153,6 +158,7 @@ def _quality(mode: Mode) -> ModeQuality:
             clips=21, bleu_1=41.0, bleu_2=30.0, bleu_3=21.0, bleu_4=14.9, chrf=44.0, rouge_l=38.2, bertscore=None
         ),
         labels={"rate": label},
+        emotions=words,
         label_mean=_spread(0.714),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.report.rounds import run_view, tokens
+from specdec_cli.report.fates import run_view, tokens
 from specdec_cli.transcript.schema import RoundRecord
 from tests.report.sample import MODES, Runs
 
@@ -21,7 +21,7 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
         "draft_text": draft,
         "entropy": figures,
         "max_entropy": max(figures),
-        "score": figures,
+        "gate_values": figures,
         "escalated": source != "edge",
         "reason": None,
         "accepted": accepted,
@@ -43,7 +43,7 @@ def fates(each: RoundRecord) -> list[tuple[str, str, float | None]]:
 
 def test_a_correction_comes_after_what_it_replaced() -> None:
     found = fates(record("a b c", "a X", "accepted corrected", 1))
-    assert found == [("a", "accepted", 0.1), ("b", "rejected", 0.2), ("c", "rejected", 0.3), ("X", "corrected", None)]
+    assert found == [("a", "accepted", 0.1), ("b", "rejected", 0.2), ("c", "cut", 0.3), ("X", "corrected", None)]
 
 
 def test_a_bonus_was_not_drafted() -> None:
@@ -79,7 +79,16 @@ def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
 
 def test_a_piece_that_a_cloud_elsewhere_wrote_has_no_draft_and_no_figures() -> None:
     written = record(
-        "x", "a voice", "cloud cloud", 0, draft_ids=[], draft_pieces=[], max_entropy=None, entropy=[], score=[]
+        "x",
+        "a voice",
+        "cloud cloud",
+        0,
+        draft_ids=[],
+        draft_pieces=[],
+        max_entropy=None,
+        entropy=[],
+        gate_values=[],
+        gate_value=None,
     )
     assert list(tokens(written)) == [("a", "cloud", None, None), ("voice", "cloud", None, None)]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from specdec_cli import format as figures
 from specdec_cli.compare.result import Comparison, Gap
 from specdec_cli.metrics.bootstrap import Interval
-from specdec_cli.report import figures, tables
+from specdec_cli.report import comparison_tables as tables
 from tests.report.sample import Runs, comparison
 
 

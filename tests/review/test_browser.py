@@ -148,7 +148,7 @@ def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path:
     assert compared.code == 0, compared.err
     assert json.loads(compared.out)["references_found"] == 10
     tuned = specdec(
-        "tune", *files, "--references", table, "--gates", "entropy", "--ks", "2", "--budget", "1", "--json", "-q"
+        "tune", *files, "--references", table, "--gates", "entropy", "--ks", "2", "--budget", "blocks=1", "--json", "-q"
     )
     assert tuned.code == 0, tuned.err
     assert json.loads(tuned.out)["measure"] == "labels"

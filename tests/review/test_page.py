@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Specdec
 from tests.report.read_page import Page
 
@@ -104,18 +102,6 @@ def test_classes_of_another_lexicon_cannot_be_confirmed(specdec: Specdec, transc
     page = made(specdec, strange, tmp_path / "review.html")
     assert {json.dumps(piece["labels"]) for piece in page.data()["pieces"]} == {'{"emotion": null, "voice": "male"}'}
     assert list(page.data()["attributes"]) == ["voice"]
-
-
-@pytest.mark.parametrize(
-    "values", [{"scores": {"emotion": 1}}, {"scores": 3}, {"labels": {"emotion": [1]}}, {"end_s": "x"}]
-)
-def test_malformed_transcripts_end_in_a_sentence(
-    specdec: Specdec, transcripts: Path, tmp_path: Path, values: dict[str, object]
-) -> None:
-    outcome = specdec("review", changed(transcripts, tmp_path, **values), "-o", tmp_path / "review.html")
-    assert "Traceback" not in outcome.err
-    assert "not foreseen" not in outcome.err
-    assert outcome.code in (0, 1)
 
 
 def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.cloud.serving import linked, serving
 from tests.laws.cases import make_case
 from tests.tiny import settings
-from tools.load import Bearing, knee, press
+from tools.load import press
 
 
 def test_every_question_is_answered() -> None:
@@ -17,8 +17,3 @@ def test_every_question_is_answered() -> None:
     assert (bearing.sessions, bearing.failed) == (3, 0)
     assert bearing.per_s > 0
     assert bearing.median_ms <= bearing.p95_ms
-
-
-def test_the_knee_is_where_more_brings_no_more() -> None:
-    found = [Bearing(n, per_s, 1.0, 1.0, 0) for n, per_s in ((1, 50.0), (2, 90.0), (4, 96.0), (8, 99.0))]
-    assert knee(found).sessions == 2

@@ -19,9 +19,3 @@ def test_the_parts_of_a_start_are_timed(capsys: pytest.CaptureFixture[str]) -> N
     assert walls["torch"] > walls["audio"] > 0
     together = sum(wall for name, wall in walls.items() if name not in ("together", "warm-up"))
     assert walls["together"] == pytest.approx(together, abs=len(walls))
-
-
-@pytest.mark.full
-def test_a_start_that_fails_says_why() -> None:
-    with pytest.raises(SystemExit, match="/nowhere/at/all"):
-        start.main(settings=["edge.model=/nowhere/at/all"], starts=1)

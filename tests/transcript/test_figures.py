@@ -51,7 +51,7 @@ def test_rounds_add_up_to_the_caption(transcripts: Transcripts, case: str) -> No
     assert "".join(r.committed_text for r in transcript.rounds).strip() == transcript.caption
     assert [r.index for r in transcript.rounds] == list(range(len(transcript.rounds)))
     for r in transcript.rounds:
-        assert len(r.draft_ids) == len(r.entropy) == len(r.score)
+        assert len(r.draft_ids) == len(r.entropy) == len(r.gate_values)
         assert len(r.committed_ids) == len(r.source)
         assert r.max_entropy == max(r.entropy)
         assert 1 <= len(r.draft_ids) <= (MOST_DEFERRED if transcript.settings["defer"] else transcript.settings["k"])

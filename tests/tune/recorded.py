@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 
 from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.gate import Groups
 from specdec_cli.tune.record import record_tracks
 from specdec_cli.tune.trace import Trace
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings
 
 LENGTH = 24
+GROUPS = Groups.of({3: 0, 4: 0, 5: 1, 6: 1, 7: 2, 8: 3}, 14)
 
 
 def table_pair(seed: int) -> tuple[TableModel, TableModel]:
@@ -24,7 +26,7 @@ def trace_of(seed: int) -> Trace:
     """The trace of `table_pair(seed)`, with its number for a hash."""
     edge, cloud = table_pair(seed)
     config = settings(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
-    tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud))
+    tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud), GROUPS)
     return Trace(
         file=f"{seed}.wav",
         sha256=f"{seed:064x}",

@@ -14,7 +14,7 @@ from specdec_cli.errors import ConfigError
 from tests.tune.recorded import trace_of
 
 pytest.importorskip("sklearn", reason="needs the extra [tune]")
-from specdec_cli.tune.fit import Consequences, Example, examples, fit, teaches
+from specdec_cli.tune.learned_gate import Consequences, Example, examples, fit, teaches
 
 
 def _example(rng: random.Random, group: int) -> Example:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from specdec_cli.metrics.bootstrap import Interval, Resampler
 from specdec_cli.tune.candidates import Candidate
-from specdec_cli.tune.frontier import Outcome, recommended, worth_confirming
+from specdec_cli.tune.outcomes import SettingOutcome, clips_needed, measurably_better, recommended, worth_confirming
 from specdec_cli.types import GateName
 
 
 def _outcome(
     rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0, confirmed: bool = True
-) -> Outcome:
+) -> SettingOutcome:
     rounds = np.full(len(quality), 10.0)
-    return Outcome(Candidate(gate, threshold, 3), np.array(quality)[:, None], rounds, rounds * rate, confirmed)
+    return SettingOutcome(Candidate(gate, threshold, 3), np.array(quality)[:, None], rounds, rounds * rate, confirmed)
 
 
 def test_the_least_asking_within_one_standard_error_of_the_best_is_recommended() -> None:
@@ -35,6 +36,26 @@ def test_nothing_estimated_and_nothing_random_is_recommended() -> None:
     guess = _outcome(0.05, [1.0, 1.0, 1.0], confirmed=False)
     run = _outcome(0.2, [0.5, 0.5, 0.6], threshold=2)
     assert recommended([chance, guess, run], 0.3) is run
+
+
+def test_a_gain_that_may_be_none_recommends_nothing() -> None:
+    """A gate that never calls the cloud closes 0% (0 to 0), and one that gains for few clips may gain nothing."""
+    edge, cloud = np.tile([[0.0], [1.0]], (20, 1)), np.ones((40, 1))
+    silent, few, half = edge.copy(), edge.copy(), edge.copy()
+    few[0] = 1.0
+    half[:20] = 1.0
+    outcomes = [_outcome(0.1, list(quality[:, 0])) for quality in (silent, few, half)]
+    assert measurably_better(outcomes, edge, cloud, Resampler(40)) == outcomes[2:]
+
+
+def test_how_many_clips_it_would_take_grows_with_the_variance() -> None:
+    near, far = (Interval(0.02, 0.02 - width, 0.02 + width) for width in (0.03, 0.06))
+    needed = clips_needed(near, 100), clips_needed(far, 100)
+    assert needed[0] is not None
+    assert needed[1] is not None
+    assert 400 < needed[0] < 500
+    assert abs(needed[1] - 4 * needed[0]) <= 4
+    assert clips_needed(Interval(0.0, -0.1, 0.1), 100) is None
 
 
 def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:

@@ -8,7 +8,7 @@ from specdec_cli.decoding.build import Pair, build_loop
 from specdec_cli.tune.record import record_tracks
 from tests.table import table_prompt
 from tests.tiny import collect, settings
-from tests.tune.recorded import table_pair
+from tests.tune.recorded import GROUPS, table_pair
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -17,7 +17,7 @@ def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int
     edge.processor.eos_ids, cloud.processor.eos_ids = (3, 4, 5), (5, 6)
     pair, prompts = Pair.of(edge, cloud), (table_prompt(edge), table_prompt(cloud))
     config = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0)
-    tracks = record_tracks(pair, config, *prompts)
+    tracks = record_tracks(pair, config, *prompts, GROUPS)
     for gate, track in zip(("never", "always"), tracks, strict=True):
         given = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0, gate=gate)
         _, finished = collect(build_loop(pair, given, *prompts).run())

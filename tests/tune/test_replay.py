@@ -12,14 +12,15 @@ from specdec_cli.tune.trace import replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
 from tests.table import table_loop
-from tests.tune.recorded import LENGTH, table_pair, trace_of
+from tests.tune.recorded import GROUPS, LENGTH, table_pair, trace_of
 
-CASES = 150
+CASES = 200
 
 
 def _gate(rng: random.Random) -> tuple[GateName, float]:
-    gate: GateName = rng.choice(("entropy", "margin", "logprob", "learned"))
-    spans = {"entropy": (1.2, 2.4), "margin": (0.01, 0.2), "logprob": (-2.5, -0.8), "learned": (0.4, 0.98)}
+    gate: GateName = rng.choice(("entropy", "class-entropy", "margin", "logprob", "learned"))
+    spans = {"entropy": (1.2, 2.4), "class-entropy": (0.8, 1.5), "margin": (0.01, 0.2), "logprob": (-2.5, -0.8)}
+    spans["learned"] = (0.4, 0.98)
     return gate, round(rng.uniform(*spans[gate]), 3)
 
 
@@ -44,6 +45,7 @@ def test_an_exact_replay_is_what_a_run_does(stop: bool) -> None:
                 k=k,
                 stop_drafting=stop,
                 classifier=classifier,
+                groups=GROUPS,
                 max_new_tokens=LENGTH,
                 loop_period=0,
             ).run()

@@ -34,6 +34,7 @@ function runFacts(clip, mode, run) {
   if (clip.escalation_rate[mode] !== null) facts.push(`${percent(clip.escalation_rate[mode])} of blocks escalated`);
   if (run && mode !== "cloud" && run.edge_share !== null) facts.push(`${percent(run.edge_share)} of tokens from the edge`);
   if (run && run.finish && run.finish !== "eos") facts.push(`ended by ${run.finish}`);
+  if (run?.flags.length) facts.push(run.flags.join(", "));
   return facts.join(" · ");
 }
 

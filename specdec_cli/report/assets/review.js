@@ -91,7 +91,7 @@ function doubts(piece) {
     else if (scores.classes[class_] < 0.5) words.push(`${name}: ${class_} ${percent(scores.classes[class_])}`);
   }
   for (const [name, fits] of Object.entries(piece.agrees ?? {})) if (fits === false) words.push(`${name}: measured otherwise`);
-  return words;
+  return [...piece.flags, ...words];
 }
 
 function summary(number) {

@@ -1,0 +1,186 @@
+"""What a clip costs in every mode on this machine: the object that `specdec bench --json` prints.
+
+Times are wall-clock. A figure with an interval is a median over single measurements with the percentile bootstrap
+interval of that median. A figure that was not measured is null, never 0.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+import torch
+from pydantic import Field
+
+import specdec_cli
+from specdec_cli.bench.prepared import BenchClip
+from specdec_cli.bench.timing import CaptionTiming
+from specdec_cli.captioner import Captioner
+from specdec_cli.config import ResolvedConfig
+from specdec_cli.metrics.bootstrap import Figures, Interval, median
+from specdec_cli.run import gpu_mb, peak_rss_mb
+from specdec_cli.transcript.schema import Models
+
+Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud", "published-cloud"]
+"""The four modes, transformers' `generate` on either model as it is loaded, and on the cloud as transformers runs it.
+
+The last one is there where specdec multiplies otherwise: with other kernels, or an encoder in fewer bits.
+"""
+
+EQUAL_TO: Final[Mapping[Contender, Contender]] = {
+    "edge": "generate-edge",
+    "cloud": "generate-cloud",
+    "lossless": "generate-cloud",
+}
+"""Modes whose tokens equal those of `generate`."""
+
+
+class Machine(Figures):
+    """Where it was measured."""
+
+    system: str
+    processor: str
+    cores: int | None = Field(description="logical processors")
+    threads: int = Field(description="threads that PyTorch computes with")
+    memory_gib: float
+    gpu: str | None
+    python: str
+    torch: str
+    transformers: str
+    specdec: str
+
+
+class ContenderTime(Figures):
+    """One way to caption the same clips."""
+
+    name: Contender
+    clip_ms: Interval = Field(description="a clip, ms: audio encoding and prefill included, reading the file left out")
+    tokens_per_s: Interval = Field(description="tokens / the time of a clip")
+    overhead: Interval | None = Field(description="time of a clip / sum of its forwards - 1; null: they were not timed")
+    escalated: float | None = Field(description="share of rounds that the cloud verified; null: a single model")
+    woken: float | None = Field(description="share of clips that called the cloud; null alike")
+    cloud_time: float | None = Field(description="the cloud's forwards, as a share of cloud-only's; null: not timed")
+    saved: float | None = Field(description="share of forwards that guesses saved; null: it makes none")
+    saved_cold: float | None = Field(description="the same of the first clip of each round, before others were seen")
+    to_cloud: Interval = Field(description="speed-up of a clip over cloud-only, paired by clip and round")
+    to_generate: Interval | None = Field(description="speed-up of a clip over `generate` of the model that it replaces")
+    to_published: Interval | None = Field(description="the same over `published-cloud`; null: it was not measured")
+    tokens: int = Field(description="of one round over all clips, eos included")
+    equal: bool | None = Field(description="tokens equal to those of `generate` on every clip; null: they need not be")
+
+
+class Bench(Figures):
+    """Everything that one run of the benchmark found."""
+
+    schema_: Literal[3] = Field(default=3, alias="schema")
+    date: str = Field(description="UTC, ISO 8601")
+    command: str
+    config: str
+    machine: Machine
+    models: Models
+    k: int | str = Field(description="drafted tokens of a block; auto; or deferred: whole captions")
+    gate: str
+    clips: list[str]
+    audio_s: float
+    language: str
+    rounds: int
+    contenders: list[ContenderTime]
+    peak_mb: float | None = Field(description="largest resident memory of the process, MiB")
+    gpu_peak_mb: float | None
+    notes: list[str]
+
+
+def build_result(
+    command: str,
+    config: ResolvedConfig,
+    captioner: Captioner,
+    clips: Sequence[BenchClip],
+    timings: Mapping[Contender, Sequence[CaptionTiming]],
+    notes: Sequence[str],
+) -> Bench:
+    """The result of a captioner in mode hybrid; entry i of two contenders is of the same clip in the same round."""
+    decoding = captioner.config.decoding
+    return Bench(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command,
+        config=str(config.path),
+        machine=describe_machine(),
+        models=captioner.setup.models,
+        k="deferred" if decoding.defers else decoding.k,
+        gate=captioner.config.gate_in_force,
+        clips=[clip.file for clip in clips],
+        audio_s=sum(clip.duration_s for clip in clips),
+        language=captioner.setup.language,
+        rounds=len(timings["cloud"]) // len(clips),
+        contenders=[_contender(name, timings, len(clips)) for name in timings],
+        peak_mb=peak_rss_mb(),
+        gpu_peak_mb=gpu_mb(),
+        notes=list(notes),
+    )
+
+
+def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTiming]], clips: int) -> ContenderTime:
+    runs, cloud = timings[name], timings["cloud"]
+    equal_to = timings.get(EQUAL_TO[name]) if name in EQUAL_TO else None
+    replaced = equal_to or (timings.get("generate-cloud") if name == "hybrid" else None)
+    published = None if name in ("edge", "generate-edge") else timings.get("published-cloud")
+    overhead = [run.overhead for run in runs if run.overhead is not None]
+    of_two, timed = name in ("lossless", "hybrid"), name in ("edge", "cloud", "lossless", "hybrid")
+    return ContenderTime(
+        name=name,
+        clip_ms=median([run.wall_ms for run in runs]),
+        tokens_per_s=median([run.tokens_per_s for run in runs]),
+        overhead=median(overhead) if overhead else None,
+        escalated=sum(run.escalated for run in runs) / sum(run.rounds for run in runs) if of_two else None,
+        woken=sum(run.escalated > 0 for run in runs) / len(runs) if of_two else None,
+        cloud_time=sum(run.cloud_ms for run in runs) / sum(run.cloud_ms for run in cloud) if timed else None,
+        saved=_saved(runs) if timed else None,
+        saved_cold=_saved(runs[::clips]) if timed else None,
+        to_cloud=_ratio(runs, cloud),
+        to_generate=_ratio(runs, replaced) if replaced else None,
+        to_published=_ratio(runs, published) if published else None,
+        tokens=sum(len(run.ids) for run in runs[:clips]),
+        equal=all(run.ids == other.ids for run, other in zip(runs, equal_to, strict=True)) if equal_to else None,
+    )
+
+
+def _saved(runs: Sequence[CaptionTiming]) -> float:
+    saved = sum(run.saved for run in runs)
+    return saved / (saved + sum(run.forwards for run in runs))
+
+
+def _ratio(runs: Sequence[CaptionTiming], others: Sequence[CaptionTiming]) -> Interval:
+    """The median ratio of two contenders' tokens a second on the same clip in the same round."""
+    return median([run.tokens_per_s / other.tokens_per_s for run, other in zip(runs, others, strict=True)])
+
+
+def describe_machine() -> Machine:
+    """This machine, as it is now."""
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        specdec=specdec_cli.__version__,
+    )
+
+
+def _processor() -> str:
+    """The processor's name; Linux keeps it in a file, `platform` knows it elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

@@ -1,0 +1,118 @@
+"""What earlier captions would continue with: guesses that cost no model.
+
+Captions of one model and instruction repeat each other. A guess is the likeliest continuation of the longest context,
+up to `ORDER` tokens, that was seen before, as in prompt look-up and SuffixDecoding. It stops where the product of the
+shares of its tokens falls below `FLOOR`.
+
+Counted n-grams, not a suffix automaton: an automaton keeps every text that it was built from and can forget none, while
+counts fade, so that recent captions count more, and fit into a table of fixed size. Of each context the table holds the
+likeliest next token alone, as a branch predictor does (its majority is found as by Boyer and Moore), in 16 bytes.
+Contexts that share a slot displace each other; a wrong guess costs time and never changes a text.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.types import Decider, Source
+
+ORDER: Final = 6  # tokens of the longest context
+SLOTS: Final = 2**17  # of 16 bytes each: 2 MiB
+FLOOR: Final = 0.05  # least product of shares
+_DECAY: Final = 0.9  # of a context's counts whenever it is seen again
+_UNSEEN: Final = 0.5  # added to a context's count: what was seen once is no certainty
+OWN: Final[dict[Decider, frozenset[Source]]] = {
+    "edge": frozenset({"edge", "accepted"}),
+    "cloud": frozenset({"accepted", "corrected", "bonus", "cloud"}),
+}
+"""The sources of the tokens that each model chose: those that it is expected to choose again."""
+_START: Final = -1  # stands before the first token
+
+
+class Guess(NamedTuple):
+    """Tokens that may come next."""
+
+    ids: tuple[int, ...] = ()
+    chances: tuple[float, ...] = ()  # that each stands, with all before it
+
+
+NO_GUESS: Final = Guess()
+
+
+class Lookup:
+    """The memory of a process, for any number of models and instructions, which `key` tells apart. Thread-safe."""
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        self._lock, self._mask = threading.Lock(), slots - 1
+        self._checks, self._tokens = array("I", bytes(4 * slots)), array("i", bytes(4 * slots))
+        self._hits, self._counts = array("f", bytes(4 * slots)), array("f", bytes(4 * slots))
+
+    def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
+        """Takes in a finished caption; `own` says of each token whether the model of `key` chose it."""
+        padded = (_START, *text)
+        with self._lock:
+            for at, (token, chosen) in enumerate(zip(text, own, strict=True), start=1):
+                if chosen:
+                    for start in range(max(at - ORDER, 0), at):
+                        self._count(hash((key, *padded[start:at])), token)
+
+    def guess(self, key: int, text: Sequence[int], most: int) -> Guess:
+        """At most `most` tokens that may follow `text`."""
+        recent = [_START, *text][-ORDER:]
+        ids, chances, chance = list[int](), list[float](), 1.0
+        with self._lock:
+            while len(ids) < most:
+                token, share = self._likeliest(key, recent)
+                chance *= share
+                if chance < FLOOR:
+                    break
+                ids.append(token)
+                chances.append(chance)
+                recent = [*recent, token][-ORDER:]
+        return Guess(tuple(ids), tuple(chances))
+
+    def _likeliest(self, key: int, recent: Sequence[int]) -> tuple[int, float]:
+        """The likeliest token after the longest known context, and its share of what followed there."""
+        for start in range(len(recent)):
+            mixed = hash((key, *recent[start:]))
+            slot = mixed & self._mask
+            if self._checks[slot] == (mixed >> 32) & 0xFFFFFFFF and self._counts[slot]:
+                return self._tokens[slot], self._hits[slot] / (self._counts[slot] + _UNSEEN)
+        return 0, 0.0
+
+    def _count(self, mixed: int, token: int) -> None:
+        """Counts `token` after the context of that hash."""
+        slot, check = mixed & self._mask, (mixed >> 32) & 0xFFFFFFFF
+        count, hits = self._counts[slot] * _DECAY, self._hits[slot] * _DECAY
+        if self._checks[slot] != check:
+            if count > 1:  # of a context that was seen more than once: it fades before it goes
+                self._counts[slot], self._hits[slot] = count / 2, hits / 2
+                return
+            self._checks[slot], count, hits = check, 0.0, 0.0
+        if self._tokens[slot] == token:
+            hits += 1
+        elif hits < max(1.0, count / 3):
+            self._tokens[slot], hits = token, 1.0
+        self._counts[slot], self._hits[slot] = count + 1, hits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guesses:
+    """Where one model's guesses come from, and how many there may be."""
+
+    lookup: Lookup
+    key: int  # of the model and its instruction
+    most: int  # tokens a forward
+    longest: int  # tokens of a text
+    costs: GuessCosts
+
+
+def key_of(weights: str | None, role: str, prompt: Sequence[int]) -> int:
+    """What tells a model with an instruction apart; the length of the recording does not count."""
+    return hash((weights, role, *(id_ for id_, _ in groupby(prompt))))

@@ -1,0 +1,152 @@
+"""Figures as text, each with its unit, and captions with their flags: the same wherever they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from specdec_cli.types import Claim, Cost, Measured
+
+if TYPE_CHECKING:
+    from specdec_cli.metrics.bootstrap import Interval
+
+NONE: Final = "—"
+"""In place of a figure that was not measured."""
+
+COST_NAMES: Final[Mapping[Cost, str]] = {
+    "blocks": "blocks escalated",
+    "clips": "clips calling the cloud",
+    "time": "cloud's time",
+}
+"""What the cloud costs, in a table."""
+
+
+def marked(caption: str, flags: str) -> str:
+    """A caption, followed by what makes it no description: "Hm. [refusal]"."""
+    return f"{caption} [{flags}]".lstrip() if flags else caption
+
+
+def milliseconds(value: float | None) -> str:
+    """A short time, at most seven cells: `4.1 ms`, `123 ms`, `12.3 s`."""
+    if value is None:
+        return NONE
+    if value < 9.95:
+        return f"{value:.1f} ms"
+    return f"{value:.0f} ms" if value < 9999.5 else seconds(value / 1000)
+
+
+def seconds(value: float | None) -> str:
+    """A time: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
+    if value is None:
+        return NONE
+    if value < 119.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    whole_s = round(value)
+    if whole_s < 7200:
+        return f"{whole_s // 60} min {whole_s % 60:02d} s"
+    return f"{whole_s // 3600} h {whole_s % 3600 // 60:02d} min"
+
+
+def short(value: float | None) -> str:
+    """Three figures or more: `0.98`, `2.61`, `12.3`, `208`, `1,234`."""
+    if value is None:
+        return NONE
+    digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:,.{digits}f}"
+
+
+def whole(value: float | None) -> str:
+    """A count; of repeats the median counts, so that a half may come up."""
+    return NONE if value is None else f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage: `84.2%`."""
+    return NONE if value is None else f"{100 * value:.1f}%"
+
+
+def percent(value: float | None) -> str:
+    """A share as a whole percentage: `84%`."""
+    return NONE if value is None else f"{100 * value:.0f}%"
+
+
+def points(value: float) -> str:
+    """A difference of two shares in percentage points: `+4.2`."""
+    return f"{100 * value:+.1f}"
+
+
+def whole_points(value: float) -> str:
+    """The same in whole points: `+4`."""
+    return f"{100 * value:+.0f}"
+
+
+def interval(found: Interval | None, written: Callable[[float], str] = short) -> str:
+    """Both ends, the unit once: `2.40–2.87`; empty where there is none, or where it is the figure itself."""
+    if found is None or found.low is None or found.high is None or found.low == found.high:
+        return ""
+    low, high = written(found.low), written(found.high)
+    unit = high.lstrip("+-0123456789.,")
+    return f"{low.removesuffix(unit)}{' to ' if low[0] in '+-' else '–'}{high}"
+
+
+def with_ends(found: Interval, written: Callable[[float], str], unit: str = "") -> str:
+    """A figure with both ends in words: `84% (62% to 103%)`, `+0.8 points (-0.5 to +2.1)`; alone where it has none."""
+    value = written(found.value) + unit
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} ({written(found.low)} to {written(found.high)})"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def volume(size: float | None) -> str:
+    """Bytes: `812 B`, `1.4 kB`, `2.0 MB`, `17.9 GB`."""
+    if size is None:
+        return NONE
+    if size >= 1e6:
+        return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+    return f"{size:.0f} B" if size < 1000 else f"{size / 1e3:.1f} kB"
+
+
+_WRITTEN: Final[dict[str, str]] = {
+    "f0_median_hz": "F0 {:.1f} Hz",
+    "f0_range_st": "range {:.2f} st",
+    "level_dbfs": "level {:.1f} dBFS",
+    "level_relative_db": "{:+.1f} dB to the recording",
+    "rate_per_s": "{:.2f} syllables/s",
+    "pause_share": "pauses {:.1%}",
+}
+"""Field of `Measured` -> how it is written: with all the digits that it has, lest it seem to lie within a limit."""
+
+
+def measured(figures: Measured) -> list[str]:
+    """What was measured, each with its unit: `F0 158.3 Hz`, `range 6.21 st`; `unvoiced` in place of an F0."""
+    found = {name: getattr(figures, name) for name in _WRITTEN}
+    voiced = [] if figures.f0_median_hz is not None else ["unvoiced"]
+    return voiced + [form.format(found[name]) for name, form in _WRITTEN.items() if found[name] is not None]
+
+
+def contradiction(claim: Claim) -> str:
+    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s (fast: 3.9 or more)`."""
+    form = _WRITTEN[claim.figure]
+    form = form[form.index("{") :]
+    written = (lambda end: f"{100 * end:g}%") if "%" in form else "{:g}".format
+    ends = [written(end) for end in (claim.least, claim.most) if end is not None]
+    fits = " to ".join(ends) + (" or more" if claim.most is None else "" if len(ends) == 2 else " or less")
+    return f"{claim.attribute} {claim.class_}, but {form.format(claim.value)} ({claim.class_}: {fits})"
+
+
+def setting(value: object) -> str:
+    """The value of a setting as a user would write it."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(setting, value)) or "none"
+    return str(value)

@@ -1,0 +1,151 @@
+"""What a checkpoint of the hub downloads: which files, how large, whether the disk has room, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from huggingface_hub import constants, snapshot_download
+from huggingface_hub.errors import DryRunError
+
+from specdec_cli.errors import CheckpointError
+
+INDEX: Final = "model.safetensors.index.json"
+WEIGHTS: Final = "model.safetensors"
+_SMALL: Final = ("*.json", "*.jinja", "*.txt", "*.model")  # beside weights; never pickles, code, or other formats
+_KEPT_FREE: Final = 1 << 30  # bytes of the disk that a download leaves
+_POLL_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """The weights of a checkpoint that speech needs, and what of them is not in the hub's cache yet."""
+
+    name: str
+    files: int  # to be downloaded
+    bytes: int  # of these
+    total: int  # bytes of all needed files
+    left_out: int  # files of weights that speech does not need
+    cache: Path
+    free: int  # bytes on its disk
+
+    @property
+    def fits(self) -> bool:
+        """Whether the disk has room for it."""
+        return self.bytes + _KEPT_FREE <= self.free
+
+    def __str__(self) -> str:
+        if not self.files:
+            return f"{self.name}: {size(self.total)} of weights, all in the hub's cache"
+        files = "1 file" if self.files == 1 else f"{self.files} files"
+        rest = f" ({self.left_out} of its files are not needed)" if self.left_out else ""
+        room = f"{size(self.free)} free in {self.cache}"
+        return f"{self.name}: {files} of weights, {size(self.bytes)} to download{rest}; {room}"
+
+
+def size(number: int) -> str:
+    """Bytes in the unit that file managers show."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
+
+
+Watch: TypeAlias = Callable[[Download, int], None]
+"""Told of a download and the bytes of it that have arrived: before it, and twice a second."""
+
+
+def describe(source: str, revision: str | None, *, offline: bool, names: Sequence[str] = _SMALL) -> Path:
+    """The folder of a hub checkpoint with its small files: configuration, index, tokenizer, templates."""
+    return _snapshot(source, revision, names, offline=offline)
+
+
+def shards(folder: Path, unused: Iterable[str]) -> list[str]:
+    """The files of a checkpoint that hold weights without an `unused` prefix, by its index; none without weights."""
+    if not (folder / INDEX).is_file():
+        return [WEIGHTS]
+    placed = json.loads((folder / INDEX).read_text(encoding="utf-8")).get("weight_map")
+    if not isinstance(placed, dict) or not placed:
+        return []
+    return sorted({str(file) for name, file in placed.items() if not name.startswith(tuple(unused))})
+
+
+def plan(source: str, revision: str | None, folder: Path, files: Sequence[str]) -> Download:
+    """What `fetch` would download, asked of the hub."""
+    found: Any = snapshot_download(source, revision=revision or "main", allow_patterns=list(files), dry_run=True)
+    missing = [file for file in found if file.will_download]
+    cache = Path(constants.HF_HUB_CACHE)
+    disk = next(path for path in (cache, *cache.parents) if path.exists())
+    return Download(
+        name=source,
+        files=len(missing),
+        bytes=sum(file.file_size or 0 for file in missing),
+        total=sum(file.file_size or 0 for file in found),
+        left_out=len({*shards(folder, ())} - {*files}),
+        cache=cache,
+        free=shutil.disk_usage(disk).free,
+    )
+
+
+def fetch(
+    source: str, revision: str | None, folder: Path, files: Sequence[str], *, offline: bool, watch: Watch | None
+) -> None:
+    """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them."""
+    if offline or constants.HF_HUB_OFFLINE:
+        _snapshot(source, revision, files, offline=True)
+        return
+    try:
+        download = plan(source, revision, folder, files)
+    except DryRunError:  # the hub cannot be reached: the cache may have them all
+        _snapshot(source, revision, files, offline=True)
+        return
+    if not download.files:
+        return
+    if not download.fits:
+        raise CheckpointError(
+            f"there is no room for {download}",
+            hint="Free some space, or set HF_HUB_CACHE to a folder on a larger disk.",
+        )
+    with _watched(download, folder.parents[1] / "blobs", watch):
+        _snapshot(source, revision, files, offline=False)
+
+
+def _snapshot(source: str, revision: str | None, names: Sequence[str], *, offline: bool) -> Path:
+    here = snapshot_download(source, revision=revision or "main", local_files_only=offline, allow_patterns=list(names))
+    return Path(here)
+
+
+@contextmanager
+def _watched(download: Download, blobs: Path, watch: Watch | None) -> Iterator[None]:
+    """Reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display."""
+    if watch is None:
+        yield
+        return
+    before, done = _bytes_in(blobs), threading.Event()
+
+    def report() -> None:
+        while not done.wait(_POLL_S):
+            watch(download, min(_bytes_in(blobs) - before, download.bytes))
+
+    watch(download, 0)
+    thread = threading.Thread(target=report, name="specdec download", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _bytes_in(folder: Path) -> int:
+    """Bytes of the files in a folder, unfinished ones included."""
+    total = 0
+    for path in folder.glob("*"):
+        try:
+            total += path.stat().st_size
+        except OSError:  # it was finished, and has another name now
+            continue
+    return total

@@ -1,0 +1,51 @@
+"""The reliability diagram: how often classes of a given probability are right (DeGroot and Fienberg 1983)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specdec_cli.calibrate.temperatures import CalibrationFound, TemperatureFit
+from specdec_cli.plot.picture import COLOURS, GROUND, MUTED, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def reliability(found: CalibrationFound, attribute: str, kind: str = "svg") -> bytes:
+    """A panel per mode: hollow dots before calibration, filled ones after, sized by their captions."""
+    fits = [fit for fit in found.fits if fit.attribute == attribute and fit.mode is not None]
+    return picture(lambda: _figure(found, fits, attribute), kind, " ".join(map(_sentence, fits)))[0]
+
+
+def _figure(found: CalibrationFound, fits: list[TemperatureFit], attribute: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(3.0 * len(fits), 7.5), 3.8), layout="constrained")
+    others = "speakers" if found.by_speaker else "clips"
+    title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    for panel, fit in zip(figure.subplots(1, max(len(fits), 1), sharey=True, squeeze=False)[0], fits, strict=False):
+        _panel(panel, fit)
+        panel.set_ylabel("right, %" if fit is fits[0] else "")
+    return figure
+
+
+def _panel(panel: Axes, fit: TemperatureFit) -> None:
+    panel.set(xlim=(-3, 103), ylim=(-3, 103), aspect="equal")
+    panel.grid(linewidth=0.7)
+    panel.plot([0, 100], [0, 100], color=MUTED, linewidth=1.2, linestyle=(0, (4, 4)))
+    for measured, colour, face in ((fit.raw, COLOURS[1], GROUND), (fit.calibrated, COLOURS[0], COLOURS[0])):
+        if measured is not None:
+            places = [100 * each.probability for each in measured.bins], [100 * each.accuracy for each in measured.bins]
+            sizes = [20 + 260 * each.captions / measured.captions for each in measured.bins]
+            panel.plot(*places, color=colour, linewidth=1, alpha=0.6)
+            panel.scatter(*places, s=sizes, facecolors=face, edgecolors=colour, zorder=2)
+    panel.set_title(f"mode {fit.mode}, {fit.raw.captions} captions", fontsize=10)
+    after = "" if fit.calibrated is None else f" → calibrated {100 * fit.calibrated.ece:.1f}"
+    panel.set_xlabel(f"probability, %\nECE {100 * fit.raw.ece:.1f}{after}")
+
+
+def _sentence(fit: TemperatureFit) -> str:
+    after = "" if fit.calibrated is None else f", {100 * fit.calibrated.ece:.1f}% calibrated"
+    return f"Mode {fit.mode}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."

@@ -1,0 +1,159 @@
+"""Every command starts from two names, and nothing of the mini pair's configuration comes along."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.bench.measuring import comparable
+from specdec_cli.captioner import Captioner
+from specdec_cli.config import CloudConfig, Config, DecodingConfig
+from specdec_cli.config.schema import EdgeConfig
+from specdec_cli.errors import CheckpointError
+from tests.cli.status import exit_code
+from tests.mini_pair import write_voice
+from tests.models.checkpoints import write_hub
+from tests.tiny import tiny_module
+
+Run = Callable[..., tuple[int, str]]
+SHORT = ("--set", "decoding.max_new_tokens=4")
+TOKENS = DecodingConfig(max_new_tokens=4)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two checkpoints in the layout of the hub."""
+    folder = tmp_path_factory.mktemp("hub")
+    return str(write_hub(folder / "edge", tiny_module(1))), str(write_hub(folder / "cloud", tiny_module(2)))
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, loaded: list[Config]
+) -> Run:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for seed in range(8):
+        write_voice(tmp_path / "in" / f"{seed}.wav", seed, 0.4)
+
+    def command(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
+        code = exit_code()
+        out, err = capfd.readouterr()
+        return code, out + err
+
+    return command
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configurations that models were loaded with."""
+    found: list[Config] = []
+    load = Captioner.load
+
+    def spy(config: Config, **more: object) -> Captioner:
+        found.append(config)
+        return load(config, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Captioner, "load", spy)
+    monkeypatch.setenv("LC_ALL", "C")
+    return found
+
+
+def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Config:
+    """What published models need, and two names."""
+    return Config(
+        edge=EdgeConfig(model=edge) if edge else None,
+        cloud=CloudConfig(model=cloud) if cloud else None,
+        decoding=TOKENS.model_copy(update={"mode": mode}),
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("caption", "in/0.wav", *SHORT),
+        ("batch", "in", "-o", "o.jsonl", *SHORT),
+        ("compare", "in", "-o", "o.jsonl", *SHORT),
+        ("bench", "in/0.wav", "--repeat", "1", *SHORT),
+        ("tune", "in", "--gates", "entropy", "--ks", "2", *SHORT),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_needs_two_names_and_inherits_nothing(
+    run: Run, pair: tuple[str, str], loaded: list[Config], command: tuple[str, ...]
+) -> None:
+    code, said = run(*command, "--edge", pair[0], "--cloud", pair[1])
+    assert code == 0, said
+    expected = comparable(defaults(*pair)) if command[0] == "bench" else defaults(*pair)
+    assert [config for config in loaded if config != expected] == []
+    assert loaded
+
+
+def test_listen_and_serve_are_given_the_same(
+    run: Run, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, loaded: list[Config]
+) -> None:
+    from specdec_cli.serve import run as serving
+
+    def stop(config: Config, *_: object, **__: object) -> None:
+        loaded.append(config)
+        raise CheckpointError("far enough")
+
+    monkeypatch.setattr(serving, "serve_model", stop)
+    assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
+    assert loaded.pop() == defaults(None, pair[1], "cloud")
+    monkeypatch.setattr(Captioner, "load", stop)
+    monkeypatch.setattr("specdec_cli.listen.microphone.find_device", lambda _: None)
+    assert run("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT)[0] == 3
+    assert loaded.pop() == defaults(*pair)
+
+
+def test_doctor_examines_both(run: Run, pair: tuple[str, str]) -> None:
+    code, said = run("doctor", "--quick", "--edge", pair[0], "--cloud", pair[1])
+    assert "the defaults for published models" in said
+    assert "mini" not in said
+    assert code in (0, 1)
+
+
+@pytest.mark.parametrize(("option", "mode"), [("--edge", "edge"), ("--cloud", "cloud")])
+def test_one_name_is_a_pair_of_one(
+    run: Run, pair: tuple[str, str], loaded: list[Config], option: str, mode: str
+) -> None:
+    code, said = run("caption", "in/0.wav", option, pair[0], "--json", *SHORT)
+    assert code == 0, said
+    edge, cloud = (pair[0], None) if mode == "edge" else (None, pair[0])
+    assert loaded == [defaults(edge, cloud, mode)]
+    assert json.loads(said[said.index("{") : said.rindex("}") + 1])["mode"] == mode
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        lambda edge, cloud: ["--set", f"edge.model={edge}", "--set", f"cloud.model={cloud}"],
+        lambda edge, cloud: ["--set", f"edge={edge}", "--set", f"cloud={cloud}"],
+        lambda edge, cloud: ["--config", "two.yaml"],
+    ],
+    ids=["models", "sections", "file"],
+)
+def test_every_way_to_name_them_is_the_same(run: Run, pair: tuple[str, str], names: Callable[..., list[str]]) -> None:
+    Path("two.yaml").write_text(f"edge: {pair[0]}\ncloud: {pair[1]}\n", encoding="utf-8")
+    shown = run("config", "show", "--yaml", "--edge", pair[0], "--cloud", pair[1])
+    assert shown[0] == 0
+    assert run("config", "show", "--yaml", *names(*pair)) == shown
+
+
+def test_python_takes_two_names(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    captioner = Captioner.load(edge=pair[0], cloud=pair[1], settings={"decoding.max_new_tokens": 4})
+    assert captioner.config == defaults(*pair)
+
+
+def test_the_mini_pair_s_file_is_refused_with_another_model(run: Run, pair: tuple[str, str]) -> None:
+    code, said = run("caption", "in/0.wav", "-c", "mini", "--edge", pair[0])
+    assert code == 2
+    assert pair[0] in said
+    assert "mini.yaml" in said

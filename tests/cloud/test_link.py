@@ -1,0 +1,374 @@
+"""What can happen to a call, and what becomes of the clip: it is right, or the edge's own and so marked. One table.
+
+A proxy in front of a verify server stands for the link, and for servers that lie.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from specdec_cli.cloud.http import Caller, Http, Request, read_token
+from specdec_cli.cloud.protocol import Info
+from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.config import CloudConfig
+from specdec_cli.decoding.block import Draft
+from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
+from tests.cloud.serving import Served, linked, serving
+from tests.cloud.vllm_double import Answer, answering
+from tests.laws.cases import Case, collect, make_case
+from tests.laws.reference import assert_rounds
+from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
+
+# a connection that is cancelled while it is being made is closed by the collector, wherever that runs next
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+TIMEOUT_S = 1.0
+SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
+
+Pass = Callable[[], tuple[int, bytes]]
+"""Passes a request on to the server."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a request; `path`: which, `always`: to all of them, or to the first."""
+
+    name: str
+    happens: Callable[[Pass], tuple[int, bytes]]
+    said: str = ""  # why the clip is degraded; empty: it is not
+    path: str = "/v1/sessions"
+    always: bool = False
+
+
+def _instead(body: bytes, status: int = 200) -> Callable[[Pass], tuple[int, bytes]]:
+    return lambda _: (status, body)
+
+
+def _reset(_: Pass) -> tuple[int, bytes]:
+    raise ConnectionError
+
+
+def _late(seconds: float, go_on: Pass) -> tuple[int, bytes]:
+    time.sleep(seconds)
+    return go_on()
+
+
+def _cut(go_on: Pass) -> tuple[int, bytes]:
+    status, body = go_on()
+    return status, body[: len(body) // 2]
+
+
+def _changed(name: str, value: Any) -> Callable[[Pass], tuple[int, bytes]]:
+    """One field of a good answer is another; dots go deeper."""
+
+    def change(go_on: Pass) -> tuple[int, bytes]:
+        status, body = go_on()
+        answer = place = json.loads(body)
+        *path, last = name.split(".")
+        for part in path:
+            place = place[part]
+        place[last] = value
+        return status, json.dumps(answer).encode()
+
+    return change
+
+
+def _too_likely(go_on: Pass) -> tuple[int, bytes]:
+    status, body = go_on()
+    answer = json.loads(body)
+    told = answer["judgement"]
+    told["likeliest"] = [[[5, 0.9], [6, 0.9]]] * (told["accepted"] + 1 + len(told["more"]))
+    return status, json.dumps(answer).encode()
+
+
+def lie(name: str, value: Any, said: str, path: str = "/v1/sessions") -> Fault:
+    return Fault(f"{name} = {str(value)[:20]}", _changed(name, value), said, path, always=True)
+
+
+def problem(code: str, status: int) -> Callable[[Pass], tuple[int, bytes]]:
+    return _instead(json.dumps({"code": code, "message": "so it is"}).encode(), status)
+
+
+BETTERED = (
+    Fault("reset", _reset),
+    Fault("an error of a proxy", _instead(b"oops", 500)),
+    Fault("busy", problem("busy", 503)),
+    Fault("a model that fails once", problem("model_failed", 500)),
+    Fault("slow", partial(_late, 0.2)),
+    Fault("cut short", _cut),
+    Fault("another's page", _instead(b"<html>")),
+)
+FAULTS = (
+    *BETTERED,
+    Fault("forgotten", problem("unknown_session", 404), path="/verify"),
+    Fault("hung", partial(_late, 2 * TIMEOUT_S), "did not answer within 1 s", always=True),
+    Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.url)", always=True),
+    Fault("busy for good", problem("busy", 503), "did not answer within 1 s: so it is", always=True),
+    Fault("another model now", problem("other_model", 409), "refuses: so it is", always=True),
+    Fault("another's server", _instead(b"oops", 404), "it is no verify server's (status 404)", always=True),
+    Fault("long", _instead(b"x" * 70_000), "longer than any answer should be", always=True),
+    Fault("deep", _instead(b"[" * 60_000), "Answer", always=True),
+    Fault("no text", _instead(b"\xff\xfe"), "Answer", always=True),
+    lie("work.step_ms", 1e308, "work.step_ms"),
+    lie("work.forwards", 10**40, "work.forwards"),
+    lie("cloud_ms", -1.0, "cloud_ms"),
+    lie("judgement.token", 259, "then the tokens (259,)"),
+    lie("judgement.token", 10**6, "then the tokens (1000000,)"),
+    lie("judgement.more", [1, 2], "1, 2), where 1 may follow"),
+    lie("judgement.accepted", 4, "4 of 3 drafted tokens accepted"),
+    lie("judgement.near_ties", 100, "100 near ties"),
+    Fault("likeliest tokens of 180%", _too_likely, "((5, 0.9), (6, 0.9))", always=True),
+    lie("judgement", None, "no judgement"),
+    lie("eos_ids", [], "eos_ids", "/v1/info"),
+    lie("vocab_size", 0, "vocab_size", "/v1/info"),
+    lie("surprise", 1, "surprise", "/v1/info"),
+    lie("model", "\x1b[2Jcloud", "model", "/v1/info"),
+    lie("protocol", float("inf"), "Info", "/v1/info"),
+)
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return make_case(90_700, mode="lossless", degrade=True, temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
+
+
+@pytest.fixture(scope="module")
+def served(case: Case) -> Iterator[Served]:
+    with serving(case.cloud) as running:
+        yield running
+
+
+@contextmanager
+def faulty(served: Served, fault: Fault, first: int = 0) -> Iterator[str]:
+    """The server behind a link with a fault, which begins with a request, counting from 0; yields its address."""
+    seen = Counter[str]()
+
+    def respond(method: str, path: str, body: bytes, _headers: dict[str, str]) -> Answer:
+        def go_on() -> tuple[int, bytes]:
+            with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
+                connection.request(method, path, body)
+                reply = connection.getresponse()
+                return reply.status, reply.read()
+
+        if fault.path not in path or method == "DELETE":
+            return go_on()
+        seen["all"] += 1
+        met = seen["all"] > first if fault.always else seen["all"] == first + 1
+        return fault.happens(go_on) if met else go_on()
+
+    with answering(respond) as url:
+        yield url
+
+
+def assert_degraded(case: Case, link: HttpCloud, said: str) -> None:
+    """The clip is the edge's and says why; a required cloud fails it."""
+    rounds, end = collect(far_loop(case, link).run())
+    assert end.degraded is not None
+    assert said in end.degraded, end.degraded
+    assert end.token_ids == case.but(mode="edge").run()[1].token_ids
+    assert not any(round_.escalated for round_ in rounds)
+    with pytest.raises(CloudError):
+        collect(far_loop(case.but(degrade=False), link).run())
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
+    started = time.monotonic()
+    limit_s = TIMEOUT_S if fault.said else 20.0
+    with faulty(served, fault) as url, linked(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
+        if fault.said:
+            assert_degraded(case, link, fault.said)
+        else:
+            rounds, end = collect(far_loop(case, link).run())
+            assert end.degraded is None
+            assert_rounds(as_sent(case), rounds, end)
+    assert time.monotonic() - started < 3 * limit_s + SLACK_S
+
+
+@pytest.mark.parametrize("captions", [20, pytest.param(150, marks=pytest.mark.full)])
+def test_whatever_happens_in_the_middle(served: Served, case: Case, captions: int) -> None:
+    """A fault that another try betters, or a server that is gone for good, at a random request."""
+    outcomes = Counter[bool]()
+    for number in range(captions):
+        rng = random.Random(number)
+        fault = rng.choice((*BETTERED, Fault("gone", _reset, always=True)))
+        with faulty(served, fault, rng.randrange(5)) as url, linked(url, case.edge, retry_s=0.0) as link:
+            rounds, end = collect(far_loop(case, link).run())
+        outcomes[end.degraded is not None] += 1
+        if end.degraded is None:
+            assert_wire(case, (rounds, end))
+        else:
+            assert fault.always, fault.name
+    assert outcomes[True] * outcomes[False] > 0, outcomes
+
+
+# --- deadlines ---
+
+
+@contextmanager
+def behaving(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does something to each connection; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=behave, args=(listening.accept()[0],), daemon=True).start()
+
+        def behave(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                behaviour(connection)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def dripping(head: bytes, piece: bytes, connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.sendall(head)
+    for _ in range(600):
+        connection.sendall(piece)
+        time.sleep(0.05)
+
+
+BEHAVIOURS = {
+    "silent": lambda _: time.sleep(30),
+    "a head that drips": partial(dripping, b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+    "a body that drips": partial(dripping, b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"x"),
+    "endless hints": partial(dripping, b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+}
+
+
+def plain_http(url: str, **settings: Any) -> Http:
+    return Http(CloudConfig(url=url, **settings), "text/plain", 1 << 16, lambda *given: given[-1].body)
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("scheme", ["http:", "https:"])
+def test_a_call_ends_when_its_time_is_up(behaviour: str, scheme: str) -> None:
+    """With 64 MB to send, of which only what was sent counts."""
+    body = b"x" * 64_000_000  # more than sockets keep
+    with behaving(BEHAVIOURS[behaviour]) as url, closing(plain_http(url.replace("http:", scheme), timeout_s=0.5)) as h:
+        if behaviour != "silent" and scheme == "https:":
+            return  # no handshake gets that far
+        caller, started = Caller(h), time.monotonic()
+        with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), caller.call():
+            caller.fetch(Request("POST", "/", body), bytes)
+        assert time.monotonic() - started < SLACK_S
+        assert caller.bytes_up < len(body) / 2
+
+
+def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
+    """From another thread, as an abandoned stream does; nothing is believed broken for it."""
+    hung = Fault("hung", partial(_late, 5.0), always=True)
+    with faulty(served, hung) as url, linked(url, case.edge) as link:
+        verifier = link.verifier(link, case.cloud_prompt, case.config, case.pair.vocab_size, (1,))
+        threading.Timer(0.3, verifier.close).start()
+        started = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(CloudError, match="the clip is closed"):
+                verifier.verify((), Draft((5, 6)))
+        assert time.monotonic() - started < 4.0
+        assert link.http.failure is None
+
+
+def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
+    with serving(case.cloud) as running, linked(running.url, case.edge) as link:
+        events = far_loop(case, link).run()
+        next(event for event in events if getattr(event, "bytes_up", None))
+        assert len(running.service.clips) == 1
+        events.close()
+        until = time.monotonic() + 10
+        while len(running.service.clips) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(running.service.clips) == 0
+
+
+def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
+    """The next clips do not wait for it; when the time has come, it is used again."""
+    hung, calls = Fault("hung", partial(_late, 2.0), always=True), list[float]()
+    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=0.5, retry_s=60.0) as link:
+        for _ in range(3):
+            started = time.monotonic()
+            assert collect(far_loop(case, link).run())[1].degraded is not None
+            calls.append(time.monotonic() - started)
+        assert link.http.failure is not None
+        assert calls[0] >= 0.5 > min(calls[1:])
+        link.http.url, link.http.failed_at = served.url, -60.0
+        assert_wire(case, collect(far_loop(case, link).run()))
+        assert link.http.failure is None
+
+
+# --- what does not fit is refused at the start ---
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({"protocol": 1}, ConfigError, "different protocols: 5 and 1"),
+        ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
+        ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
+        ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),
+        ({"vocab_size": 265}, ConfigError, "different numbers of token ids: 266 and 265"),
+    ],
+)
+def test_a_cloud_of_another_kind_is_refused_with_both_names(
+    case: Case, changed: dict[str, Any], error: type[SpecdecError], said: str, own: bool
+) -> None:
+    with serving(case.cloud) as other:
+        other.service.info = other.service.info.model_copy(update=changed)
+        if own and "tokenizer" in changed:  # its vocabulary is cut where the two part, by `Pair.of`
+            HttpCloud(CloudConfig(url=other.url), case.edge.processor, own=own).close()
+            return
+        with pytest.raises(error, match=said) as caught:
+            HttpCloud(CloudConfig(url=other.url), case.edge.processor, own=own)
+        for name in (case.edge.name, case.cloud.name, other.url, "cloud.processor" if own else "edge"):
+            assert name in str(caught.value)
+
+
+def test_a_server_that_comes_back_as_another_is_not_used(case: Case) -> None:
+    with serving(case.cloud) as other, linked(other.url, case.edge, retry_s=0.0) as link:
+        assert_wire(case, collect(far_loop(case, link).run()))
+        other.service.info = Info.model_validate({**other.service.info.model_dump(), "identity": "sha256:1"})
+        assert_degraded(case, link, "another model")
+
+
+def test_limits_that_the_server_itself_keeps(case: Case) -> None:
+    for limits in ({"text_tokens": 3}, {"clip_s": 0.01}, {"body_bytes": 100}):
+        with serving(case.cloud, **limits) as small, linked(small.url, case.edge) as link:
+            assert_degraded(case, link, "refuses: ")
+
+
+def test_a_processor_of_its_own_makes_the_prompts(case: Case, served: Served) -> None:
+    with linked(served.url, case.cloud, own=True) as link:
+        assert_wire(case, collect(far_loop(case, link).run()))
+
+
+def test_a_prompt_without_a_recording_is_refused(case: Case, served: Served) -> None:
+    with linked(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
+        collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())
+
+
+def test_what_is_wrong_with_a_token_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "two words")
+    for least, match in ((1, "holds no token of ASCII characters"), (16, "of at least 16 ASCII characters")):
+        with pytest.raises(ConfigError, match=match):
+            read_token("A_TOKEN", "cloud.token_env", least)

@@ -1,0 +1,625 @@
+"""The verify server: what it answers, and what strangers and broken clients can do to it: nothing that lasts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import random
+import select
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import save
+
+from specdec_cli.cloud.http import MalformedError
+from specdec_cli.cloud.protocol import (
+    ROWS,
+    Answer,
+    Problem,
+    Question,
+    as_sent,
+    pack,
+    pack_rows,
+    parse,
+    unpack,
+    unpack_rows,
+)
+from specdec_cli.decoding.block import Draft
+from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.models.session import Session
+from specdec_cli.serve.clips import Service
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.run import Place
+from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
+from tests.laws.cases import Case, collect, make_case
+from tests.laws.test_wire_law import assert_wire, far_loop
+
+TOKEN = "a-token-of-these-tests"
+BODY_BYTES = 400_000
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return make_case(90_000, mode="lossless", temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
+
+
+@pytest.fixture(scope="module")
+def served(case: Case) -> Iterator[Served]:
+    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
+        yield running
+
+
+class Caller:
+    """Plain HTTP, with whatever body and headers."""
+
+    def __init__(self, served: Served, token: str | None = TOKEN) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+
+    def __call__(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        try:
+            self._connection.request(method, path, body, self._headers | headers)
+            answer = self._connection.getresponse()
+            return answer.status, answer.read()
+        except (http.client.HTTPException, OSError):
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def call(served: Served) -> Iterator[Caller]:
+    caller = Caller(served)
+    yield caller
+    caller.close()
+
+
+def a_clip(
+    served: Served, case: Case, rows: dict[str, torch.Tensor] | None = None, **changed: Any
+) -> tuple[dict[str, Any], bytes]:
+    """A good clip as a plain dictionary, and its tensors."""
+    asked = Question(text=[1, 2], draft=[3, 4, 5])
+    clip, tensors = clip_message(served.service.info.identity, case, asked)
+    return clip.model_dump() | changed, save(tensors | (rows or {}))
+
+
+def framed(message: object, numbers: bytes = b"") -> bytes:
+    text = json.dumps(message).encode()
+    return len(text).to_bytes(4, "little") + text + numbers
+
+
+def new_session() -> str:
+    return f"/v1/sessions/{uuid.uuid4().hex}"
+
+
+def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caption over the wire, as right as ever."""
+    monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
+    with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
+        assert_wire(case, collect(far_loop(case, link).run()))
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "é"])
+def test_without_the_token_nothing_is_said(served: Served, token: str | None) -> None:
+    caller = Caller(served, None if token == "é" else token)
+    for method, path in (
+        ("GET", "/v1/info"),
+        ("GET", "/metrics"),
+        ("PUT", new_session()),
+        ("POST", f"{new_session()}/verify"),
+        ("DELETE", new_session()),
+    ):
+        status, body = caller(method, path, b"x" if method in ("PUT", "POST") else None)
+        assert status == 401
+        assert parse(Problem, body).code == "unauthorized"
+    assert caller("GET", "/healthz") == (200, b'{"status":"ok"}')
+    caller.close()
+
+
+def test_a_server_that_others_can_reach_wants_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.5", "cloud.example.org"):
+        with pytest.raises(ConfigError, match="no token is asked for"):
+            Place(host, 8765).require(None)
+        Place(host, 8765).require(TOKEN)
+    for host in ("127.0.0.1", "localhost", "::1"):
+        Place(host, 8765).require(None)
+
+
+def test_bodies_are_bounded(call: Caller, served: Served) -> None:
+    status, body = call("PUT", new_session(), b"\0" * (BODY_BYTES + 1))
+    assert (status, parse(Problem, body).code) == (413, "too_large")
+    call.close()
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        answer = b""
+        try:
+            while sent < 50 * BODY_BYTES:
+                raw.sendall(b"10000\r\n" + b"\0" * 0x10000 + b"\r\n")
+                sent += 0x10000
+            answer = raw.recv(4096)
+        except OSError:
+            answer = b"closed"
+    assert answer
+    assert sent < 50 * BODY_BYTES or b"413" in answer
+
+
+def test_slow_bodies_are_cut_off(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Content-Length: 1000\r\n\r\nslow".encode())
+        assert b" 408 " in raw.recv(4096)
+
+
+def test_what_is_not_a_clip_is_refused(served: Served, case: Case, call: Caller) -> None:
+    good, features = a_clip(served, case)
+    assert call("PUT", new_session(), framed(good, features))[0] == 200
+    placeholder = case.cloud.processor.placeholder_id
+    audio = as_sent(case.cloud_prompt.audio)
+    mel, mask = audio["input_features"], audio["feature_attention_mask"]
+    absurd = framed({"input_features": {"dtype": "F16", "shape": [1 << 30] * 6, "data_offsets": [0, 2]}}, b"\0\0")
+
+    def with_mel(values: torch.Tensor, name: str = "input_features") -> bytes:
+        return framed(good, save({name: values, "feature_attention_mask": mask}))
+
+    def with_mask(values: torch.Tensor) -> bytes:
+        return framed(good, save({"input_features": mel, "feature_attention_mask": values}))
+
+    def header(tensors: dict[str, dict[str, Any]]) -> bytes:
+        text = json.dumps({name: about | {"data_offsets": [0, 0]} for name, about in tensors.items()}).encode()
+        return struct.pack("<Q", len(text)) + text
+
+    wrong: list[tuple[int, bytes]] = [
+        (422, b""),
+        (422, b"\xff\xff\xff\xff{}"),
+        (422, framed(good, features[:-2])),
+        (422, framed(good, features + b"\0\0")),
+        (422, with_mel(mel * torch.nan)),
+        (409, framed(good | {"identity": "another"}, features)),
+        (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
+        (422, with_mel(mel[:, :, :0].contiguous())),
+        (422, framed(good, absurd[:4] + b"\0" * 4 + absurd[4:])),
+        (422, with_mel(mel.double())),
+        (422, with_mel(mel, "labels")),
+        (422, with_mel(mel, "__class__")),
+        (422, framed(good, save({"input_features": mel}))),
+        (422, framed(good, save(audio | {"input_features_2": mel.clone()}))),
+        (422, framed(good | {"samples": good["samples"] + 30_000}, features)),
+        (422, framed(good | {"samples": 0}, features)),
+        (422, with_mel(mel.float() * 1e38)),
+        (422, with_mel(mel.to(torch.uint8))),
+        (422, with_mel(mel[:, :, :-8].contiguous())),  # too few for its ids: the model says so
+        (422, with_mask(mask * 0)),
+        (422, with_mask(mask * 7)),
+        (422, with_mask(mask.repeat(1, 2))),
+        (422, framed(good, header({"input_features": {"dtype": "F16", "shape": [1] * 500}}))),
+        (422, framed(good, header({f"t{n}": {"dtype": "U8", "shape": [0]} for n in range(400)}))),
+        (422, framed(good, struct.pack("<Q", 1 << 40) + b"{}")),
+        (413, framed(good | {"samples": 10**9}, features)),
+        (413, framed(good | {"capacity": 10**6}, features)),
+        (422, framed(good | {"capacity": 3}, features)),
+        (422, framed(good | {"vocab_size": 10**6}, features)),
+        (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
+        (422, framed(good | {"prompt_ids": [7]}, features)),
+        (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
+        (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
+        (422, framed(good | {"surprise": 1}, features)),
+        (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
+        (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
+        (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
+        (422, framed(good | {"acceptance": {"rule": "all"}}, features)),
+        (422, framed(good | {"acceptance": {"prob": 2.0}}, features)),
+        (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
+        (422, framed(good | {"scoring": {"repetition_penalty": 1e-300}}, features)),
+        (422, framed(good | {"scoring": {"repetition_penalty": 1e9}}, features)),
+        (422, framed(good | {"scoring": {"seed": 1 << 63}}, features)),
+        (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
+        (422, framed(good | {"question": {"text": [placeholder], "draft": []}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [10**5]}}, features)),
+        (422, framed(good | {"question": {"text": [1] * 100, "draft": []}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [], "more": 10**5}}, features)),
+        (422, framed(good | {"question": {"text": [], "draft": [1], "rows": [5]}}, features)),
+        (422, b"\x04\0\0\0" + b"[[[["),
+        (422, (BODY_BYTES - 10).to_bytes(4, "little") + b"[" * (BODY_BYTES - 10)),
+    ]
+    for expected, body in wrong:
+        status, answer = call("PUT", new_session(), body)
+        assert status == expected, (body[:80], answer)
+        assert parse(Problem, answer).code in ("malformed", "too_large", "other_model")
+    assert call("PUT", "/v1/sessions/short", framed(good, features))[0] == 404
+    assert call("POST", f"{new_session()}/verify", framed({"text": [], "draft": []}))[0] == 404
+    assert call("GET", "/v1/other")[0] == 404
+    assert call("DELETE", new_session())[0] == 204
+
+
+def _fuzzed(rng: random.Random, good: bytes) -> bytes:
+    """A good body with something wrong with it, or no body at all."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(200))
+    if kind == 1:
+        return good[: rng.randrange(len(good))]
+    changed = bytearray(good)
+    if kind == 2:  # in the JSON, most of the time
+        for _ in range(rng.randrange(1, 4)):
+            changed[rng.randrange(min(len(changed), 900))] = rng.randrange(256)
+    elif kind == 3:
+        at = rng.randrange(len(changed))
+        changed[at:at] = rng.randbytes(rng.randrange(1, 50))
+    elif kind == 4:
+        digits = [at for at in range(4, min(len(changed), 900)) if 48 <= changed[at] < 58]
+        for at in rng.sample(digits, min(4, len(digits))):
+            changed[at] = 48 + rng.randrange(10)
+    else:
+        changed[:4] = rng.randrange(1 << 32).to_bytes(4, "little")
+    return bytes(changed)
+
+
+def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
+    """Status -> how often, of so many broken requests."""
+    good, features = a_clip(served, case)
+    clip, question = framed(good, features), framed({"text": [1, 2], "draft": [3, 4, 5]})
+    caller = Caller(served)
+    session = new_session()
+    assert caller("PUT", session, clip)[0] == 200
+    found: Counter[int] = Counter()
+    for number in range(count):
+        rng = random.Random(number)
+        if rng.random() < 0.5:
+            method, path, body = "PUT", new_session(), _fuzzed(rng, clip)
+        else:
+            method, path, body = "POST", f"{session}/verify", _fuzzed(rng, question)
+        status, answer = caller(method, path, body)
+        found[status] += 1
+        if status != 200:
+            assert len(parse(Problem, answer).message) < 500
+    caller.close()
+    return found
+
+
+def _survives(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fuzz(served, case, 200)  # what grows once has grown
+    before = psutil.Process().memory_info().rss
+    found = _fuzz(served, case, count)
+    grown = psutil.Process().memory_info().rss - before
+    assert set(found) <= {200, 404, 409, 413, 422}, found
+    assert found[422] > count * 0.5, found
+    assert len(served.service.clips) <= served.service.limits.sessions
+    assert grown < 40 << 20, f"{grown >> 20} MiB more"
+    honest_caption(served, case, monkeypatch)
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.full)])
+def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _survives(served, case, count, monkeypatch)
+
+
+def test_memory_is_a_budget(case: Case) -> None:
+    model = case.cloud
+    with serving(model, memory_bytes=1 << 20) as served:
+        clip, features = a_clip(served, case)
+        caller = Caller(served, None)
+        assert caller("PUT", new_session(), framed(clip, features))[0] == 200
+        one = served.service.clips.bytes
+        for _ in range(2 * ((1 << 20) // one) + 3):
+            assert caller("PUT", new_session(), framed(clip, features))[0] == 200
+            assert served.service.clips.bytes <= 1 << 20
+        large = clip | {"capacity": 1000}
+        status, body = caller("PUT", new_session(), framed(large, features))
+        if status != 200:  # larger than the whole budget
+            assert parse(Problem, body).code == "too_large"
+        caller.close()
+
+
+def test_idle_clips_are_forgotten(case: Case) -> None:
+    with serving(case.cloud, idle_s=0.2) as served:
+        clip, features = a_clip(served, case)
+        caller = Caller(served, None)
+        session = new_session()
+        assert caller("PUT", session, framed(clip, features))[0] == 200
+        deadline = time.monotonic() + 20
+        while len(served.service.clips) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        status, body = caller("POST", f"{session}/verify", framed({"text": [], "draft": []}))
+        assert (status, parse(Problem, body).code) == (404, "unknown_session")
+        caller.close()
+
+
+def test_logs_and_metrics_hold_nothing_of_a_clip(
+    served: Served, case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = {"route", "status", "ms", "received", "sent", "client", "code", "why", "error", "url", "model", "token"}
+    with caplog.at_level(logging.DEBUG, "specdec_cli.serve"):
+        honest_caption(served, case, monkeypatch)
+    logged = [record for record in caplog.records if record.name == "specdec_cli.serve"]
+    assert logged
+    for record in logged:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        assert set(fields) <= known
+        assert not any(isinstance(value, (list, tuple, dict)) for value in fields.values())
+    caller = Caller(served)
+    text = caller("GET", "/metrics")[1].decode()
+    caller.close()
+    assert "specdec_drafted_tokens_total" in text
+    assert TOKEN not in text
+    assert "/v1/sessions/{id_}/verify" in text  # routes, not names of clips
+
+
+def test_counters_do_not_grow_with_what_clients_make_up(case: Case) -> None:
+    with serving(case.cloud) as served:
+        caller = Caller(served, None)
+        for number in range(50):
+            caller(f"M{number}" + "X" * 4000, "/healthz")
+            caller("GET", f"/made/up/{number}")
+        text = caller("GET", "/metrics")[1]
+        caller.close()
+    assert len(text) < 20_000
+
+
+def test_tensors_are_bounded_before_they_are_decoded(
+    case: Case, served: Served, call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither their number nor their widening costs memory: nothing is decoded of a body that cannot be a clip's."""
+    monkeypatch.setattr("specdec_cli.cloud.protocol.load", lambda _: pytest.fail("they were decoded"))
+    good, _ = a_clip(served, case)
+    mask = as_sent(case.cloud_prompt.audio)["feature_attention_mask"]
+    for tensors in (
+        {f"t{number}": torch.zeros(0) for number in range(2000)},
+        {"input_features": torch.zeros(1, 300_000, dtype=torch.uint8), "feature_attention_mask": mask},
+        dict(zip(ROWS, (torch.zeros(9, dtype=torch.int32), torch.zeros(9)), strict=True)),
+    ):
+        assert call("PUT", new_session(), framed(good, save(tensors)))[0] == 422
+
+
+@contextmanager
+def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many open connections, each with the first bytes of a request."""
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(count):
+            opened.append(stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10)))
+            opened[-1].sendall(first)
+        yield opened
+
+
+def test_bodies_in_flight_are_a_budget(case: Case) -> None:
+    size = 100_000
+    with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=20.0) as served:
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+        with connections(served, 4, head + b"\0" * (size - 1)) as opened:  # a byte is missing of each
+            assert select.select(opened, [], [], 20.0)[0]
+            time.sleep(0.2)  # would another one be refused, too?
+            answers = [connection.recv(4096) for connection in select.select(opened, [], [], 0)[0]]
+            assert [b" 503 " in answer for answer in answers] == [True]
+            good, numbers = a_clip(served, case)
+            caller = Caller(served, None)
+            status, answer = caller("PUT", new_session(), framed(good, numbers))
+            caller.close()
+        assert (status, parse(Problem, answer).code) == (503, "busy")
+        until = time.monotonic() + 10
+        while status != 200 and time.monotonic() < until:
+            caller = Caller(served, None)
+            status, _ = caller("PUT", new_session(), framed(good, numbers))
+            caller.close()
+        assert status == 200  # the others have gone, and their bytes with them
+
+
+def test_a_body_of_two_lengths_is_refused(case: Case) -> None:
+    with serving(case.cloud) as served:
+        for path in ("/healthz", "/v1/info", "/nowhere"):
+            both = f"GET {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            with connections(served, 1, both.encode()) as (connection,):
+                answer = b""
+                while part := connection.recv(4096):  # to its end: it is closed
+                    answer += part
+                assert b" 400 " in answer.split(b"\r\n")[0]
+
+
+def test_proposals_that_cannot_have_given_their_token_are_refused(case: Case) -> None:
+    with serving(case.cloud) as served:
+        question = Question(text=[1], draft=[3])
+        scoring = {"temperature": 1.0, "repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+        caller, statuses = Caller(served, None), []
+        for likely in (3, 4):
+            rows = case.cloud_prompt.audio["input_features"].new_zeros(1, case.pair.vocab_size)
+            rows[0, [likely, 9]] = 0.5
+            counts, distributions = pack_rows(rows)
+            asked = question.model_copy(update={"rows": counts})
+            put = asked.model_dump(exclude_none=True)
+            clip, tensors = a_clip(served, case, distributions, scoring=scoring, question=put)
+            statuses.append(caller("PUT", new_session(), framed(clip, tensors)))
+        caller.close()
+    assert [status for status, _ in statuses] == [200, 422]
+    assert "no chance" in parse(Problem, statuses[1][1]).message
+
+
+def test_more_requests_than_may_wait_are_turned_away(case: Case) -> None:
+    with serving(case.cloud, waiting=1) as served:
+        good, numbers = a_clip(served, case)
+        caller = Caller(served, None)
+        assert caller("PUT", new_session(), framed(good, numbers))[0] == 200
+        held_up = threading.Event()
+        waiting = served.service.submit(held_up.wait, 60)
+        status, answer = caller("POST", f"{new_session()}/verify", pack(Question(text=[], draft=[])))
+        held_up.set()
+        assert waiting.result(60)
+        assert (status, parse(Problem, answer).code) == (503, "busy")
+        caller.close()
+
+
+def test_the_address_that_is_shown_can_be_connected_to() -> None:
+    shown = {"0.0.0.0": "http://127.0.0.1:7", "::": "http://[::1]:7", "::1": "http://[::1]:7", "host": "http://host:7"}
+    assert {host: Place(host, 0).url(7) for host in shown} == shown
+    assert Place("0.0.0.0", 0, "cert.pem", "key.pem").url(7) == "https://127.0.0.1:7"
+
+
+def test_what_is_packed_comes_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        "input_features": torch.randn(1, 16, 33, generator=generator),
+        "feature_attention_mask": torch.ones(1, 33, dtype=torch.long),
+        "offsets": torch.tensor([[-70_000, 3]]),
+        "large": torch.tensor([1 << 40]),
+        "flags": torch.tensor([[True, False, True]]),
+    }
+    sent = as_sent(tensors)
+    assert [str(values.dtype) for values in sent.values()] == [
+        f"torch.{dtype}" for dtype in ("float16", "uint8", "int64", "int64", "bool")
+    ]
+    tensors["input_features"] = tensors["input_features"].to(torch.float16).float()
+    rows = torch.randn(3, 50, generator=generator).softmax(-1)
+    rows[1] = 0
+    rows[1, [3, 7]] = torch.tensor((0.25, 0.75))
+    counts, distributions = pack_rows(rows)
+    assert counts == [50, 2, 50]
+    question = Question(text=[1], draft=[2, 3], more=4, rows=counts)
+    again, packed = unpack(Question, pack(question, sent | distributions))
+    found = packed.load()
+    assert again == question
+    assert torch.equal(unpack_rows({name: found.pop(name) for name in ROWS}, counts, [0, 7, 1], 50), rows)
+    for name, values in tensors.items():
+        assert found[name].dtype == values.dtype
+        assert torch.equal(found[name], values)
+
+
+def distribution(*probabilities: float) -> dict[str, torch.Tensor]:
+    """Of two tokens."""
+    return dict(zip(ROWS, (torch.tensor([1, 2]), torch.tensor(probabilities)), strict=True))
+
+
+@pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
+def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
+    with pytest.raises(MalformedError):
+        unpack_rows(distribution(*change), [2], [1], 10)
+    good = distribution(0.5, 0.5)
+    assert unpack_rows(good, [2], [1], 10)[0, 1] == 0.5
+    with pytest.raises(MalformedError):
+        unpack_rows(good, [2], [1], 2)
+    for counts in ([1], [3], [2, 0]):
+        with pytest.raises(MalformedError):
+            unpack_rows(good, counts, [1] * len(counts), 10)
+
+
+def a_body(service: Service, case: Case, question: Question | None, **changed: Any) -> bytes:
+    """A clip with a question, as a client sends it."""
+    clip, numbers = clip_message(service.info.identity, case, question)
+    return pack(clip.model_copy(update=changed), numbers)
+
+
+class Counted:
+    """Counts forwards, and holds the model's thread up until told to go on."""
+
+    def __init__(self) -> None:
+        self.groups: list[int] = []
+        self.gate = threading.Event()
+
+    def fed(self, clips: int, seconds: float) -> None:
+        assert seconds >= 0
+        self.groups.append(clips)
+        self.gate.wait(20)
+
+    def reached(self, forwards: int) -> bool:
+        """Whether so many are made within 20 seconds."""
+        until = time.monotonic() + 20
+        while len(self.groups) < forwards and time.monotonic() < until:
+            time.sleep(0.01)
+        return len(self.groups) >= forwards
+
+
+def test_questions_that_wait_share_a_forward_and_are_answered_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.models.shared.MOST", 4)
+    case = make_case(91_100, mode="lossless", temperature=0.0)
+    service = Service(case.cloud, ServeLimits())
+    question = Question(text=[5], draft=[6, 7])
+    alone = service.open(uuid.uuid4().hex, a_body(service, case, question), 0.0).judgement
+    names = [uuid.uuid4().hex for _ in range(6)]
+    for name in names:
+        service.open(name, a_body(service, case, None), 0.0)
+    watched = Counted()
+    service.metrics.fed = watched.fed  # type: ignore[method-assign]
+    first = service.submit(service.verify, names[0], pack(Question(text=[], draft=[9])), 0.0)
+    assert watched.reached(1)  # the model's thread is held up behind it
+    found = [service.submit(service.verify, name, pack(question), 0.0) for name in names]
+    until = time.monotonic() + 20
+    while b"specdec_waiting 7.0" not in service.metrics.text() and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.5)  # until the last of them waits for the model
+    watched.gate.set()
+    done, late = wait([first, *found], timeout=60)
+    assert not late
+    service.close()
+    assert len(done) == 7
+    for future in found:
+        answer: Answer = future.result()
+        assert answer.judgement == alone
+    assert (watched.groups[:2], sum(watched.groups)) == ([1, 4], 7)
+
+
+def test_a_culprit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(91_200, mode="lossless", temperature=0.0)
+    service = Service(case.cloud, ServeLimits())
+    good, bad = uuid.uuid4().hex, uuid.uuid4().hex
+    for name in (good, bad):
+        service.open(name, a_body(service, case, None), 0.0)
+    culprit = service.clips.find(bad)
+    assert culprit is not None
+    scored = Session.scored
+
+    def failing(session: Session, *arguments: Any) -> torch.Tensor:
+        if session is culprit.verifier.session:
+            raise DecodingError("the scores are not finite")
+        return scored(session, *arguments)
+
+    monkeypatch.setattr(Session, "scored", failing)
+    question = pack(Question(text=[1, 2], draft=[3]))
+    futures = [service.submit(service.verify, name, question, 0.0) for name in (bad, good)]
+    with pytest.raises(DecodingError, match="not finite"):
+        futures[0].result(60)
+    assert futures[1].result(60).judgement is not None
+    service.close()
+
+
+def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(91_000, mode="lossless", temperature=0.0)
+    thread = ServerThread(case.cloud)
+    reached, go_on = threading.Event(), threading.Event()
+    logits = Session.logits
+
+    def held_up(session: Session, *arguments: Any) -> torch.Tensor:
+        reached.set()
+        go_on.wait(20)
+        return logits(session, *arguments)
+
+    found = []
+    with linked(thread.served.url, case.edge) as link:
+        verifier = link.verifier(
+            link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
+        )
+        monkeypatch.setattr(Session, "logits", held_up)
+        asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
+        asking.start()
+        assert reached.wait(60)
+        ending = threading.Thread(target=thread.stop)
+        ending.start()
+        threading.Event().wait(0.3)
+        assert not found
+        go_on.set()
+        asking.join(60)
+        ending.join(60)
+    assert not ending.is_alive()
+    assert found[0].network_ms is not None

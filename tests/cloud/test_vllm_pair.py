@@ -1,0 +1,394 @@
+"""Both models behind vLLM: the texts are those of the servers alone, and of the local loop on the same figures.
+
+The fast tier asks stand-ins that compute with the models; the full one real servers on the same checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from specdec_cli.batch.served import Pace
+from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.served import ServedProcessor
+from specdec_cli.cloud.vllm import GENERATE, Likely, VllmCloud, VllmDrafter, VllmEdge, data_url
+from specdec_cli.config import EdgeConfig, ModelConfig, load_config
+from specdec_cli.decoding.build import Pair, build_loop, stop_ids_of
+from specdec_cli.decoding.draft import Drafter
+from specdec_cli.decoding.gate import entropies
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import ConfigError, EdgeError
+from specdec_cli.types import Finished, ModelWork, Round
+from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
+from tests.cloud.vllm_cases import CLOUD, VllmCase, case, clip, cloud, configured, edge, outcome
+from tests.cloud.vllm_double import answering
+from tests.cloud.vllm_model import ModelServer
+from tests.cloud.vllm_server import serving
+from tests.laws.cases import learned_weights
+from tests.laws.tolerance import most_parting
+from tests.tiny import collect, settings
+
+KIND = "near"
+ROOT = Path(__file__).parents[2]
+Listed = dict[tuple[int, ...], Mapping[int, float]]
+
+
+@dataclass
+class Servers:
+    """An edge and a cloud at addresses, and the folders of their checkpoints."""
+
+    folders: dict[str, Path]
+    urls: dict[str, str]
+    doubles: dict[str, ModelServer]
+
+    def edge_config(self, **given: Any) -> EdgeConfig:
+        named = {"url": self.urls["edge"], "model": "tiny", "processor": str(self.folders["edge"])}
+        return EdgeConfig(engine="vllm", allow_audio_upload=True, **{"timeout_s": 60.0, **named, **given})
+
+    def pair(self) -> Pair:
+        """Connected to both."""
+        processors = [ServedProcessor(ModelConfig(model=str(f)), offline=True) for f in self.folders.values()]
+        drafting = VllmEdge(self.edge_config(), processors[0], own=True)
+        return Pair.of(drafting, VllmCloud(configured(self.urls["cloud"]), processors[1], own=True))
+
+    def config(self, folder: Path, **given: Any) -> Path:
+        """A configuration file; `given`: more settings of the edge."""
+        found: dict[str, Any] = {"decoding": {"max_new_tokens": 8, "loop_period": 0}, "gate": {"name": "margin"}}
+        for side, url in self.urls.items():
+            named = {"url": url, "model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
+            found[side] = {**named, "allow_audio_upload": True}
+        found["edge"] |= given
+        path = folder / "pair.yaml"
+        path.write_text(json.dumps(found))
+        return path
+
+
+@pytest.fixture(scope="module", params=["computed", pytest.param("real", marks=[pytest.mark.full, pytest.mark.vllm])])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    folder, modules = tmp_path_factory.mktemp("pair"), {"edge": edge(KIND).module, "cloud": audio_module(**CLOUD)}
+    folders = {side: write_audio_checkpoint(folder / f"tiny-{side}", module) for side, module in modules.items()}
+    with ExitStack() as stack:
+        if request.param == "real":
+            urls = {side: stack.enter_context(serving(at, folder / f"{side}.txt")) for side, at in folders.items()}
+            yield Servers(folders, urls, {})
+        else:
+            doubles = {"edge": ModelServer(edge(KIND)), "cloud": ModelServer(cloud())}
+            urls = {side: stack.enter_context(answering(double.respond)) for side, double in doubles.items()}
+            yield Servers(folders, urls, doubles)
+
+
+@pytest.fixture(scope="module")
+def pair(servers: Servers) -> Iterator[Pair]:
+    connected = servers.pair()
+    yield connected
+    for link in (connected.remote_edge, connected.remote):
+        assert link is not None
+        link.close()
+
+
+def pair_case(number: int, **fixed: Any) -> VllmCase:
+    """With blocks of 1 to 8 tokens, or the whole caption at once."""
+    rng = random.Random(number)
+    drawn: dict[str, Any] = {"loop_period": 0, "lookup_tokens": 0, "defer": rng.random() < 0.5}
+    drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
+    return replace(case(number, **drawn | fixed), kind=KIND)
+
+
+def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Round], Finished]:
+    """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
+    prompts = (model.processor.prompt(clip(of.clip), of.instruction) for model in (pair.edge, pair.cloud) if model)
+    classifier = Classifier(learned_weights(random.Random(of.clip)), 0.6)
+    loop = build_loop(pair, of.config, *prompts, classifier=classifier)
+    if listed is not None and isinstance(loop.drafter, VllmDrafter):
+        of_clip, scored = loop.drafter._clip, loop.drafter._clip.scored
+
+        def noted(ids: tuple[int, ...], *given: Any, **how: Any) -> Any:
+            answer = scored(ids, *given, **how)
+            listed.update({(*ids, *answer.generated[:at]): row for at, row in enumerate(answer.rows)})
+            return answer
+
+        of_clip.scored = noted  # type: ignore[method-assign]
+    return collect(loop.run())
+
+
+class Fed:
+    """A session that scores by what a server told: the rest of a distribution is spread evenly."""
+
+    def __init__(self, listed: Listed, vocab_size: int) -> None:
+        self._listed, self._vocab_size, self.work = listed, vocab_size, ModelWork()
+
+    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
+        ends = range(len(text) - positions + 1, len(text) + 1)
+        return torch.stack([self._row(self._listed.get(tuple(text[:end]), {})) for end in ends])
+
+    def _row(self, listed: Mapping[int, float]) -> torch.Tensor:
+        banned = edge(KIND).processor.banned_ids
+        if not listed:  # a guess that came to nothing
+            return torch.zeros(self._vocab_size)
+        likely = Likely.of(listed, banned, self._vocab_size)
+        row = torch.full((self._vocab_size,), likely.rest / likely.others, dtype=torch.float64)
+        row[list(banned)] = 0.0
+        for id_, p in likely.probabilities.items():
+            row[id_] = p
+        return row.log().float()
+
+
+def fed(of: VllmCase, listed: Listed) -> tuple[list[Round], Finished]:
+    """The local loop on the same log-probabilities, verified by the cloud of this process."""
+    here = Pair.of(edge(KIND), cloud())
+    prompts = (model.processor.prompt(clip(of.clip), of.instruction) for model in (edge(KIND), cloud()))
+    loop = build_loop(here, of.config, *prompts, classifier=Classifier(learned_weights(random.Random(of.clip)), 0.6))
+    assert isinstance(loop.drafter, Drafter)
+    loop.drafter.session = loop.drafter.rows.session = Fed(listed, here.vocab_size)  # type: ignore[assignment]
+    return collect(loop.run())
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+@pytest.mark.parametrize("mode", ["edge", "lossless", "hybrid"])
+def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureRequest, mode: str, in_flight: int) -> None:
+    """100 cases against real servers: k and deferral varied; texts that part for a near tie are counted."""
+    count = 100 if "real" in request.node.callspec.id else 24
+    cases = [pair_case(number, mode=mode, acceptance=None) for number in range(count)]
+    listed = [Listed() for _ in cases]
+    with ThreadPoolExecutor(in_flight) as pool:
+        ran = list(pool.map(run, [pair] * count, cases, listed))
+    parted = []
+    for of, told, (rounds, finished) in zip(cases, listed, ran, strict=True):
+        assert finished.degraded is None
+        if mode == "hybrid":
+            same = outcome(rounds, finished) == outcome(*fed(of, told))
+        else:
+            same = finished.token_ids == own_text(pair, of, mode) == of.run()[1].token_ids
+        parted += [] if same else [of]
+    print(f"{mode}, {in_flight} in flight: {count} cases, {len(parted)} texts part")
+    assert len(parted) <= most_parting(count), parted
+    if mode == "hybrid":
+        sources = {source for rounds, _ in ran for round_ in rounds for source in round_.source}
+        assert {"edge", "accepted", "corrected"} <= sources
+
+
+def own_text(pair: Pair, of: VllmCase, mode: str) -> tuple[int, ...]:
+    """What the server of the edge or of the cloud writes alone, in one plain request."""
+    link = pair.remote_edge if mode == "edge" else pair.remote
+    assert link is not None
+    model, placeholder = edge(KIND) if mode == "edge" else cloud(), link.processor.placeholder_id
+    ids = model.processor.prompt(clip(of.clip), of.instruction).ids
+    recording = {"type": "audio_url", "url": data_url(clip(of.clip), 16_000), "uuid": f"{mode} {of.clip}"}
+    how = {
+        "temperature": 0,
+        "max_tokens": of.config.decoding.max_new_tokens,
+        "logprobs": 1,
+        "stop_token_ids": list(stop_ids_of(pair, of.config)),
+        "ignore_eos": True,
+        "allowed_token_ids": [i for i in range(pair.vocab_size) if i not in link.processor.banned_ids],
+    }
+    request = {
+        "model": "tiny",
+        "token_ids": [id_ for at, id_ in enumerate(ids) if id_ != placeholder or ids[at - 1] != id_],
+        "content_parts": [recording],
+        "sampling_params": how,
+    }
+    body, headers = json.dumps(request).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(link.name + GENERATE, body, headers), timeout=60) as answer:
+        told = json.load(answer)
+    return tuple(each["token_id"] for each in told["choices"][0]["logprobs"]["content"])
+
+
+def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
+    for link, model in ((pair.remote_edge, edge(KIND)), (pair.remote, cloud())):
+        assert link is not None
+        placeholder = model.processor.placeholder_id
+        drafter = VllmDrafter(link, link.processor.prompt(clip(1), "How?"), settings(mode="edge"), 266, (1,))  # type: ignore[arg-type]
+        with drafter._caller.call():
+            ids = link.prompt_ids(link.processor.prompt(clip(1), "How?", "Listen."), drafter._caller)
+        theirs = model.processor.prompt(clip(1), "How?", "Listen.").ids
+        assert ids == tuple(i for at, i in enumerate(theirs) if i != placeholder or theirs[at - 1] != i)
+
+
+def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
+    ours, theirs = ServedProcessor(ModelConfig(model=str(servers.folders["cloud"])), offline=True), cloud().processor
+    text = "How does she speak? 她的声音低沉。<|im_end|>"
+    for name in ("vocab_size", "eos_ids", "banned_ids", "placeholder_id", "sampling_rate", "window_s", "placeholders"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    ids = theirs.encode(text)
+    assert (ours.encode(text), ours.text(ids)) == (ids, theirs.text(ids))
+    for id_ in range(266):
+        assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
+
+
+def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for scale in (0.5, 2.0, 6.0):
+        probabilities = (scale * torch.randn(200, 300, generator=generator, dtype=torch.float64)).softmax(dim=-1)
+        exact = entropies(probabilities)
+        for row, nats in zip(probabilities, exact.tolist(), strict=True):
+            best = row.topk(20)
+            listed = dict(zip(best.indices.tolist(), best.values.log().tolist(), strict=True))
+            found = Likely.of(listed, (), 300).evidence(int(best.indices[0]), {})
+            assert found.least_entropy is not None
+            assert found.least_entropy - 1e-9 <= nats <= found.entropy + 1e-9
+            assert found.margin == pytest.approx(float(best.values[0] - best.values[1]))
+
+
+# --- batches ---
+
+
+def recordings(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        samples = np.random.default_rng(number).standard_normal(8000 + 400 * (number % 7)) * 0.1
+        soundfile.write(folder / f"{number:04}.wav", samples, 16_000)
+    return folder
+
+
+def lines(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str] = ("-m", "specdec_cli")) -> str:
+    """What a batch over the recordings of a folder's `in` to its `out.jsonl` says; it must succeed."""
+    command = [sys.executable, *program, "batch", str(folder / "in"), "-o", str(folder / "out.jsonl")]
+    command += ["-c", str(servers.config(folder)), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stderr
+
+
+def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Servers, tmp_path: Path) -> None:
+    """At most 1 s of CPU time, interpreter included."""
+    program = tmp_path / "first.py"
+    program.write_text(
+        "import sys, time, httpx\n"
+        "handle = httpx.AsyncClient.stream\n"
+        "def stream(self, method, url, **more):\n"
+        "    if not seen: seen.append(time.process_time())\n"
+        "    return handle(self, method, url, **more)\n"
+        "seen, httpx.AsyncClient.stream = [], stream\n"
+        "from specdec_cli.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    loaded = bool({'torch', 'transformers'} & set(sys.modules))\n"
+        "    print('first', seen[0], loaded, file=sys.stderr)\n"
+    )
+    recordings(tmp_path / "in", 3)
+    _, seconds, loaded = batch(servers, tmp_path, program=[str(program)]).strip().splitlines()[-1].split()
+    assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
+    assert float(seconds) < 1.0
+
+
+def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
+    """Nothing is lost and nothing is there twice; captions without their cloud say so."""
+    if not servers.doubles:
+        pytest.skip("real servers are killed by tools.served")
+    output = tmp_path / "out.jsonl"
+    recordings(tmp_path / "in", 40)
+    for side in ("edge", "cloud"):
+        double = servers.doubles[side]
+
+        def outage(double: ModelServer = double) -> None:
+            until = time.monotonic() + 60
+            while time.monotonic() < until and (not output.exists() or len(output.read_bytes().splitlines()) < 10):
+                time.sleep(0.02)
+            double.down = True
+            time.sleep(1.0)
+            double.down = False
+
+        killer = threading.Thread(target=outage)
+        killer.start()
+        batch(servers, tmp_path, "--in-flight", "4")
+        killer.join()
+        found = lines(output)
+        assert (len(found), len({line["file"] for line in found})) == (40, 40)
+        assert side == "cloud" or not any(line.get("degraded") for line in found)
+        output.unlink()
+
+
+@pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
+def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) -> None:
+    if not servers.doubles:
+        pytest.skip("this is about the client")
+    flags = {"decoding.edge_failed": edge_failed}
+    captioner = Captioner.load(servers.config(tmp_path, timeout_s=1.0), flags)
+    servers.doubles["edge"].down = True
+    try:
+        made = captioner.run_samples(clip(1), 16_000)
+        if edge_failed == "fail":
+            with pytest.raises(EdgeError, match="did not answer within 1 s"):
+                made.finish()
+        else:
+            found = made.finish()
+            assert "from there on the cloud wrote alone" in str(found.degraded)
+            assert {source for round_ in found.rounds for source in round_.source} == {"cloud"}
+    finally:
+        servers.doubles["edge"].down = False
+
+
+def test_a_recording_goes_to_each_server_once(servers: Servers, pair: Pair) -> None:
+    if not servers.doubles:
+        pytest.skip("stand-ins count")
+    before = {side: double.sent for side, double in servers.doubles.items()}
+    _, finished = run(pair, pair_case(3, mode="lossless", acceptance=None, defer=False, max_new_tokens=12, k=2))
+    assert {side: double.sent - before[side] for side, double in servers.doubles.items()} == {"edge": 1, "cloud": 1}
+    assert finished.edge is not None
+    assert finished.edge.encoder_passes == 1
+
+
+def test_a_deferred_caption_is_one_request_of_the_edge(servers: Servers, pair: Pair) -> None:
+    if not servers.doubles:
+        pytest.skip("stand-ins count")
+    run(pair, pair_case(5, mode="edge"))  # the prompt is known from here on
+    asked = servers.doubles["edge"].asked
+    before = asked.count(GENERATE)
+    run(pair, pair_case(5, mode="hybrid", gate="never", defer=True, acceptance=None))
+    assert asked.count(GENERATE) == before + 1
+
+
+def test_more_clips_are_under_way_as_long_as_that_pays() -> None:
+    """A server that answers 5 clips a second alone, and at most 40."""
+    clock = [0.0]
+    pace = Pace(None, lambda: clock[0])
+    for _ in range(2000):
+        clock[0] += 1 / min(5 * pace.room, 40)
+        pace.done()
+    assert pace.room == 8
+    fixed = Pace(3)
+    for _ in range(100):
+        fixed.done()
+    assert fixed.room == 3
+
+
+@pytest.mark.parametrize(
+    ("edge_settings", "flags", "said"),
+    [
+        ({}, {}, "allow_audio_upload"),
+        ({"allow_audio_upload": True}, {"decoding.temperature": 0.7}, "likeliest tokens only"),
+        ({"allow_audio_upload": True, "url": "http://gpu.example:8000"}, {}, "not encrypted"),
+        ({"engine": "transformers"}, {}, "edge.engine"),
+    ],
+)
+def test_an_edge_behind_vllm_needs_leave_and_few_settings(
+    tmp_path: Path, edge_settings: dict[str, Any], flags: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "pair.yaml"
+    path.write_text(
+        json.dumps({"edge": {"engine": "vllm", "url": "http://127.0.0.1:1", "model": "a/b"} | edge_settings})
+    )
+    with pytest.raises(ConfigError, match=said):
+        load_config(path, flags={"decoding.mode": "edge"} | flags, environ={})

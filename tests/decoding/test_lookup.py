@@ -1,0 +1,104 @@
+"""The memory of captions: what it guesses, what it forgets, and that it says what came next, not what came after."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from specdec_cli.decoding.lookup import FLOOR, ORDER, SLOTS, Lookup, key_of
+from specdec_cli.transcript.schema import Transcript
+from tests.mini_pair import captioner, voice
+
+TEXT = (5, 9, 4, 9, 7, 5, 9, 8)
+ALL = [True] * len(TEXT)
+
+
+def test_a_caption_is_guessed_from_any_place_of_it() -> None:
+    lookup = Lookup()
+    for _ in range(4):
+        lookup.learn(1, TEXT, ALL)
+    for at in range(len(TEXT)):
+        assert lookup.guess(1, TEXT[:at], 3).ids == TEXT[at : at + 3], at
+    assert lookup.guess(1, (2, 2), 3).ids == ()
+    assert lookup.guess(2, TEXT[:2], 3).ids == (), "another model's"
+
+
+def test_the_longest_context_decides_and_the_latest_captions_count_most() -> None:
+    lookup = Lookup()
+    for text in ((1, 2, 3), (6, 2, 4), *[(6, 2, 4)] * 5):
+        lookup.learn(0, text, [True] * 3)
+    assert lookup.guess(0, (1, 2), 1).ids == (3,)
+    assert lookup.guess(0, (9, 2), 1).ids == (4,)
+    for _ in range(12):
+        lookup.learn(0, (6, 2, 8), [True] * 3)
+    assert lookup.guess(0, (9, 2), 1).ids == (8,)
+
+
+def test_a_guess_ends_where_it_is_unlikely_and_chances_fall() -> None:
+    lookup, rng = Lookup(), random.Random(0)
+    for _ in range(300):
+        text = [rng.randrange(4) for _ in range(12)]
+        lookup.learn(0, text, [True] * 12)
+    guess = lookup.guess(0, (1, 2), 64)
+    assert len(guess.ids) < 12
+    assert list(guess.chances) == sorted(guess.chances, reverse=True)
+    assert all(chance >= FLOOR for chance in guess.chances)
+
+
+def test_only_a_models_own_tokens_are_learnt() -> None:
+    lookup = Lookup()
+    lookup.learn(0, TEXT, [True, True, False, *ALL[3:]])
+    assert lookup.guess(0, TEXT[:1], 1).ids == TEXT[1:2]
+    assert lookup.guess(0, TEXT[:2], 1).ids != TEXT[2:3]
+
+
+def test_the_memory_is_bounded_and_old_captions_make_room() -> None:
+    lookup, rng = Lookup(1 << 10), random.Random(1)
+    parts = (lookup._checks, lookup._tokens, lookup._hits, lookup._counts)
+    size = sum(len(part) * part.itemsize for part in parts)
+    for _ in range(300):
+        latest = [rng.randrange(10**6) for _ in range(20)]
+        lookup.learn(0, latest, [True] * 20)
+    assert sum(len(part) * part.itemsize for part in parts) == size
+    assert size * (SLOTS >> 10) < 2.2e6
+    right = sum(lookup.guess(0, latest[:at], 1).ids == (latest[at],) for at in range(20))
+    assert right > 10
+
+
+def test_threads_may_learn_and_guess_at_once() -> None:
+    lookup = Lookup(1 << 8)
+
+    def work(seed: int) -> bool:
+        rng = random.Random(seed)
+        for _ in range(100):
+            text = [rng.randrange(50) for _ in range(2 * ORDER)]
+            lookup.learn(seed % 2, text, [True] * len(text))
+            if not set(lookup.guess(seed % 2, text[:3], 8).ids) <= set(range(50)):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as executor:
+        assert all(executor.map(work, range(4)))
+
+
+def test_a_key_tells_models_and_instructions_apart_but_not_lengths() -> None:
+    assert key_of("w", "edge", (1, 7, 7, 7, 2)) == key_of("w", "edge", (1, 7, 2))
+    others = (("w", "edge", (1,)), ("v", "edge", (1,)), ("w", "cloud", (1,)), ("w", "edge", (2,)))
+    assert len({key_of(*other) for other in others}) == len(others)
+
+
+def test_transcripts_are_remembered_and_no_text_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.captioner._shipped_captions", lambda _: ())  # a memory that is empty at first
+    former = captioner(decoding__mode="hybrid")
+    lines = [former.run_samples(voice(seed), 16000).finish() for seed in (1, 2, 3)]
+    fresh, seeded = (captioner(decoding__mode="hybrid") for _ in range(2))
+    seeded.remember(Transcript.from_json(line.to_json()) for line in lines)
+    without, with_ = (each.run_samples(voice(2), 16000).finish() for each in (fresh, seeded))
+    assert with_.caption == without.caption == lines[1].caption
+    assert with_.totals is not None
+    assert without.totals is not None
+    assert without.totals.guessed is not None
+    assert (with_.totals.guesses_kept or 0) > 8
+    assert (with_.totals.forwards_edge or 0) < (without.totals.forwards_edge or 0) / 2

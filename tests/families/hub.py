@@ -1,0 +1,336 @@
+"""Checkpoints of the hub by the fields of their config.json: what is odd in each, and how it loads when shrunken.
+
+Sizes are small and weights random; model types, where fields stand, ids, kinds of layers and vocabularies are those of
+the published files.
+"""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import transformers as tf
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from specdec_cli.models.families import family_of
+from tests.families.checkpoints import CHATML, KINDS, fill, write_json
+
+Raw = dict[str, Any]
+
+_SIZES: dict[str, Raw] = {
+    "text_config": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+    },
+    "audio_config": {"d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32},
+    "encoder_config": {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "dim_head": 8},
+    "projector_config": {
+        "hidden_size": 16,
+        "encoder_hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    },
+    "vision_config": {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    },
+}
+_SIZES_IF_THERE: dict[str, Raw] = {
+    "text_config": {
+        "global_head_dim": 8,
+        "hidden_size_per_layer_input": 8,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "audio_config": {
+        "output_dim": 32,
+        "downsample_hidden_size": 8,
+        "output_proj_dims": 24,
+        "head_dim": 8,
+        "hidden_size": 16,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    },
+    "vision_config": {
+        "depth": 1,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+        "fullatt_block_indexes": [0],
+        "deepstack_visual_indexes": [],
+        "head_dim": 16,
+        "global_head_dim": 16,
+        "position_embedding_size": 16,
+    },
+}
+_MANY_LAYERS = 12  # of which some are full: sliding layers come in groups of five
+
+
+def shrunken(raw: Raw) -> Raw:
+    """A config.json with small sizes; all else is as it was."""
+    made = deepcopy(raw)
+    part = made.get("thinker_config", made)
+    for name, sizes in _SIZES.items():
+        if isinstance(part.get(name), dict):
+            section = part[name]
+            there = {key: value for key, value in _SIZES_IF_THERE.get(name, {}).items() if section.get(key) is not None}
+            section.update(sizes | there)
+    text = part.get("text_config") or {}
+    for rope in ("rope_scaling", "rope_parameters"):
+        if "mrope_section" in (text.get(rope) or {}):
+            text[rope]["mrope_section"] = [1, 1, 2]
+    if kinds := text.get("layer_types"):
+        text["layer_types"] = kinds[:_MANY_LAYERS]
+        text["num_hidden_layers"] = len(text["layer_types"])
+        text["num_kv_shared_layers"] = min(text.get("num_kv_shared_layers", 0), 5)
+    if str(made["model_type"]).startswith("gemma4") and part.get("audio_config"):
+        part["audio_config"]["hidden_size"] = 32  # what its convolutions give
+    return made
+
+
+def write_shrunken(folder: Path, raw: Raw, source: Path | None = None) -> Path:
+    """A checkpoint of the shrunken configuration in bfloat16, with the small files of `source` where it has them."""
+    config_file = shrunken(raw)
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", config_file)
+    config = tf.AutoConfig.from_pretrained(folder)
+    config = getattr(config, "thinker_config", config)
+    family = family_of(str(raw["model_type"]))
+    made = family.module_class()
+    module = made.from_config(config) if family.name == "generic" else made(config)
+    module = module.eval().requires_grad_(False)
+    fill(module, 0, 0.2)
+    module.bfloat16().save_pretrained(folder)
+    kind = KINDS.get(family.name, KINDS["qwen2-audio"])
+    template = kind.template
+    extractor = kind.extractor | {"feature_size": _mel_bins(config)} if "feature_size" in kind.extractor else {}
+    if family.name == "generic":
+        template, extractor = CHATML.replace("AUDIO", "<|pad|>"), extractor | {"processor_class": "GlmAsrProcessor"}
+    for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    write_json(folder / "preprocessor_config.json", extractor)
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    _tokenizer(config, family.name).save_pretrained(folder)
+    write_json(folder / "config.json", config_file)
+    if source is not None:
+        _copy_small_files(source, folder)
+    return folder
+
+
+def _copy_small_files(source: Path, folder: Path) -> None:
+    """What is published beside config.json, in place of what was made up: a whole tokenizer, or a template alone."""
+    names = {"generation_config.json", "preprocessor_config.json", "processor_config.json"}
+    if (source / "vocab.json").is_file():
+        names |= {"vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.json"}
+        for made_up in ("tokenizer.json", "chat_template.jinja"):
+            (folder / made_up).unlink()
+    for name in names:
+        if (source / name).is_file():
+            (folder / name).write_bytes((source / name).read_bytes())
+    if (source / "tokenizer_config.json").is_file():
+        content = json.loads((source / "tokenizer_config.json").read_text(encoding="utf-8"))
+        if "chat_template" in content:
+            (folder / "chat_template.jinja").write_text(content["chat_template"], encoding="utf-8")
+
+
+def _mel_bins(config: Any) -> int:
+    return int(getattr(config.audio_config, "num_mel_bins", 128))
+
+
+def _tokenizer(config: Any, family: str) -> Any:
+    """Bytes, and special tokens at their published ids."""
+    kind = KINDS.get(family, KINDS["qwen2-audio"])
+    placeholder = {"generic": "<|pad|>", "granite-speech": "<|audio|>"}.get(family)
+    ids = dict(SPECIALS.get(family, {}))
+    if placeholder is not None:
+        ids[placeholder] = next(
+            id_ for name in ("audio_token_id", "audio_token_index") if (id_ := getattr(config, name, None)) is not None
+        )
+    vocab = {piece: at + 256 for at, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    taken = {*vocab.values(), *ids.values()}
+    vocab |= {f"<fill {at}>": at for at in range(max(taken)) if at not in taken} | ids
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    extras = {name: token for name, token in kind.extras.items() if token in ids}
+    if family == "generic":
+        extras |= {"pad_token": "<|pad|>"}
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=backend, **extras)
+    tokenizer.add_special_tokens({"additional_special_tokens": list(ids)})
+    return tokenizer
+
+
+_QWEN = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
+_OMNI_25 = {"<|AUDIO|>": 151646, "<|audio_bos|>": 151647, "<|audio_eos|>": 151648}
+SPECIALS: dict[str, dict[str, int]] = {
+    "qwen2-audio": _QWEN | _OMNI_25,
+    "qwen2.5-omni": _QWEN | _OMNI_25,
+    "qwen3-omni": _QWEN | {"<|audio_start|>": 151669, "<|audio_end|>": 151670, "<|audio_pad|>": 151675},
+    "gemma4": {
+        "<pad>": 0,
+        "<eos>": 1,
+        "<bos>": 2,
+        "<|turn>": 105,
+        "<turn|>": 106,
+        "<|audio>": 256000,
+        "<|image|>": 258880,
+        "<|audio|>": 258881,
+        "<audio|>": 258883,
+        "<|video|>": 258884,
+    },
+    "granite-speech": {"<|end_of_text|>": 0, "<|start_of_role|>": 1, "<|end_of_role|>": 2},
+    "audio-flamingo-3": _QWEN | {"<sound>": 151669},
+    "music-flamingo": _QWEN | {"<sound>": 151669, "<|sound_bos|>": 151670, "<|sound_eos|>": 151671},
+}
+
+
+def facts() -> dict[str, Raw]:
+    """The config.json of published checkpoints, as far as it matters to loading."""
+    omni_25 = {
+        "model_type": "qwen2_5_omni",
+        "torch_dtype": "bfloat16",
+        "thinker_config": {
+            "model_type": "qwen2_5_omni_thinker",
+            "torch_dtype": "bfloat16",
+            "audio_config": {"model_type": "qwen2_5_omni_audio_encoder", "output_dim": 3584, "num_mel_bins": 128},
+            "text_config": {
+                "model_type": "qwen2_5_omni_text",
+                "vocab_size": 152064,
+                "rope_theta": 1e6,
+                "rope_scaling": {"mrope_section": [16, 24, 24], "rope_type": "default", "type": "default"},
+            },
+            "vision_config": _VISION | {"model_type": "qwen2_5_omni_vision_encoder", "fullatt_block_indexes": [7, 15]},
+            "audio_token_index": 151646,
+            "image_token_index": 151655,
+            "video_token_index": 151656,
+            "eos_token_id": 151645,
+        },
+    }
+    qwen_2_audio = {
+        "model_type": "qwen2_audio",
+        "audio_config": {"model_type": "qwen2_audio_encoder", "num_mel_bins": 128},
+        "audio_token_index": 151646,
+        "text_config": {"model_type": "qwen2", "vocab_size": 156032, "eos_token_id": 151645, "torch_dtype": "bfloat16"},
+    }
+    omni_3 = {
+        "model_type": "qwen3_omni_moe",
+        "dtype": "bfloat16",
+        "thinker_config": {
+            "model_type": "qwen3_omni_moe_thinker",
+            "dtype": "bfloat16",
+            "audio_config": {
+                "model_type": "qwen3_omni_moe_audio_encoder",
+                "n_window": 50,
+                "n_window_infer": 800,
+                "output_dim": 2048,
+                "downsample_hidden_size": 480,
+            },
+            "text_config": {
+                "model_type": "qwen3_omni_moe_text",
+                "vocab_size": 152064,
+                "num_experts": 128,
+                "num_experts_per_tok": 8,
+                "moe_intermediate_size": 768,
+                "rope_scaling": {"mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"},
+            },
+            "vision_config": _VISION | {"model_type": "qwen3_omni_moe_vision_encoder", "deepstack_visual_indexes": [8]},
+            "audio_token_id": 151675,
+            "image_token_id": 151655,
+            "video_token_id": 151656,
+            "position_id_per_seconds": 13,
+        },
+    }
+    gemma_4 = {
+        "model_type": "gemma4",
+        "dtype": "bfloat16",
+        "audio_config": {"model_type": "gemma4_audio", "hidden_size": 1024, "output_proj_dims": 1536},
+        "vision_config": None,
+        "audio_token_id": 258881,
+        "image_token_id": 258880,
+        "video_token_id": 258884,
+        "eos_token_id": [1, 106],
+        "text_config": {
+            "model_type": "gemma4_text",
+            "vocab_size": 262144,
+            "vocab_size_per_layer_input": 262144,
+            "hidden_size_per_layer_input": 256,
+            "global_head_dim": 512,
+            "num_kv_shared_layers": 20,
+            "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 2,
+            "sliding_window": 512,
+            "final_logit_softcapping": 30.0,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6, "rope_type": "proportional"},
+                "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
+            },
+        },
+    }
+    granite = {
+        "model_type": "granite_speech",
+        "audio_token_index": 100352,
+        "has_lora_adapter": False,
+        "encoder_config": {"model_type": "granite_speech_encoder", "context_size": 200, "input_dim": 160},
+        "projector_config": {"model_type": "blip_2_qformer"},
+        "text_config": {
+            "model_type": "granite",
+            "vocab_size": 100353,
+            "eos_token_id": 100257,
+            "pad_token_id": 100256,
+            "dtype": "float32",
+        },
+    }
+    glm = {
+        "model_type": "glmasr",
+        "dtype": "bfloat16",
+        "audio_config": {
+            "model_type": "glmasr_encoder",
+            "hidden_size": 1280,
+            "intermediate_size": 5120,
+            "head_dim": 64,
+        },
+        "audio_token_id": 59260,
+        "text_config": {"model_type": "llama", "vocab_size": 59264, "eos_token_id": [59246, 59253, 59255]},
+    }
+    flamingo = {
+        "model_type": "audioflamingo3",
+        "dtype": "float32",
+        "audio_config": {"model_type": "audioflamingo3_encoder", "hidden_size": 1280, "intermediate_size": 5120},
+        "audio_token_id": 151669,
+        "text_config": {"model_type": "qwen2", "vocab_size": 151672, "eos_token_id": 151645},
+    }
+    return {
+        "Qwen2.5-Omni-7B": omni_25,
+        "Qwen2.5-Omni-7B-AWQ": omni_25 | {"quantization_config": {"quant_method": "awq", "bits": 4}},
+        "Qwen2.5-Omni-7B-GPTQ-Int4": omni_25 | {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        "Qwen2-Audio-7B-Instruct": qwen_2_audio,
+        "Qwen3-Omni-30B-A3B-Instruct": omni_3,
+        "gemma-4-E2B-it": gemma_4,
+        "gemma-4-31B-it": gemma_4 | {"audio_config": None},
+        "gemma-4-E2B-it-assistant": {"model_type": "gemma4_assistant", "text_config": {"model_type": "gemma4_text"}},
+        "gemma-3n-E2B-it": {"model_type": "gemma3n", "audio_config": {}, "text_config": {}},
+        "granite-speech-4.x": granite,
+        "granite-speech-3.3-2b": granite | {"has_lora_adapter": True},
+        "granite-speech-3.2-8b": granite | {"projector_config": {"model_type": "granite_speech_qformer"}},
+        "glm-asr-nano": glm,
+        "audio-flamingo-3-hf": flamingo,
+        "music-flamingo-2601-hf": flamingo | {"model_type": "musicflamingo", "dtype": "bfloat16"},
+        "Nemotron-3-Nano-Omni": {"model_type": "nemotron_h_omni", "llm_config": {"hybrid_override_pattern": "MEM*E"}},
+        "Phi-4-multimodal-instruct": {"model_type": "phi4_multimodal"},
+        "MOSS-Audio-4B": {"model_type": "moss_audio", "auto_map": {"AutoConfig": "configuration.Config"}},
+    }
+
+
+_VISION = {"depth": 32, "num_heads": 16, "out_hidden_size": 2048}

@@ -1,0 +1,76 @@
+"""All laws with the rule that ends a caption where it stops describing, on tokens that read as words.
+
+The text is that of `generate()`, cut by the same rule; and the caption of what was generated until then is that of all
+that `generate()` writes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from specdec_cli.reading import caption_of
+from tests.laws.cases import Case, generate, make_case, mixed
+from tests.laws.checks import cloud_law, edge_law, reference_law
+from tests.laws.conftest import Run
+from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_cloud_law import lossless_case
+from tests.laws.test_edge_law import edge_case
+from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
+from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
+
+CLOSING: dict[str, Any] = {"closing": "on", "max_new_tokens": 24, "min_new_tokens": 0, "loop_period": 0}
+
+
+def closing(case: Case, **more: Any) -> Case:
+    """The same case with the rule."""
+    given = {**case.given, **CLOSING, "language": random.Random(case.number).choice(("zh", "en")), **more}
+    return make_case(case.number, **given)
+
+
+def ends(ran: list[Case]) -> Counter[str]:
+    """Why the texts ended."""
+    return Counter(finished.finish_reason for case in ran for _, finished in case.ran)
+
+
+def same_caption(case: Case, finished_ids: tuple[int, ...]) -> None:
+    """The caption is that of all that the model writes."""
+    model, clip = (case.edge, case.edge_prompt) if case.given["mode"] == "edge" else (case.cloud, case.cloud_prompt)
+    text, whole = case.pair.writer.text, generate(model, clip, case.pair.vocab_size, case.config.decoding)
+    if tuple(whole[: len(finished_ids)]) == finished_ids:
+        assert caption_of(text(finished_ids)) == caption_of(text(whole)), (case.number, text(whole))
+
+
+def test_the_edge_alone_and_the_cloud_alone_and_lossless(law: Run) -> None:
+    edge = law("closing, edge", (closing(edge_case(n), mode="edge") for n in numbers(0, 0.2)), edge_law)
+    cloud = law("closing, cloud", (closing(lossless_case(n)) for n in numbers(20_000, 0.3)), cloud_law)
+    for case in [*edge, *cloud]:
+        if case.given["mode"] != "hybrid":
+            same_caption(case, case.ran[0][1].token_ids)
+    assert cases() < ENOUGH or min(ends(ran)["closing"] for ran in (edge, cloud)) > 5
+
+
+def test_the_reference(law: Run) -> None:
+    def case(number: int) -> Case:
+        return closing(make_case(number, **mixed(random.Random(f"closing {number}"))), sentences=None, stop_strings=())
+
+    ran = law("closing, reference", map(case, numbers(57_500, 0.3)), reference_law)
+    if cases() >= ENOUGH:
+        assert ends(ran)["closing"] > 10
+        reasons = Counter(round_.reason for case in ran for rounds, _ in case.ran for round_ in rounds)
+        assert min(reasons["refusal"], reasons["language"]) > 0, reasons
+
+
+def test_a_batch() -> None:
+    clips, parted, number = 0, list[str](), 900
+    while clips < cases(0.1):
+        batch = batch_of(number, **CLOSING)
+        parted += batch_law(batch, len(batch))
+        clips, number = clips + len(batch), number + 1
+    assert len(parted) <= most_parting(clips), parted
+
+
+def test_the_wire(over_the_wire: Any) -> None:  # noqa: F811 - a fixture
+    drawn = (make_case(n, mode=("hybrid", "lossless")[n % 2], cloud_prefill="lazy") for n in numbers(130_000, 0.1))
+    over_the_wire("closing", (closing(case) for case in drawn))

@@ -1,0 +1,139 @@
+"""Recorded forwards over caches of fixed size score as transformers does, whatever else is in their memory."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from specdec_cli.errors import DecodingError
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.graphs import SIZES, FixedLayer, Graphs
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.selftest import self_test
+from specdec_cli.models.session import Session
+from tests.laws.tolerance import allowed
+from tests.models.recording import record, recorded
+from tests.tiny import as_audio_lm, tiny_clip, tiny_model, tiny_module
+
+TEXT = tuple(random.Random(1).randrange(256) for _ in range(120))
+
+
+def _prompt(model: AudioLM, clip: int = 0) -> Prompt:
+    return model.processor.prompt(tiny_clip(clip), "say how")
+
+
+def _assert_grown(model: AudioLM, prompt: Prompt, text: Sequence[int], found: torch.Tensor) -> None:
+    """The rows are those of one pass over a cache that grows."""
+    graphs, model.graphs = model.graphs, None
+    wanted = Session(model, prompt, len(text)).logits(text, len(found))
+    model.graphs = graphs
+    for ours, theirs in zip(found, wanted, strict=True):
+        finite = theirs.isfinite()
+        assert torch.equal(ours.isfinite(), finite)
+        assert float((ours - theirs)[finite].abs().max()) <= allowed(theirs)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(seed: int) -> None:
+    model, rng = recorded(tiny_model(seed)), random.Random(seed)
+    prompt = _prompt(model)
+    session, text = Session(model, prompt, 300), list[int]()
+    for fed in (1, 1, 3, 9, 1, 12, 17, 40, 1, 65, 2, 70, 9, 1):  # 70: none is recorded, and the cache serves as it is
+        text = text[: max(len(text) - rng.randrange(6), 0)] + [rng.randrange(256) for _ in range(fed)]
+        _assert_grown(model, prompt, text, session.logits(text, fed))
+    (layer,) = {type(layer) for layer in session.cache.layers} if session.cache else ()
+    assert layer is FixedLayer
+    assert set(session.cache.layers[0].slot._recorded) == set(SIZES)  # type: ignore[union-attr]
+
+
+def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
+    model = recorded(tiny_model(3))
+    prompt = _prompt(model)
+    first = Session(model, prompt, 90)
+    first.logits(TEXT[:40], 40)
+    memory = first.cache.layers[0].keys if first.cache else None
+    assert memory is not None
+    with torch.inference_mode():
+        memory.fill_(torch.nan)  # as float16 may leave it
+    with pytest.raises(DecodingError, match="not finite"):
+        first.logits(TEXT[:41])
+    _assert_grown(model, prompt, TEXT[:41], first.logits(TEXT[:41]))
+    del first
+    gc.collect()
+    second = Session(model, _prompt(model, 1), 90)
+    _assert_grown(model, second.prompt, TEXT[:9], second.logits(TEXT[:9], 9))
+    assert second.cache is not None
+    assert second.cache.layers[0].keys is memory
+
+
+def test_clips_at_a_time_have_memory_of_their_own_and_the_fifth_grows() -> None:
+    model = recorded(tiny_model(4))
+    sessions = [Session(model, _prompt(model, clip), 20) for clip in range(5)]
+    for length in range(3):
+        for session in sessions:
+            _assert_grown(model, session.prompt, TEXT[:length], session.logits(TEXT[:length]))
+    assert [type(session.cache.layers[0]) is FixedLayer for session in sessions if session.cache] == [True] * 4 + [
+        False
+    ]
+
+
+def test_a_longer_clip_replaces_memory_that_is_too_small() -> None:
+    model = recorded(tiny_model(5))
+    graphs = model.graphs
+    assert graphs is not None
+    held = [graphs.cache(100) for _ in range(3)]
+    small = graphs.cache(100)
+    del small
+    gc.collect()
+    long = graphs.cache(2000)
+    assert long is not None
+    assert long.layers[0].get_max_length() >= 2000
+    assert len(graphs._slots) == len(held) + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_self_test_compares_recorded_forwards_as_well(dtype: torch.dtype) -> None:
+    model = recorded(as_audio_lm(tiny_module(1).to(dtype), "recorded"))
+    self_test(model)
+    assert model.self_test == "passed"
+    assert model.describe()["graphs"] == "eager"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_graphs_follow_a_walk_as_recordings_do() -> None:
+    model = as_audio_lm(tiny_module(1), "graphs", device="cuda")
+    self_test(model)
+    assert (model.self_test, model.describe()["graphs"]) == ("passed", "cuda")
+    prompt = _prompt(model)
+    session = Session(model, prompt, 200)
+    for end, positions in ((1, 1), (9, 8), (5, 2), (70, 65), (71, 1), (60, 17)):
+        _assert_grown(model, prompt, TEXT[:end], session.logits(TEXT[:end], positions))
+
+
+def test_a_model_that_cannot_be_recorded_runs_without(caplog: pytest.LogCaptureFixture) -> None:
+    model = recorded(tiny_model(1))
+    model.module.get_output_embeddings().register_forward_hook(lambda *args: float(args[2].sum()) and None)
+    self_test(model)
+    assert model.self_test == "passed; without graphs"
+    assert model.graphs is None
+    assert "graphs" not in model.describe()
+    assert "runs without graphs" in caplog.text
+
+
+def test_a_recording_that_is_wrong_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny_model(1)
+    model.graphs = Graphs(model.module, model.layers, lambda forward: lambda: 0.9 * record(forward)())
+    self_test(model)
+    assert model.self_test == "passed; without graphs"
+    assert "standard deviations" in caplog.text
+
+
+def test_eager_attention_keeps_a_cache_that_grows() -> None:
+    module = tiny_module(1)
+    module.set_attn_implementation("eager")
+    assert as_audio_lm(module, "eager", graphs="on").graphs is None

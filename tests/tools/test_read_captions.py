@@ -1,0 +1,74 @@
+"""Texts read as captions, from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEXTS = [
+    {"id": 1, "lang": "zh", "text": "说话人语速很快，听起来很生气。你觉得呢？"},
+    {"id": "b", "lang": "en", "text": "I'm sorry, but I can't hear anything. Could you try again?"},
+    {"id": "c", "lang": "en", "text": "声音很低。"},
+    {"id": "d", "lang": "zh", "text": ""},
+    {"id": "e", "lang": "en", "text": "\ud800\u0000<|im_end|> \u202e ???"},
+]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.read_captions", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+
+
+def write(path: Path, *lines: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_readings_and_their_score(tmp_path: Path) -> None:
+    done = run(texts := write(tmp_path / "texts.jsonl", *TEXTS))
+    readings = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, [list(reading) for reading in readings]) == (
+        0,
+        [["id", "caption", "labels", "emotions", "flags"]] * 5,
+    )
+    assert readings[0]["caption"] == "说话人语速很快，听起来很生气。"
+    assert (readings[0]["labels"]["rate"], readings[0]["labels"]["emotion"]) == ("fast", "angry")
+    assert [reading["flags"] for reading in readings[:4]] == [[], ["refusal"], ["language"], ["no_description"]]
+
+    found = write(
+        tmp_path / "found.jsonl",
+        {
+            "id": 1,
+            "caption": readings[0]["caption"],
+            "refusal": False,
+            "language": "zh",
+            "labels": {"emotion": ["angry", "sad"], "rate": ["fast"], "pitch": [None]},
+        },
+        {"id": "b", "caption": "", "refusal": True, "language": "en"},
+    )
+    assert run(texts, "--references", found).stdout.splitlines() == [
+        "caption ends where it should: 1 of 2 (50.0%)",
+        "  of those that go on: 1 of 2 (50.0%)",
+        "cut short: 0 of 2 (0.0%)",
+        "refusals found: 1 of 1 (100.0%)",
+        "refusals made up: 0 of 1 (0.0%)",
+        "language right: 2 of 2 (100.0%)",
+        "emotion right: 1 of 1 (100.0%)",
+        "  none read: 0 of 1 (0.0%)",
+        "rate right: 1 of 1 (100.0%)",
+        "  none read: 0 of 1 (0.0%)",
+        "  made up: 0 of 1 (0.0%)",
+    ]
+
+
+@pytest.mark.parametrize("line", ['{"id": 7, "lang": "fr", "text": "a"}', '{"id": 7, "lang": "en"}', "[1]", "{"])
+def test_malformed_lines_end_in_a_sentence(tmp_path: Path, line: str) -> None:
+    (tmp_path / "texts.jsonl").write_text(line)
+    done = run(tmp_path / "texts.jsonl")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,27 @@
+"""What the mini pair guesses from before it has captioned anything."""
+
+from __future__ import annotations
+
+from specdec_cli.captioner import SHIPPED_CAPTIONS
+from tests.mini_pair import RATE, captioner, voice
+from training.memory import shipped_captions
+
+
+def test_the_shipped_file_is_what_the_code_writes_for_the_shipped_weights() -> None:
+    weights = captioner(decoding__mode="hybrid").setup.models.weights
+    assert SHIPPED_CAPTIONS.read_text(encoding="utf-8") == shipped_captions(weights)
+
+
+def test_a_first_clip_gains_from_it_and_keeps_its_text() -> None:
+    for mode in ("edge", "cloud"):
+        for language in ("zh", "en"):
+            runs = [
+                captioner(decoding__mode=mode, prompt__language=language, decoding__lookup_tokens=tokens)
+                .run_samples(voice(1), RATE)
+                .finish()
+                for tokens in (8, 0)
+            ]
+            guessing, plain = runs
+            assert guessing.caption == plain.caption
+            assert guessing.totals is not None
+            assert (guessing.totals.guesses_kept or 0) > guessing.totals.tokens / 3, (mode, language)

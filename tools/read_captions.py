@@ -1,0 +1,112 @@
+"""Reads texts of models as specdec reads captions, and compares that with what people found.
+
+    python -m tools.read_captions texts.jsonl
+    python -m tools.read_captions texts.jsonl --references read.jsonl
+
+A line of the texts is {"id", "lang", "text"}, `lang` (zh or en) being the language asked for; one of the answer is
+{"id", "caption", "labels", "emotions", "flags"}. A line of the references has the id and, of `caption` (where the
+description ends), `refusal` (true or false), `language` (zh, en or other) and `labels` (attribute -> the classes that
+are right, null among them where the text need not name one), what somebody decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specdec_cli.lexicon import Lexicon
+from specdec_cli.reading import caption_of, flags_of
+from specdec_cli.transcript.schema import readable
+
+Reading = dict[str, Any]
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of JSON lines; blank lines are skipped."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    found = json.loads(line)
+                except ValueError:
+                    found = None
+                if not isinstance(found, dict):
+                    raise SystemExit(f"{path}:{number} is no object of JSON.")
+                yield found
+
+
+def read(line: Mapping[str, Any], lexicon: Lexicon) -> Reading:
+    """What specdec makes of one text."""
+    text, language = line.get("text"), line.get("lang")
+    if not isinstance(text, str) or language not in ("zh", "en"):
+        raise SystemExit(f"{line.get('id')!r} needs a text and lang zh or en, and has {language!r}.")
+    caption = caption_of(text)
+    return {
+        "id": line.get("id"),
+        "caption": caption,
+        "labels": lexicon.labels(caption, language),
+        "emotions": list(lexicon.emotions(caption, language)),
+        "flags": list(flags_of(text, language)),
+    }
+
+
+def score(readings: Sequence[tuple[Mapping[str, Any], Reading]], references: Sequence[Mapping[str, Any]]) -> str:
+    """How often readings agree with people's."""
+    known = {line["id"]: line for line in references}
+    pairs = [(line, ours, known[ours["id"]]) for line, ours in readings if ours["id"] in known]
+    cuts = [
+        (line["text"].strip(), ours["caption"], r["caption"]) for line, ours, r in pairs if r.get("caption") is not None
+    ]
+    chatter = [cut for cut in cuts if cut[2] != cut[0]]
+    refusals = [("refusal" in ours["flags"], r["refusal"]) for _, ours, r in pairs if r.get("refusal") is not None]
+    languages = [
+        ("language" in ours["flags"]) == (r["language"] != line["lang"]) for line, ours, r in pairs if r.get("language")
+    ]
+    rows = (
+        ("caption ends where it should", [ours == wanted for _, ours, wanted in cuts]),
+        ("  of those that go on", [ours == wanted for _, ours, wanted in chatter]),
+        ("cut short", [len(ours) < len(wanted) for _, ours, wanted in cuts]),
+        ("refusals found", [found for found, wanted in refusals if wanted]),
+        ("refusals made up", [found for found, wanted in refusals if not wanted]),
+        ("language right", languages),
+        *_classes([(ours["labels"], r["labels"]) for _, ours, r in pairs if r.get("labels")]),
+    )
+    return "\n".join(
+        f"{name}: {sum(found)} of {len(found)} ({sum(found) / len(found):.1%})" for name, found in rows if found
+    )
+
+
+def _classes(
+    pairs: Sequence[tuple[Mapping[str, str | None], Mapping[str, Sequence[str | None]]]],
+) -> Iterator[tuple[str, list[bool]]]:
+    """Of each attribute, how often the class is right where a text names one, and made up where it names none."""
+    for name in dict.fromkeys(attribute for _, right in pairs for attribute in right):
+        found = [(said[name], right[name]) for said, right in pairs if name in right]
+        named = [(said, right) for said, right in found if set(right) != {None}]
+        yield f"{name} right", [said in right for said, right in named]
+        yield "  none read", [said is None and None not in right for said, right in named]
+        yield "  made up", [said is not None for said, right in found if set(right) == {None}]
+
+
+def main() -> None:
+    """Prints the readings, or how they compare."""
+    parser = argparse.ArgumentParser(description="Reads texts of models as captions.")
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--references", type=Path, help="what people found: print how often that agrees")
+    options = parser.parse_args()
+    lexicon, readings = Lexicon.load(), []
+    for line in lines_of(options.texts):
+        reading = read(line, lexicon)
+        if options.references is None:
+            sys.stdout.buffer.write(readable(json.dumps(reading, ensure_ascii=False)).encode() + b"\n")
+        readings.append((line, reading))
+    if options.references is not None:
+        print(score(readings, list(lines_of(options.references))))
+
+
+if __name__ == "__main__":
+    main()
