@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import Config, load_config
     from specdec_cli.errors import SpecdecError
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Transcript
     from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Started, Update
@@ -28,7 +28,7 @@ _HOMES = {
     "Config": "specdec_cli.config",
     "EventText": "specdec_cli.types",
     "Finished": "specdec_cli.types",
-    "Lexicon": "specdec_cli.lexicon",
+    "Lexicon": "specdec_cli.labels",
     "Prefill": "specdec_cli.types",
     "Round": "specdec_cli.types",
     "Run": "specdec_cli.run",

@@ -21,24 +21,24 @@ import numpy.typing as npt
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
-from specdec_cli.confidence.calibration import CalibrationFile, calibration_for
-from specdec_cli.confidence.probabilities import KEPT
-from specdec_cli.confidence.scores import Scorer
 from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.gate import Groups
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.lookup import OWN
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.calibration import CalibrationFile, calibration_for
+from specdec_cli.labels.class_scores import Scorer
+from specdec_cli.labels.probabilities import KEPT
 from specdec_cli.models.processor import Processor, Prompt, same_prompts, suggestions
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, file_name
+from specdec_cli.transcript.records import ModelInfo, Models, Transcript, file_name
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Clip, Source, Update
 
@@ -379,8 +379,8 @@ class Captioner:
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
-        from specdec_cli.lexicon import Lexicon
-        from specdec_cli.lexicon.synonyms import synonyms
+        from specdec_cli.labels import Lexicon
+        from specdec_cli.labels.synonyms import synonyms
 
         pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
         return synonyms(Lexicon.load(), pieces, self.config.prompt.language)
@@ -457,7 +457,7 @@ def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | No
 
 
 def _connect_edge(edge: EdgeConfig, offline: bool) -> VllmEdge:
-    from specdec_cli.cloud.served import ServedProcessor
+    from specdec_cli.cloud.served_model import ServedProcessor
     from specdec_cli.cloud.vllm import VllmEdge
 
     return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
@@ -470,7 +470,7 @@ def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None
     if edge is not None and not own:
         processor = edge.processor
     elif cloud.engine == "vllm" and (config.edge is None or config.edge.url is not None):
-        from specdec_cli.cloud.served import ServedProcessor
+        from specdec_cli.cloud.served_model import ServedProcessor
 
         processor = ServedProcessor(named, offline=offline)
     else:

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli.confidence.scores import Scorer, needs_review
 from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.labels.class_scores import Scorer, needs_review
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
-from specdec_cli.transcript.build import error_transcript, round_record, timing, totals
-from specdec_cli.transcript.schema import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
+from specdec_cli.transcript.recorder import error_transcript, round_record, timing, totals
+from specdec_cli.transcript.records import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
 from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
-from specdec_cli.files import open_regular
+from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import Kind, replace, writing
 
 PATIENCE_S = 10.0

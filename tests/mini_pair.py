@@ -12,7 +12,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config, load_config
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 
 RATE = 16000
 WINDOW_S = 30

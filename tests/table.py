@@ -14,7 +14,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.gate import Groups
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.loop import Loop

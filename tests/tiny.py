@@ -34,7 +34,7 @@ from specdec_cli.config.schema import (
     PromptConfig,
     RuntimeConfig,
 )
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import AudioProcessor, family_named, prune

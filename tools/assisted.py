@@ -20,10 +20,10 @@ from specdec_cli.bench.measuring import comparable
 from specdec_cli.bench.prepared import BenchClip, BenchModels, files_of, read_clips
 from specdec_cli.bench.timing import CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.modes import turns
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.metrics.bootstrap import median
+from specdec_cli.evaluate.bootstrap import median
+from specdec_cli.evaluate.modes import turns
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from tools.table import print_table, spread_text

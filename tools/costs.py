@@ -23,7 +23,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.metrics.bootstrap import Interval, median
+from specdec_cli.evaluate.bootstrap import Interval, median
 from specdec_cli.models.session import Session
 from tools.table import print_table, spread_text
 

@@ -24,9 +24,9 @@ from specdec_cli.bench.timing import CaptionTiming, drive
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config.schema import Config, GateConfig
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.metrics.bootstrap import Figures, Interval, median
+from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
 from tools.table import print_table, spread_text
 

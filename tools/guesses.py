@@ -18,9 +18,9 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.lookup import Lookup
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode
 from training.labels import dev_rows, read_rows
 

@@ -15,7 +15,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.run import Place, bind, server
+from specdec_cli.serve.server import Place, bind, server
 from tools.relay import Relay
 
 _START_S: Final = 30

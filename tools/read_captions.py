@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from specdec_cli.reading import caption_of, flags_of
-from specdec_cli.transcript.schema import readable
+from specdec_cli.transcript.records import readable
 
 Reading = dict[str, Any]
 

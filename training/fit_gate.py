@@ -29,9 +29,9 @@ from specdec_cli.console.progress import choose_steps
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.inputs.references import Reference
-from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Values, mean
+from specdec_cli.evaluate.bootstrap import Values, mean
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.store import Watch
 from specdec_cli.tune.learned_gate import Consequences, examples, fit

@@ -24,13 +24,13 @@ from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.progress import choose_steps
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
+from specdec_cli.evaluate.frontier import Oracle, constant, oracle
+from specdec_cli.evaluate.gap import share_of_gap
 from specdec_cli.inputs.find import identify
-from specdec_cli.inputs.references import References
-from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
-from specdec_cli.metrics.frontier import Oracle, constant, oracle
-from specdec_cli.metrics.gap import share_of_gap
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.candidates import candidates, deferred
 from specdec_cli.tune.measure import CaptionQuality, Parts, parts_of
 from specdec_cli.tune.outcomes import SettingOutcome

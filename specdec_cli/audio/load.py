@@ -14,8 +14,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specdec_cli.audio.decode import Sound, open_sound
-from specdec_cli.audio.files import Opener, opened, refusal, sha256, stamp
+from specdec_cli.audio.codecs import Sound, open_sound
+from specdec_cli.audio.paths import Opener, opened, refusal, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specdec_cli.audio.files import refusal
+from specdec_cli.audio.paths import refusal
 from specdec_cli.audio.prosody import active_level_dbfs
 from specdec_cli.errors import AudioContentError
 

@@ -22,11 +22,11 @@ from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Loading
-    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import Key
+    from specdec_cli.labels.calibration import Labelling
     from specdec_cli.run import Setup
-    from specdec_cli.transcript.schema import Models
+    from specdec_cli.transcript.records import Models
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, unless the batch size asks for more."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from specdec_cli.batch.decode import Prepared
+from specdec_cli.batch.loaded_pair import Prepared
 from specdec_cli.batch.tasks import Outcome, Task
 
 Ready = Prepared | Outcome

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdec_cli.batch.decode import BatchCaptioner, Prepared
+from specdec_cli.batch.loaded_pair import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
-from specdec_cli.batch.served import ServedCaptioner
+from specdec_cli.batch.served_pair import ServedCaptioner
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.errors import AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Setup
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Clip
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from specdec_cli.batch.output import Entry, Output
+from specdec_cli.batch.output_file import Entry, Output
 from specdec_cli.batch.tasks import Outcome, Progress, Task
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.find import unreadable

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from specdec_cli.batch.output import Output
+from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.tasks import Backend, Outcome, Progress
 

@@ -13,8 +13,8 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output import Entry
-    from specdec_cli.transcript.schema import Transcript
+    from specdec_cli.batch.output_file import Entry
+    from specdec_cli.transcript.records import Transcript
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""

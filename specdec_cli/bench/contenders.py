@@ -23,9 +23,9 @@ from specdec_cli.bench.prepared import BenchClip
 from specdec_cli.bench.timing import CaptionTiming
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
-from specdec_cli.metrics.bootstrap import Figures, Interval, median
+from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.run import gpu_mb, peak_rss_mb
-from specdec_cli.transcript.schema import Models
+from specdec_cli.transcript.records import Models
 
 Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud", "published-cloud"]
 """The four modes, transformers' `generate` on either model as it is loaded, and on the cloud as transformers runs it.

@@ -9,9 +9,9 @@ from specdec_cli.bench.contenders import Contender
 from specdec_cli.bench.prepared import BenchClip, BenchModels
 from specdec_cli.bench.timing import CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
-from specdec_cli.compare.modes import in_mode, turns
 from specdec_cli.config import Config
 from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.modes import in_mode, turns
 from specdec_cli.types import Mode
 
 _MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")

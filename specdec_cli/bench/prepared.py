@@ -9,7 +9,7 @@ from typing import Final
 
 import specdec_cli
 from specdec_cli.captioner import Captioner
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.audio_lm import AudioLM

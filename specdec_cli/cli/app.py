@@ -249,7 +249,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _report(error: SpecdecError, debug: bool) -> None:
-    from specdec_cli.console.output import print_error
+    from specdec_cli.console.plain import print_error
 
     print_error(error, debug=debug)
     try:

@@ -20,15 +20,15 @@ from specdec_cli.cli.startup import labelling, load_captioner
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output import Identity
+    from specdec_cli.batch.output_file import Identity
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
-    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.console.progress import Steps
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.inputs.opening import Stdin
+    from specdec_cli.labels.calibration import Labelling
     from specdec_cli.prompts import Language
     from specdec_cli.transcript.lines import Line
 
@@ -185,7 +185,7 @@ class Batching:
         Raises:
             AudioError: nothing of what is to do can be opened as audio.
         """
-        from specdec_cli.batch.output import Identity, Output
+        from specdec_cli.batch.output_file import Identity, Output
         from specdec_cli.batch.plan import Plan
         from specdec_cli.batch.runner import run_batch
         from specdec_cli.cli.work import interruptible
@@ -248,7 +248,7 @@ class Batching:
         captioner = load_captioner(self.config, self.view, self.labelling, measures=self.measures)
         from specdec_cli.batch.local import LocalBackend
         from specdec_cli.store import read_lines
-        from specdec_cli.transcript.schema import Transcript
+        from specdec_cli.transcript.records import Transcript
 
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         for earlier in filter(None, (self.lookup, self.output if self.resume and self.output.is_file() else None)):

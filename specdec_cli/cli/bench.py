@@ -51,7 +51,7 @@ def bench(
         result = build_result(line, resolved, captioner, read, timings, notes)
     if work.interrupted:
         return work.code()
-    from specdec_cli.console.bench import print_bench
+    from specdec_cli.console.bench_table import print_bench
 
     emit(result, print_bench, json=json)
     return 0

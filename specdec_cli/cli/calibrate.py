@@ -39,9 +39,9 @@ def calibrate(
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
-    from specdec_cli.calibrate.decisions import read_decisions
-    from specdec_cli.calibrate.temperatures import calibrate as calibrated
-    from specdec_cli.calibrate.temperatures import calibration_file
+    from specdec_cli.labels.decisions import read_decisions
+    from specdec_cli.labels.temperatures import calibrate as calibrated
+    from specdec_cli.labels.temperatures import calibration_file
 
     assert table is not None
     decisions = list(read_decisions(transcripts, table))
@@ -52,7 +52,7 @@ def calibrate(
         from specdec_cli.plot.reliability import reliability
 
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
-    from specdec_cli.console.calibrate import print_calibration
+    from specdec_cli.console.calibration_table import print_calibration
 
     emit(found, print_calibration, json=json)
     return 0

@@ -18,7 +18,7 @@ from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.format import marked, seconds
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output import Entry
+    from specdec_cli.batch.output_file import Entry
     from specdec_cli.captioner import Captioner
     from specdec_cli.console.view import View
     from specdec_cli.inputs.recording import InputFile
@@ -71,7 +71,7 @@ def caption(
     resolved = options.resolve(context)
     require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     labelled = labelling(labels, lexicon, calibration)
-    from specdec_cli.batch.output import Identity, Output
+    from specdec_cli.batch.output_file import Identity, Output
     from specdec_cli.cli.export import Exports
     from specdec_cli.console.live import choose_view
     from specdec_cli.inputs.find import all_unreadable, find_recordings
@@ -211,7 +211,7 @@ class Job:
         self.view.finished_all(self.done, self.failed, list(filter(None, facts)))
 
     def _print(self, file: str, transcript: Transcript) -> None:
-        from specdec_cli.console.output import print_caption, write_line
+        from specdec_cli.console.plain import print_caption, write_line
 
         if self.json:
             write_line(transcript.to_json())
@@ -226,7 +226,7 @@ class Job:
     def _count(self, transcript: Transcript) -> None:
         self._audio_s += transcript.duration_s or 0.0
         if transcript.pieces is not None:
-            from specdec_cli.lexicon import Lexicon
+            from specdec_cli.labels import Lexicon
 
             self._pieces = True
             labels = transcript.labels or Lexicon.load().labels(transcript.caption or "", transcript.language)

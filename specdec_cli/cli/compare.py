@@ -14,8 +14,8 @@ from specdec_cli.errors import ConfigError
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.work import Work
-    from specdec_cli.compare.stored_runs import StoredRuns
     from specdec_cli.config import Config
+    from specdec_cli.evaluate.stored_runs import StoredRuns
     from specdec_cli.types import Mode
 
 
@@ -65,9 +65,9 @@ def compare(
     the same --output again, and only what is missing is done.
     """
     from specdec_cli.cli.work import Work, emit, exit_code
-    from specdec_cli.compare.modes import in_mode, parse_modes, richest, terms
-    from specdec_cli.compare.running import Runner
-    from specdec_cli.compare.stored_runs import StoredRuns
+    from specdec_cli.evaluate.modes import in_mode, parse_modes, richest, terms
+    from specdec_cli.evaluate.running import Runner
+    from specdec_cli.evaluate.stored_runs import StoredRuns
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
 
@@ -106,8 +106,8 @@ def compare(
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()
-    from specdec_cli.compare.comparison import by_mode, comparison
-    from specdec_cli.console.compare import print_comparison
+    from specdec_cli.console.comparison_view import print_comparison
+    from specdec_cli.evaluate.comparison import by_mode, comparison
 
     found = comparison(
         transcripts,
@@ -119,7 +119,7 @@ def compare(
         seed=eval_seed,
     )
     if html is not None:
-        from specdec_cli.report.page import write_report
+        from specdec_cli.evaluate.page import write_report
 
         with work.view.loading("the page"):
             write_report(html, found, by_mode(transcripts, wanted), lexicon=words)

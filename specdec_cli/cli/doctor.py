@@ -22,7 +22,7 @@ def doctor(
     resolved = options.resolve(context)
     from specdec_cli.console.live import choose_view
     from specdec_cli.console.tables import print_doctor
-    from specdec_cli.doctor import examine
+    from specdec_cli.diagnosis import examine
 
     loaded = "PyTorch" if quick else "PyTorch and the models"
     with closing(choose_view()) as view, view.loading(loaded):

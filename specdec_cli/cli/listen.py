@@ -19,10 +19,10 @@ from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
+    from specdec_cli.audio.microphone import Block
+    from specdec_cli.audio.utterances import Utterance
     from specdec_cli.captioner import Captioner
     from specdec_cli.console.view import View
-    from specdec_cli.listen.microphone import Block
-    from specdec_cli.listen.utterances import Utterance
     from specdec_cli.run import Run
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
@@ -66,11 +66,11 @@ def listen(
     An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
     """
+    from specdec_cli.audio.microphone import Microphone, devices, find_device
     from specdec_cli.cli.work import interruptible
     from specdec_cli.console.cells import clean
     from specdec_cli.console.live import choose_view
-    from specdec_cli.console.output import write_line
-    from specdec_cli.listen.microphone import Microphone, devices, find_device
+    from specdec_cli.console.plain import write_line
 
     if list_devices:
         for line in devices():
@@ -112,7 +112,7 @@ def listen(
 
 def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
     """Captions each utterance as it ends."""
-    from specdec_cli.listen.utterances import utterances
+    from specdec_cli.audio.utterances import utterances
 
     view, name = job.view, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
     for utterance in utterances(_shown(blocks, view), captioner.sampling_rate, captioner.window_s):

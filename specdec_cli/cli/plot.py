@@ -25,7 +25,7 @@ def plot(
     from specdec_cli.console.progress import choose_steps
     from specdec_cli.export.folder import Folder, fitted
     from specdec_cli.export.recordings import Stored
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
     from specdec_cli.plot.draw import draw
     from specdec_cli.plot.picture import KINDS
     from specdec_cli.plot.timeline import timelines

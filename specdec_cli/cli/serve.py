@@ -45,7 +45,7 @@ def serve(
     try:
         from specdec_cli.cloud.http import read_token
         from specdec_cli.serve.limits import ServeLimits
-        from specdec_cli.serve.run import Place, serve_model
+        from specdec_cli.serve.server import Place, serve_model
     except ImportError as error:
         raise ConfigError(
             f"specdec serve needs a package that is not installed: {error.name}",

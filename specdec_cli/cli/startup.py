@@ -10,12 +10,12 @@ from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.confidence.calibration import Labelling
     from specdec_cli.config import Config
     from specdec_cli.console.progress import Steps
     from specdec_cli.console.view import View
-    from specdec_cli.inputs.references import References
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
+    from specdec_cli.labels.calibration import Labelling
+    from specdec_cli.labels.references import References
 
 
 def load_captioner(config: Config, view: View | Steps, labelled: Labelling | None, *, measures: bool) -> Captioner:
@@ -51,8 +51,8 @@ def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Lab
     """
     if not labels and words is None and calibration is None:
         return None
-    from specdec_cli.confidence.calibration import Labelling, read_calibration
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
+    from specdec_cli.labels.calibration import Labelling, read_calibration
 
     return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
 
@@ -77,7 +77,7 @@ def read_references(
     Raises:
         ConfigError: one of the two is malformed, or a column is named of no table.
     """
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
 
     lexicon = Lexicon.load(words)
     if table is None:
@@ -87,7 +87,7 @@ def read_references(
                 f"{', '.join(given)}: there are no references for it.", hint="Name the table: --references FILE"
             )
         return lexicon, None
-    from specdec_cli.inputs.references import References
+    from specdec_cli.labels.references import References
 
     return lexicon, References.read(
         table,

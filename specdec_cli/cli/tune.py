@@ -94,7 +94,7 @@ def tune(
         write(output, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(output)})
     if plot is not None:
-        from specdec_cli.plot.frontier import frontier
+        from specdec_cli.plot.frontier_plot import frontier
 
         advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
@@ -102,8 +102,8 @@ def tune(
         kind = plot.suffix.lower().lstrip(".")
         drawn = frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind)
         write(plot, drawn, PICTURE)
-    from specdec_cli.console.output import print_error
-    from specdec_cli.console.tune import print_tuning
+    from specdec_cli.console.plain import print_error
+    from specdec_cli.console.tuning_view import print_tuning
 
     emit(found, print_tuning, json=json)
     if output is not None and file is None:

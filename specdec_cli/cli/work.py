@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.console.output import write_line
+from specdec_cli.console.plain import write_line
 from specdec_cli.console.progress import choose_steps
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing 
 """
 
 from specdec_cli.config.layers import CONFIG_VARIABLE, parse_setting, variable_of
-from specdec_cli.config.load import ResolvedConfig, load_config
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
+from specdec_cli.config.resolve import ResolvedConfig, load_config
 from specdec_cli.config.schema import (
     AcceptanceConfig,
     AudioConfig,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config.problems import nearest
 from specdec_cli.errors import ConfigError
-from specdec_cli.files import open_regular
+from specdec_cli.regular_files import open_regular
 
 File = TypeVar("File", bound=BaseModel)
 

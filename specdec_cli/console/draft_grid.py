@@ -13,7 +13,7 @@ from rich.text import Text
 from specdec_cli.console.cells import padded, prefix_length
 from specdec_cli.console.theme import ABOVE, BELOW, DIM, STYLES, Signs
 from specdec_cli.console.tokens import is_eos, shown, sign_style
-from specdec_cli.report.fates import Fate, fates
+from specdec_cli.transcript.token_fates import Fate, fates
 from specdec_cli.types import EventText, Round
 
 ROW: Final = 8

@@ -23,7 +23,7 @@ from rich.text import Text
 from specdec_cli.console import clip as parts
 from specdec_cli.console.cells import clean, fit, hanging, wrap
 from specdec_cli.console.clip import INDENT, labelled
-from specdec_cli.console.output import console_on
+from specdec_cli.console.plain import console_on
 from specdec_cli.console.rounds import Layout, layout_for, render_deferred, render_flight, render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
 from specdec_cli.console.tokens import CaptionTrail

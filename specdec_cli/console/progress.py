@@ -16,7 +16,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, fit, paragraph
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.live import LiveView, can_redraw
-from specdec_cli.console.output import console_on, print_error
+from specdec_cli.console.plain import console_on, print_error
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, signs_for
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError

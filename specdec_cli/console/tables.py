@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, wrap
-from specdec_cli.console.output import console_on
+from specdec_cli.console.plain import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
 from specdec_cli.format import count, setting
 
 if TYPE_CHECKING:
-    from specdec_cli.report.comparison_tables import Cell, FigureRow
+    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
-from specdec_cli.report.fates import Fate
+from specdec_cli.transcript.token_fates import Fate
 
 _FATES: Final[dict[Fate, tuple[str, str, str]]] = {
     "edge": ("", "", ""),

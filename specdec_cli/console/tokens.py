@@ -10,7 +10,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.theme import DIM, STYLES, Signs
-from specdec_cli.report.fates import Fate, fates
+from specdec_cli.transcript.token_fates import Fate, fates
 from specdec_cli.types import EventText, Mode, Round, Source
 
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")

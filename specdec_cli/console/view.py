@@ -16,7 +16,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import clean
 from specdec_cli.console.clip import classes, count_flags, flagged, measurements, one_line
-from specdec_cli.console.output import print_error
+from specdec_cli.console.plain import print_error
 from specdec_cli.console.theme import BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume

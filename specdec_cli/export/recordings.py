@@ -19,8 +19,8 @@ from specdec_cli.transcript.lines import Line, Mark, lines_at, standing, stored_
 from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
-    from specdec_cli.lexicon import Lexicon
-    from specdec_cli.transcript.schema import TranscriptHead
+    from specdec_cli.labels import Lexicon
+    from specdec_cli.transcript.records import TranscriptHead
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
 _LATEST_S: Final = 1e9  # end of a piece: 31 years
@@ -219,7 +219,7 @@ def details(head: TranscriptHead) -> dict[str, Any]:
 
 def all_columns() -> list[str]:
     """Every column that `details` may have with the shipped lexicon, in the order of `columns`."""
-    from specdec_cli.lexicon import Lexicon
+    from specdec_cli.labels import Lexicon
 
     lexicon = Lexicon.load()
     attributes = lexicon.attributes

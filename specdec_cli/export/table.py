@@ -14,7 +14,7 @@ from specdec_cli.inputs.find import relative_name
 from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import COLUMNS
 from specdec_cli.transcript.lines import Line
-from specdec_cli.transcript.schema import readable
+from specdec_cli.transcript.records import readable
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.audio.files import is_url
+from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.inputs.tables import json_lines, one_line, read_text
+from specdec_cli.inputs.table_files import json_lines, one_line, read_text
 from specdec_cli.times import seconds
 
 Listed = tuple[str, InputFile]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.audio.files import shown
+from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
-from specdec_cli.inputs.tables import FILES, Row, one_line, parse_json, read_table, read_text
+from specdec_cli.inputs.table_files import FILES, Row, one_line, parse_json, read_table, read_text
 from specdec_cli.inputs.textgrid import interval_tiers
 from specdec_cli.times import seconds
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from specdec_cli.audio.decode import open_sound
-from specdec_cli.audio.files import Opener, is_url, sha256
+from specdec_cli.audio.codecs import open_sound
+from specdec_cli.audio.paths import Opener, is_url, sha256
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.opening import STDIN, Stdin, is_sound, open_input

@@ -15,7 +15,7 @@ from specdec_cli.inputs import corpora, parquet
 from specdec_cli.inputs.corpora import Listed
 from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.inputs.tables import FILES, Row, read_table
+from specdec_cli.inputs.table_files import FILES, Row, read_table
 
 _HINT: Final = "A row has file, and may have id, language, prompt, speaker and text; other columns are ignored."
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from io import FileIO
 from typing import IO, Final, Self
 
-from specdec_cli.audio.files import opened
+from specdec_cli.audio.paths import opened
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.embedded import find_embedded, open_embedded
 

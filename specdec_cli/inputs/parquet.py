@@ -13,7 +13,7 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.corpora import Listed, item
 from specdec_cli.inputs.embedded import COLUMNS, open_table
-from specdec_cli.inputs.tables import FILES, one_line
+from specdec_cli.inputs.table_files import FILES, one_line
 
 _SPEAKERS: Final = ("speaker", "speaker_id", "spk_id", "client_id")
 _TEXTS: Final = ("text", "sentence", "transcription", "transcript")

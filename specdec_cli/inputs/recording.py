@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from specdec_cli.audio.files import Opener
-from specdec_cli.audio.files import sha256 as digest_of
+from specdec_cli.audio.paths import Opener
+from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError, SpecdecError
 from specdec_cli.inputs.opening import open_input
 from specdec_cli.prompts import Language

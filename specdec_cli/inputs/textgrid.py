@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.tables import read_text
+from specdec_cli.inputs.table_files import read_text
 from specdec_cli.times import finite
 
 _VALUE: Final = re.compile(

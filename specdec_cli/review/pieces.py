@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.recordings import Stored
-from specdec_cli.inputs.references import References
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.schema import Transcript, readable
+from specdec_cli.transcript.records import Transcript, readable
 
 _SHOWN: Final = {"language", "caption", "flags", "scores", "speaker", "text", "measured", "agrees"}
 """Fields of a transcript that the page shows as they are, where it has them."""

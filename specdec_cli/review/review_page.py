@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from specdec_cli.lexicon import Lexicon
-from specdec_cli.report.offline import asset, environment, policy
-from specdec_cli.report.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
+from specdec_cli.labels import Lexicon
+from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.review.pieces import ReviewItem
 from specdec_cli.store import Watch
 from specdec_cli.targets import REVIEW, write

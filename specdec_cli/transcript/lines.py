@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import AudioContentError, TranscriptError
-from specdec_cli.files import open_regular
 from specdec_cli.inputs.recording import Key
+from specdec_cli.regular_files import open_regular
 from specdec_cli.store import StoredLine, read_lines
-from specdec_cli.transcript.schema import Transcript, TranscriptHead, parse
+from specdec_cli.transcript.records import Transcript, TranscriptHead, parse
 
 _ROUNDS: Final = b',"rounds":['
 """What stands behind the head of a line. Quotes inside a text are escaped, so no text can hold it."""

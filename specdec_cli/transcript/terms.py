@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.config.gate_file import read_learned
 from specdec_cli.errors import SpecdecError
-from specdec_cli.transcript.build import error_transcript
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript, TranscriptHead
+from specdec_cli.transcript.recorder import error_transcript
+from specdec_cli.transcript.records import ModelInfo, Models, Transcript, TranscriptHead
 from specdec_cli.types import TOKEN_GATES, Mode
 
 if TYPE_CHECKING:

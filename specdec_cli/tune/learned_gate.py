@@ -26,7 +26,7 @@ from specdec_cli.config.gate_file import Combination, LearnedWeights
 from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN
 from specdec_cli.errors import ConfigError
-from specdec_cli.metrics.bootstrap import Values
+from specdec_cli.evaluate.bootstrap import Values
 from specdec_cli.tune.trace import Trace, Track
 
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)

@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.inputs.references import Reference
-from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Figures, Values
-from specdec_cli.metrics.labels import attribute_table, label_hits
-from specdec_cli.metrics.text import clip_chrf
+from specdec_cli.evaluate.accuracy import attribute_table, label_hits
+from specdec_cli.evaluate.bootstrap import Figures, Values
+from specdec_cli.evaluate.text_scores import clip_chrf
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.trace import Trace
 
 Measure = Literal["labels", "texts", "agreement"]

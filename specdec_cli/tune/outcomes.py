@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.metrics.bootstrap import Figures, Interval, Resampler, Values, mean
-from specdec_cli.metrics.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs
-from specdec_cli.metrics.gap import measure_gap
+from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
+from specdec_cli.evaluate.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs
+from specdec_cli.evaluate.gap import measure_gap
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.tune.measure import Measure, Parts
 from specdec_cli.tune.risk import Certified

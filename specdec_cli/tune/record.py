@@ -8,7 +8,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
-from specdec_cli.decoding.build import Pair, stop_ids_of
+from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import Gate, Groups, evidence_of
 from specdec_cli.decoding.length import capacity, most_drafted

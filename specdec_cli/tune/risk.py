@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.metrics.bootstrap import Figures, Values
+from specdec_cli.evaluate.bootstrap import Figures, Values
 from specdec_cli.types import Cost
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from specdec_cli import store
 from specdec_cli.errors import TranscriptError
 from specdec_cli.targets import RECORDINGS
-from specdec_cli.transcript.schema import Models, Transcript
+from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.transcript.terms import Change, differing, model_changes
 from specdec_cli.tune.trace import Trace
 from specdec_cli.types import Mode

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from specdec_cli.decoding.gate import Gate, GateState, TokenEvidence
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.metrics.bootstrap import Figures
+from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.types import Candidates
 
 DIGITS: Final = 5

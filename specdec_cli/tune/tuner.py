@@ -19,9 +19,9 @@ from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.errors import ConfigError, TranscriptError, typed
-from specdec_cli.inputs.references import Reference
+from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.candidates import WOKEN, Candidate, candidates, deferred
 from specdec_cli.tune.measure import CaptionQuality, Parts, cloud_ms, parts_of
 from specdec_cli.tune.outcomes import SettingOutcome

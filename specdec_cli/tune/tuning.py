@@ -12,12 +12,12 @@ from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import GateFile
 from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.bootstrap import Resampler, Values
+from specdec_cli.evaluate.frontier import Oracle, oracle, oracle_curves
+from specdec_cli.evaluate.gap import GapClosed, measure_gap
 from specdec_cli.format import points, with_ends
-from specdec_cli.inputs.references import Reference
-from specdec_cli.lexicon import Lexicon
-from specdec_cli.metrics.bootstrap import Resampler, Values
-from specdec_cli.metrics.frontier import Oracle, oracle, oracle_curves
-from specdec_cli.metrics.gap import GapClosed, measure_gap
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
 from specdec_cli.tune.candidates import RATES
 from specdec_cli.tune.measure import CaptionQuality, Parts

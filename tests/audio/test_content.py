@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import open_recording
-from specdec_cli.audio.files import refusal
 from specdec_cli.audio.load import from_samples
+from specdec_cli.audio.paths import refusal
 from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, video_bytes
@@ -99,7 +99,7 @@ def test_permission_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(path: str) -> os.stat_result:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("specdec_cli.audio.files.os.stat", refuse)
+    monkeypatch.setattr("specdec_cli.audio.paths.os.stat", refuse)
     with pytest.raises(AudioNotFoundError, match=r"clip\.wav cannot be opened: Permission denied"):
         load_audio(tmp_path / "clip.wav")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError
 from specdec_cli.transcript import Transcript, error_transcript
-from specdec_cli.transcript.schema import ModelInfo, Models
+from specdec_cli.transcript.records import ModelInfo, Models
 
 SETTINGS: dict[str, object] = {"k": 5, "gate": "entropy", "threshold": 1.1, "stop_strings": [], "style": "default"}
 MODELS = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu"), cloud=None)

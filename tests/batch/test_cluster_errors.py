@@ -12,7 +12,7 @@ from specdec_cli.batch.cluster import RayBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import CheckpointError, SpecdecError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript.schema import ModelInfo, Models
+from specdec_cli.transcript.records import ModelInfo, Models
 from tests.batch.lines import SETTINGS, good_line
 
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.decode import BatchCaptioner, Prepared
+from specdec_cli.batch.loaded_pair import BatchCaptioner, Prepared
 from specdec_cli.batch.local import LocalBackend, Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import Caller, Http, Reply, Request
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from tests.cloud.serving import linked, serving
 from tests.mini_pair import captioner, write_voice
 

@@ -19,7 +19,7 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
 from specdec_cli.targets import TABLE, TRANSCRIPTS
-from specdec_cli.transcript.schema import ModelInfo, Models, Transcript
+from specdec_cli.transcript.records import ModelInfo, Models, Transcript
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from specdec_cli.batch.decode import Prepared
+from specdec_cli.batch.loaded_pair import Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.local import Preparer
-from specdec_cli.batch.output import Entry
+from specdec_cli.batch.output_file import Entry
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.output import Output
+from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import beside

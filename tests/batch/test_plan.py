@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.output import Identity, Output
+from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths
 from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.schema import ModelInfo, Models
+from specdec_cli.transcript.records import ModelInfo, Models
 from specdec_cli.transcript.terms import Terms
 from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
 

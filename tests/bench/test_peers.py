@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from specdec_cli.bench.timing import drive, generate
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from tests.families import standins
 from tests.families.checkpoints import KINDS
 from tests.families.running import banned, config, model, prompt

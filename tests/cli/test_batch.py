@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.batch.output import Output
+from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.transcript import Transcript

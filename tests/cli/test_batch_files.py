@@ -14,9 +14,9 @@ import av
 import numpy as np
 import pytest
 
-from specdec_cli.audio import decode
+from specdec_cli.audio import codecs as decode
 from specdec_cli.captioner import Captioner
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from tests.batch.lines import good_line
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.compare.result import Comparison
+from specdec_cli.evaluate.result import Comparison
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice

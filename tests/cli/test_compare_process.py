@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.compare.result import Comparison
+from specdec_cli.evaluate.result import Comparison
 from tests.cli.harness import Fork, on_terminal
 from tests.console.screens import COLOUR, ESCAPE
 from tests.mini_pair import captioner, write_voice

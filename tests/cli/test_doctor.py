@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli import doctor as doctor_module
+from specdec_cli import diagnosis as doctor_module
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config import Config, model_source
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CloudError
 from specdec_cli.models import families, needs
 from tests.cli.conftest import Specdec

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
 from tests.transcript.lines import read_transcripts

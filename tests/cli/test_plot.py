@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from specdec_cli.export.recordings import Stored
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from specdec_cli.plot import timeline
 from specdec_cli.plot.timeline import timelines
 from tests.cli.conftest import Specdec

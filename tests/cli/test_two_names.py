@@ -97,7 +97,7 @@ def test_a_command_needs_two_names_and_inherits_nothing(
 def test_listen_and_serve_are_given_the_same(
     run: Run, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, loaded: list[Config]
 ) -> None:
-    from specdec_cli.serve import run as serving
+    from specdec_cli.serve import server as serving
 
     def stop(config: Config, *_: object, **__: object) -> None:
         loaded.append(config)
@@ -107,7 +107,7 @@ def test_listen_and_serve_are_given_the_same(
     assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(None, pair[1], "cloud")
     monkeypatch.setattr(Captioner, "load", stop)
-    monkeypatch.setattr("specdec_cli.listen.microphone.find_device", lambda _: None)
+    monkeypatch.setattr("specdec_cli.audio.microphone.find_device", lambda _: None)
     assert run("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(*pair)
 

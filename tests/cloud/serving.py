@@ -17,7 +17,7 @@ from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.run import Place, bind, server
+from specdec_cli.serve.server import Place, bind, server
 from tests.laws.cases import Case
 
 WAIT_S = 30

@@ -21,7 +21,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import load_config
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.errors import CheckpointError, ConfigError
 from tests.cli.status import exit_code
 from tests.cloud.serving import serving
@@ -222,7 +222,7 @@ def test_tuning_needs_the_scores() -> None:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """Runs a command in this process: its exit code, and what it writes to stderr."""
-    monkeypatch.setattr("specdec_cli.serve.run.log_json", lambda **_: None)
+    monkeypatch.setattr("specdec_cli.serve.server.log_json", lambda **_: None)
 
     def run(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
@@ -251,7 +251,7 @@ def test_what_cannot_be_served_is_refused(
     def load_model(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("specdec_cli.serve.run.load_model", load_model)
+    monkeypatch.setattr("specdec_cli.serve.server.load_model", load_model)
     monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, match in (

@@ -41,7 +41,7 @@ from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.run import Place
+from specdec_cli.serve.server import Place
 from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop

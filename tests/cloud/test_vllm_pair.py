@@ -25,12 +25,12 @@ import pytest
 import soundfile
 import torch
 
-from specdec_cli.batch.served import Pace
+from specdec_cli.batch.served_pair import Pace
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.served import ServedProcessor
+from specdec_cli.cloud.served_model import ServedProcessor
 from specdec_cli.cloud.vllm import GENERATE, Likely, VllmCloud, VllmDrafter, VllmEdge, data_url
 from specdec_cli.config import EdgeConfig, ModelConfig, load_config
-from specdec_cli.decoding.build import Pair, build_loop, stop_ids_of
+from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.gate import entropies
 from specdec_cli.decoding.learned import Classifier

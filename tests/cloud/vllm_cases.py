@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from specdec_cli.cloud.vllm import VllmCloud
 from specdec_cli.config import CloudConfig, Config
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.types import Finished, Round

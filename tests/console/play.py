@@ -6,7 +6,7 @@ import argparse
 import json
 
 from specdec_cli.console.live import choose_view
-from specdec_cli.console.output import print_caption, write_line
+from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.view import show
 from specdec_cli.errors import AudioNotFoundError
 from tests.console.script import CLIPS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.console.output import error_lines
+from specdec_cli.console.plain import error_lines
 from specdec_cli.errors import FLAGS, AudioContentError
 
 

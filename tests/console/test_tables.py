@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.output import print_error
+from specdec_cli.console.plain import print_error
 from specdec_cli.console.tables import print_config, print_doctor
 from specdec_cli.errors import CheckpointError
 from tests.console.screens import Screen

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.assemble import block_length
 from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.build import block_length
 from specdec_cli.decoding.gate import Gate, TokenEvidence
 from specdec_cli.decoding.length import MOST_DRAFTED, SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
 from specdec_cli.types import Round

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from specdec_cli.decoding.lookup import FLOOR, ORDER, SLOTS, Lookup, key_of
-from specdec_cli.transcript.schema import Transcript
+from specdec_cli.transcript.records import Transcript
 from tests.mini_pair import captioner, voice
 
 TEXT = (5, 9, 4, 9, 7, 5, 9, 8)

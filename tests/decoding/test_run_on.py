@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_cli.transcript.build import totals
+from specdec_cli.transcript.recorder import totals
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, certain, spelled, table_loop
 

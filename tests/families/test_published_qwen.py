@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from specdec_cli.config.schema import ModelConfig
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import TokenizerMismatchError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model

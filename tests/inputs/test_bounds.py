@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs import tables
+from specdec_cli.inputs import table_files as tables
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import Manifest
-from specdec_cli.inputs.tables import read_table
+from specdec_cli.inputs.table_files import read_table
 
 LONG = "9" * 400
 LHOTSE = {"type": "MonoCut", "start": 0, "recording": {"sources": [{"type": "file", "source": "a"}]}}

@@ -14,7 +14,7 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.config.schema import Config, DecodingConfig
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.learned import DENSE, Classifier
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import LoopRule

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt

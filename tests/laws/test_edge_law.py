@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import torch
 
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from tests.laws.cases import Case, fast, generate, make_case

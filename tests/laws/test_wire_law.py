@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from specdec_cli.cloud.remote import HttpCloud
-from specdec_cli.decoding.build import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM

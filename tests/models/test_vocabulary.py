@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CheckpointError, DecodingError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, shared_vocab_size
 from tests.laws.cases import Case, make_case

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.metrics.bootstrap import Interval
-from specdec_cli.metrics.frontier import FrontierPoint
-from specdec_cli.plot.frontier import describe, frontier
+from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.evaluate.frontier import FrontierPoint
+from specdec_cli.plot.frontier_plot import describe, frontier
 
 SVG = "{http://www.w3.org/2000/svg}"
 

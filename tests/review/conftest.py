@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import append_transcript

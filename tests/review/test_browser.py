@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Specdec
 from tests.mini_pair import write_voice
-from tests.report.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
+from tests.pages.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
 from tests.review.test_page import EVIL, changed
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]

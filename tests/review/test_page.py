@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import Specdec
-from tests.report.read_page import Page
+from tests.pages.read_page import Page
 
 EVIL = "</script><script>alert(1)</script>\u202e\x07"
 

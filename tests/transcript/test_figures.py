@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli import Finished, Round, Transcript
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.transcript.build import timing, totals
+from specdec_cli.transcript.recorder import timing, totals
 from specdec_cli.types import ModelWork, Source
 from tests.mini_pair import MODES
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.batch.output import Output
-from specdec_cli.compare.stored_runs import StoredRuns
+from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import TranscriptError
+from specdec_cli.evaluate.stored_runs import StoredRuns
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
-from specdec_cli.lexicon import Lexicon
+from specdec_cli.labels import Lexicon
 from specdec_cli.plot.timeline import timelines
 from specdec_cli.review.pieces import read_pieces
 from specdec_cli.transcript import Transcript

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from specdec_cli import Transcript
 from specdec_cli.errors import AudioDecodeError
 from specdec_cli.transcript import error_transcript, json_schema
-from specdec_cli.transcript.schema import Models
+from specdec_cli.transcript.records import Models
 from specdec_cli.transcript.terms import suggestions_in_words
 from tests.mini_pair import MODES
 

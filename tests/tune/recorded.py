@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from specdec_cli.decoding.build import Pair
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.gate import Groups
 from specdec_cli.tune.record import record_tracks
 from specdec_cli.tune.trace import Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specdec_cli.metrics.bootstrap import Interval, Resampler
+from specdec_cli.evaluate.bootstrap import Interval, Resampler
 from specdec_cli.tune.candidates import Candidate
 from specdec_cli.tune.outcomes import SettingOutcome, clips_needed, measurably_better, recommended, worth_confirming
 from specdec_cli.types import GateName

@@ -1,0 +1,208 @@
+"""The output of a run over recordings: who is in it already, and appending lines to it, by one run at a time.
+
+Lines stand in the order in which clips were finished. A recording or a piece of one that is captioned again, because it
+had failed or has changed, gets a new line at the end. When the file is closed, or opened the next time if the run was
+killed, lines that others replace are dropped, and those of one recording put together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.prompts import Language
+from specdec_cli.store import Store, made_otherwise
+from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.transcript.lines import Line, Mark, complete, heads, settled, standing, transcript_at
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
+
+if TYPE_CHECKING:
+    from specdec_cli.audio import Recording
+    from specdec_cli.transcript.records import Models
+
+Asked = Callable[[Line], tuple[Language, str] | None]
+"""Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What all lines of one output have in common: none was made with other settings or models.
+
+    Attributes:
+        output: name of the file, for messages.
+        terms: of this run.
+        asked: see `Asked`.
+    """
+
+    output: Path
+    terms: Terms
+    asked: Asked
+    _made_by: dict[str, Line] = field(default_factory=dict, init=False)  # models and suggestions -> its first line
+
+    def check(self, line: Line) -> None:
+        """Refuses a line that this run would have made with other settings.
+
+        Raises:
+            ConfigError: names the settings with both values.
+        """
+        language, prompt = self.asked(line) or (None, None)
+        if changed := list(replace(self.terms, language=language, prompt=prompt).changes(line.head)):
+            raise made_otherwise(self.output, line.number, changed)
+        made_by = line.head.models.model_dump_json() + json.dumps(line.head.settings.get(SUGGESTED))
+        self._made_by.setdefault(made_by, line)
+
+    def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
+        """Once they are loaded: refuses lines that were made in another number format, or by other weights.
+
+        Args:
+            models, settings: as the transcripts of this run will record them.
+
+        Raises:
+            ConfigError: names both formats, both weights, or both suggestions of their checkpoints.
+        """
+        for line in self._made_by.values():
+            if changed := list(loaded_changes(line.head, models, settings, ("dtype", "weights"))):
+                raise made_otherwise(self.output, line.number, changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recording that the output holds.
+
+    Attributes:
+        marks: of its lines that stand, by their start.
+        retry: how to caption it again, if it or a segment of it failed or is missing; else None.
+    """
+
+    marks: tuple[Mark, ...]
+    retry: InputFile | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to caption, unless the content has changed."""
+        return self.retry is None or settled(self.marks)
+
+    @property
+    def captioned(self) -> int:
+        """How many pieces have a caption."""
+        return sum(mark.good for mark in self.marks)
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the content that was captioned, or that has nothing to describe; None if there is neither."""
+        marks = sorted(self.marks, key=lambda mark: not mark.good)
+        return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
+
+    def of_content(self, item: InputFile) -> bool:
+        """Whether it has captions of a recording as it is now; what cannot be read any more has its captions too."""
+        return self.sha256 is not None and item.content() in (self.sha256, None)
+
+    def found_in(self, recording: Recording) -> frozenset[int]:
+        """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
+        if self.sha256 != recording.sha256:
+            return frozenset()
+        places = {mark.place for mark in self.marks if mark.good or mark.final}
+        cuts = [(round(cut.start_s, 4), round(cut.end_s, 4)) for cut in recording.cuts]
+        return frozenset(index for index, place in enumerate(cuts) if place in places)
+
+
+class Output:
+    """An output that is open and locked. Use it as a context manager.
+
+    Args:
+        path: the file; created with the first line.
+        check: called with each line, to refuse what does not belong to this run; None: every line will be dropped
+            by `clear`.
+
+    Raises:
+        TranscriptError: another run is writing it, it cannot be written, or it holds something else.
+        Whatever `check` raises.
+    """
+
+    def __init__(self, path: Path, check: Callable[[Line], None] | None) -> None:
+        self._entries: dict[Key, Entry] = {}
+        self._untidy = False  # lines may have been replaced, or those of a recording may be apart
+        self._store = Store(path, TRANSCRIPTS)
+        with ExitStack() as on_error:
+            on_error.push(self._store)
+            if check is not None:
+                self._entries = self._read(check)
+            on_error.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._store:
+            if self._untidy and kind is None:
+                self._read(lambda _: None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key) -> Entry | None:
+        """What the output held of a recording when it was opened."""
+        return self._entries.get(key)
+
+    def captioned(self, item: InputFile) -> Entry | None:
+        """What it held of a recording, if it has captions of what is there now."""
+        entry = self.find(item.key)
+        return entry if entry is not None and entry.of_content(item) else None
+
+    def entries(self) -> Iterator[tuple[Key, Entry]]:
+        """Everything that it held when it was opened."""
+        return iter(self._entries.items())
+
+    def transcripts(self, entry: Entry) -> list[Transcript]:
+        """The captions of a recording that the output holds, from the file."""
+        return [transcript_at(self._store.path, mark) for mark in entry.marks if mark.good]
+
+    def clear(self) -> None:
+        """Drops all that the file holds."""
+        self._store.cut()
+        self._entries.clear()
+
+    def append(self, key: Key, transcripts: Sequence[Transcript]) -> None:
+        """Appends lines of one recording, all of them or none, whatever ends the process.
+
+        Raises:
+            TranscriptError: the disk is full, for example.
+        """
+        self._store.append(transcript.to_json() for transcript in transcripts)
+        pieces = any(transcript.pieces is not None for transcript in transcripts)
+        self._untidy = self._untidy or pieces or key in self._entries
+
+    def _read(self, check: Callable[[Line], None]) -> dict[Key, Entry]:
+        """Who is there; drops lines that others replace, and puts those of a recording together."""
+        found: dict[Key, list[Mark]] = {}
+        latest: dict[Key, InputFile] = {}
+        order: list[int] = []
+        for line in heads(self._store.path, self._store.lines()):
+            check(line)
+            marks = found.setdefault(line.key, [])
+            marks.append(Mark.of(line))
+            order.append(line.offset)
+            latest[line.key] = _again(line)
+        entries = {}
+        for key, marks in found.items():
+            stand = standing(marks)
+            entries[key] = Entry(stand, None if complete(stand) else latest[key])
+        kept = [mark.offset for entry in entries.values() for mark in entry.marks]
+        if kept != order:
+            self._store.keep(kept)
+            return self._read(lambda _: None)  # lines have other places now
+        return entries
+
+
+def _again(line: Line) -> InputFile:
+    """How to caption the recording of a line again."""
+    head = line.head
+    part = head.id is not None and head.pieces is None  # of a manifest
+    start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
+    return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)

@@ -1,0 +1,93 @@
+"""A benchmark for a person to read, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from specdec_cli.console.cells import clean, wrap
+from specdec_cli.console.plain import console_on
+from specdec_cli.console.tables import grid, page_width, print_lines, titled
+from specdec_cli.console.theme import BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.evaluate.comparison_tables import FigureRow, measured
+from specdec_cli.format import count, milliseconds, seconds, share, short
+
+if TYPE_CHECKING:
+    from specdec_cli.bench.contenders import Bench, ContenderTime
+
+_NAMES: Final = {
+    "generate-edge": "generate edge",
+    "generate-cloud": "generate cloud",
+    "published-cloud": "its own kernels",
+}
+
+
+def _times(value: float) -> str:
+    return f"{short(value)}x"
+
+
+def _share(value: float | None) -> Interval | None:
+    return None if value is None else Interval(value, None, None)
+
+
+_ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callable[[float], str]], ...]] = (
+    ("a clip", lambda found: found.clip_ms, milliseconds),
+    ("tokens/s", lambda found: found.tokens_per_s, short),
+    ("over cloud-only", lambda found: found.to_cloud, _times),
+    ("over generate", lambda found: found.to_generate, _times),
+    ("  its own kernels", lambda found: found.to_published, _times),
+    ("clips that call the cloud", lambda found: _share(found.woken), share),
+    ("rounds escalated", lambda found: _share(found.escalated), share),
+    ("cloud's time", lambda found: _share(found.cloud_time), share),
+    ("forwards saved", lambda found: _share(found.saved), share),
+    ("  on first clips", lambda found: _share(found.saved_cold), share),
+    ("loop overhead", lambda found: found.overhead, share),
+)
+
+
+def print_bench(bench: Bench, *, console: Console | None = None) -> None:
+    """Print a benchmark to `console`, stdout if None."""
+    console = console or console_on()
+    print_lines(_page(bench, page_width(console), signs_for(console)), console)
+
+
+def _page(bench: Bench, width: int, signs: Signs) -> Iterator[Text]:
+    def facts(*parts: str) -> list[Text]:
+        return wrap(Text(f" {signs.dot} ".join(map(clean, parts)), DIM), width)
+
+    yield from _heading(bench, facts)
+    yield from titled("Captions", "from the ready prompt to the last token: median and its 95% interval", width)
+    found = bench.contenders
+    rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _ROWS]
+    yield from grid([_NAMES.get(each.name, each.name) for each in found], rows, width)
+    unequal = [each.name for each in found if each.equal is False]
+    if unequal:
+        yield Text(f" {signs.fail} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
+    elif any(each.equal for each in found):
+        yield Text(f" {signs.ok} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
+    peaks = (("memory", bench.peak_mb), ("GPU memory", bench.gpu_peak_mb))
+    yield from facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
+    for remark in bench.notes:
+        yield from facts(remark)
+
+
+def _heading(bench: Bench, facts: Callable[..., list[Text]]) -> Iterator[Text]:
+    machine = bench.machine
+    models = [model for model in (bench.models.edge, bench.models.cloud) if model]
+    yield from facts(bench.date, f"specdec {machine.specdec}", bench.command)
+    yield from facts(
+        machine.gpu or machine.processor,
+        f"{count(machine.threads, 'thread')} of {machine.cores or '?'}",
+        f"{machine.memory_gib:g} GiB",
+        f"Python {machine.python}",
+        f"torch {machine.torch}",
+        f"transformers {machine.transformers}",
+    )
+    loaded = (f"{model.name} {model.placed}" for model in models)
+    blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
+    settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
+    yield from facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

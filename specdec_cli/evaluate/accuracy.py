@@ -1,0 +1,100 @@
+"""Classes read from captions against true classes: accuracy, macro F1, confusion, and the majority baseline.
+
+A caption that says nothing about an attribute counts as wrong, never as left out. A clip whose true class is not known
+is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from pydantic import Field
+
+from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
+from specdec_cli.labels import Lexicon
+
+UNSAID: Final = "none"
+"""Column of the confusion for captions that say nothing about the attribute."""
+
+Predicted = Sequence[Mapping[str, str | None]]
+Truth = Sequence[Mapping[str, str]]
+
+
+class LabelQuality(Figures):
+    """One attribute over the clips whose class is known."""
+
+    clips: int = Field(description="clips whose reference has a class for it")
+    accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
+    macro_f1: float = Field(description="mean F1 of the classes that occur in the references, 0 to 1")
+    majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
+    confusion: dict[str, dict[str, int]] = Field(
+        description="class by the reference -> class in the caption (none: no class named) -> clips"
+    )
+
+
+def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler: Resampler) -> dict[str, LabelQuality]:
+    """Scores of every attribute that at least one clip has a true class for, in the lexicon's order.
+
+    `predicted` are as `Lexicon.labels` gives them [clips]; `truth` of the same clips leaves out what is not known.
+
+    Raises:
+        ValueError: lists of different length, or a class that the lexicon does not have.
+    """
+    found = {}
+    for attribute, hits in label_hits(predicted, truth, lexicon).items():
+        if accuracy := resampler.interval(mean(hits)):
+            pairs = Counter(
+                (known[attribute], said.get(attribute) or UNSAID)
+                for said, known in zip(predicted, truth, strict=True)
+                if attribute in known
+            )
+            found[attribute] = _quality(attribute, pairs, lexicon.attributes[attribute], accuracy)
+    return found
+
+
+def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, Values]:
+    """For every attribute of the lexicon, 1 or 0 per clip [clips] for right or wrong, NaN where the truth is unknown.
+
+    Raises:
+        ValueError: lists of different length.
+    """
+    if len(predicted) != len(truth):
+        raise ValueError(f"{len(predicted)} captions and the labels of {len(truth)} clips do not pair up")
+    return {
+        attribute: np.array(
+            [
+                float(said.get(attribute) == known[attribute]) if attribute in known else np.nan
+                for said, known in zip(predicted, truth, strict=True)
+            ]
+        )
+        for attribute in lexicon.attributes
+    }
+
+
+def attribute_table(hits: Mapping[str, Values]) -> Values:
+    """The hits of all attributes, [clips, attributes]."""
+    return np.stack(list(hits.values()), axis=1)
+
+
+def _quality(
+    attribute: str, pairs: Counter[tuple[str, str]], classes: Sequence[str], accuracy: Interval
+) -> LabelQuality:
+    """From (true class, said class or "none") -> clips."""
+    if strange := {name for pair in pairs for name in pair} - {*classes, UNSAID}:
+        raise ValueError(f"{attribute} has no class {', '.join(sorted(strange))}; it has {', '.join(classes)}")
+    true, said = Counter[str](), Counter[str]()
+    for (known, spoken), number in pairs.items():
+        true[known] += number
+        said[spoken] += number
+    # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
+    f1 = [2 * pairs[name, name] / (true[name] + said[name]) for name in true]
+    return LabelQuality(
+        clips=pairs.total(),
+        accuracy=accuracy,
+        macro_f1=sum(f1) / len(f1),
+        majority=max(true.values()) / pairs.total(),
+        confusion={name: {other: pairs[name, other] for other in (*classes, UNSAID)} for name in classes},
+    )

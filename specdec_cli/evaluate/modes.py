@@ -1,0 +1,72 @@
+"""Which modes are compared, with which settings each of them runs, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from specdec_cli.config import Config
+from specdec_cli.config.problems import chosen
+from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.pairing import MODES
+from specdec_cli.transcript.terms import Terms
+from specdec_cli.types import LOSSY_RULES, Mode
+
+R = TypeVar("R")
+M = TypeVar("M")
+
+
+def parse_modes(text: str) -> tuple[Mode, ...]:
+    """Modes out of `edge,hybrid`, in the order of tables.
+
+    Raises:
+        ConfigError: one is unknown, or there are fewer than two.
+    """
+    modes = tuple(chosen(text, MODES, "--modes", "mode"))
+    if len(modes) < 2:
+        raise ConfigError(f"--modes {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
+    return modes
+
+
+def richest(modes: tuple[Mode, ...]) -> Mode:
+    """The mode that uses most settings: whatever a user sets must make sense in this one.
+
+    Where edge-only and cloud-only alone are compared it is cloud-only, which uses neither a gate nor a rule.
+    """
+    return next(mode for mode in ("hybrid", "lossless", "cloud") if mode in modes)
+
+
+def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
+    """What the transcripts of each mode must have been made with."""
+    return {mode: Terms.of(config) for mode, config in configured.items()}
+
+
+def in_mode(config: Config, mode: Mode) -> Config:
+    """`config` for one of the modes: nothing else in it changes, with one exception.
+
+    A lossy acceptance rule is for hybrid: lossless takes the lossless rule that suits the temperature.
+    """
+    changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
+    if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
+        changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})
+    return config.model_copy(update=changed)
+
+
+class Turn(NamedTuple, Generic[R, M]):
+    """One recording in all modes, one after the other; repeats count from 0."""
+
+    recording: R
+    modes: tuple[M, ...]
+    repeat: int
+
+
+def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator[Turn[R, M]]:
+    """Every recording once, then every one again for each further repeat.
+
+    The modes take turns clip by clip rather than one after the whole of the other, so that a machine that grows hot or
+    busy slows all of them; their order rotates, so that each comes first, second and so on equally often.
+    """
+    for repeat in range(repeats):
+        for index, recording in enumerate(recordings):
+            first = (index + repeat) % len(modes)
+            yield Turn(recording, (*modes[first:], *modes[:first]), repeat)

@@ -1,0 +1,138 @@
+"""Captions against reference texts: BLEU, chrF, ROUGE-L, and BERTScore where it is installed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from importlib import import_module
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pydantic import Field
+
+from specdec_cli.errors import ConfigError, install
+from specdec_cli.evaluate.bootstrap import Figures, Values
+from specdec_cli.prompts import Language
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.chrf import CHRF
+
+_TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}
+"""Name of sacrebleu's tokenizer: characters for Chinese, mteval-v13a for English."""
+
+_WORDS: Final[dict[Language, re.Pattern[str]]] = {
+    "zh": re.compile(r"[a-z0-9]+|[^\W_]"),
+    "en": re.compile(r"[a-z0-9]+"),
+}
+"""What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
+
+
+class TextQuality(Figures):
+    """Captions against reference texts; figures of the whole corpus, 0 to 100."""
+
+    clips: int = Field(description="clips with at least one reference text")
+    bleu_1: float = Field(description="BLEU with n-grams up to this order, and so on")
+    bleu_2: float
+    bleu_3: float
+    bleu_4: float
+    chrf: float = Field(description="character F-score (order 6, beta 2)")
+    rouge_l: float = Field(
+        description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
+    )
+    bertscore: float | None = Field(description="mean F1; null: not requested")
+
+
+def text_scores(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, *, bertscore: bool = False
+) -> TextQuality:
+    """Scores captions [n] against the references [n][one or more] of the same clips.
+
+    Raises:
+        ValueError: no clips, lists of different length, or a clip without a reference.
+        ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
+    """
+    _require(hypotheses, references)
+    rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
+    return TextQuality(
+        clips=len(hypotheses),
+        **{f"bleu_{order}": _bleu(hypotheses, references, language, order) for order in (1, 2, 3, 4)},
+        chrf=chrf(hypotheses, references),
+        rouge_l=fmean(rouge_l),
+        bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
+    )
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """chrF of a corpus, 0 to 100 (Popović 2015, as sacrebleu computes it). Errors as in `text_scores`."""
+    _require(hypotheses, references)
+    return float(_chrf_metric().corpus_score(hypotheses, _streams(references)).score)
+
+
+def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
+    """chrF of each clip [n], 0 to 100, for intervals over clips; NaN where it has no reference.
+
+    Its mean is not the corpus's chrF.
+    """
+    metric = _chrf_metric()
+    pairs = zip(hypotheses, references, strict=True)
+    return np.array([metric.sentence_score(text, list(known)).score if known else np.nan for text, known in pairs])
+
+
+def _require(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not hypotheses or len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} captions and the references of {len(references)} clips do not pair up")
+    if not all(references):
+        raise ValueError("a clip has no reference text")
+
+
+def _streams(references: Sequence[Sequence[str]]) -> Any:
+    """First references of all clips, second references of all clips, and so on; None where a clip has fewer.
+
+    sacrebleu leaves None out, though its annotations do not say so.
+    """
+    most = max(len(wanted) for wanted in references)
+    return [[wanted[turn] if turn < len(wanted) else None for wanted in references] for turn in range(most)]
+
+
+def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, order: int) -> float:
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=_TOKENIZERS[language], max_ngram_order=order)
+    return float(metric.corpus_score(hypotheses, _streams(references)).score)
+
+
+def _chrf_metric() -> CHRF:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF()
+
+
+def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
+    """F1 of the longest common subsequence with the best of a clip's references, 0 to 100 (Lin 2004)."""
+    from rapidfuzz.distance import LCSseq
+
+    ours, *wanted = (
+        _WORDS[language].findall(unicodedata.normalize("NFKC", part).lower()) for part in (text, *references)
+    )
+    # F1 of precision common/len(ours) and recall common/len(words)
+    return max(200.0 * LCSseq.similarity(ours, words) / max(len(ours) + len(words), 1) for words in wanted)
+
+
+def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> float:
+    try:
+        bert_score = import_module("bert_score")
+    except ImportError as error:
+        raise ConfigError(
+            "BERTScore is requested, but the package bert-score is not installed.",
+            hint=f"Install it: {install('bertscore')}",
+        ) from error
+    try:
+        _, _, f1 = bert_score.score(list(hypotheses), [list(wanted) for wanted in references], lang=language)
+    except OSError as error:  # what transformers raises for a model that it can neither find nor download
+        raise ConfigError(
+            f"BERTScore's model cannot be loaded: {' '.join(str(error).split())[:200]}",
+            hint="Connect to the internet once, so that it is downloaded, or leave BERTScore out.",
+        ) from error
+    return 100.0 * float(f1.mean())

@@ -1,0 +1,269 @@
+"""Rows out of a table file (TSV, CSV, JSON or JSONL) as text by column, each with its place for messages."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.config.problems import show, show_name
+from specdec_cli.errors import ReferencesError
+from specdec_cli.regular_files import open_regular
+
+Cell = tuple[str, ...]
+"""What a cell holds: nothing, one text, or (in JSON) a list of them."""
+
+FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
+"""Names that a column of paths may have, of references as of a manifest."""
+
+MOST_BYTES: Final = 256 << 20
+"""Of a table, a manifest or a file of cuts, unpacked."""
+MOST_COLUMNS: Final = 1000
+_KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
+_OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: `place` is "clips.tsv, line 7" or "clips.json, item 3", `cells` the text in each column."""
+
+    place: str
+    cells: dict[str, Cell]
+
+    def single(self, column: str) -> str | None:
+        """The one text in a cell, None if it is empty.
+
+        Raises:
+            ReferencesError: there are several.
+        """
+        cell = self.cells.get(column, ())
+        if len(cell) > 1:
+            message = f"{self.place}, column {show_name(column)}: one value was expected, not {show(list(cell))}."
+            raise ReferencesError(message, hint="Only reference texts may come as a list.")
+        return cell[0] if cell else None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All rows; `columns` in the order of the file."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def first(self, wanted: Sequence[str]) -> str | None:
+        """The first of the `wanted` names that is a column, case not counting."""
+        folded = {column.casefold(): column for column in reversed(self.columns)}
+        return next((folded[name] for name in wanted if name in folded), None)
+
+
+def read_table(path: Path, *, any_bytes: bool = False) -> Table:
+    """Reads a table by what its name's ending says it is.
+
+    TSV is read as it stands, quotes being ordinary characters; where that gives rows of different length, or quoted
+    column names, it is read with quotes. CSV may have semicolons or tabs for commas. JSON is a list of objects, or one
+    object of objects by key, which becomes the column "key". JSONL is an object a line.
+
+    Args:
+        path: the table.
+        any_bytes: whether bytes that are no UTF-8 may stand in it, as in names of files; see `os.fsdecode`.
+
+    Raises:
+        ReferencesError: it cannot be read or is malformed; names the line and the column.
+    """
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None:
+        message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
+        raise ReferencesError(message, hint=_SUFFIXES)
+    text = read_text(path, any_bytes=any_bytes)
+    if not text.strip():
+        raise ReferencesError(f"{path} is empty.", hint="It needs a row of column names and a row per clip.")
+    rows = tuple({"tsv": _tsv, "csv": _csv, "json": _json, "jsonl": _jsonl}[kind](path, text))
+    if not rows:
+        raise ReferencesError(f"{path} has no rows.", hint="It needs a row per clip.")
+    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
+
+
+def read_text(path: Path, *, any_bytes: bool = False) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
+
+    Raises:
+        ReferencesError: it cannot be read, or is no text; names the line.
+    """
+    data = read_bounded(path)
+    try:
+        utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        errors = "surrogateescape" if any_bytes and not utf16 else "strict"
+        text = data.decode("utf-16" if utf16 else "utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ReferencesError(f"{path}, line {line}: a NUL character.", hint="Is it really a text file?")
+    return text
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of a regular file, unpacked if its name ends in .gz.
+
+    Raises:
+        ReferencesError: it cannot be read, is no regular file (a pipe would be waited for), or has more than
+            `MOST_BYTES` once unpacked.
+    """
+    try:
+        with open_regular(path) as stored, gzip.open(stored) if path.name.endswith(".gz") else stored as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "Is it complete, and gzip?" if path.name.endswith(".gz") else "Check the path and its permissions."
+        raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
+    if len(data) > MOST_BYTES:
+        raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
+    return data
+
+
+def _tsv(path: Path, text: str) -> Iterator[Row]:
+    plain = _records(path, text, "\t", csv.QUOTE_NONE)
+    (_, header), *body = plain
+    as_it_stands = not any(name.startswith('"') for name in header)
+    if as_it_stands and ('"' not in text or all(len(cells) == len(header) for _, cells in body)):
+        return _rows(path, plain)
+    return _rows(path, _records(path, text, "\t", csv.QUOTE_MINIMAL))
+
+
+def _csv(path: Path, text: str) -> Iterator[Row]:
+    first = text.lstrip("\r\n").splitlines()[0]
+    return _rows(path, _records(path, text, max(",;\t", key=first.count), csv.QUOTE_MINIMAL))
+
+
+def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[int, list[str]]]:
+    """Line number and cells of each record that is not blank."""
+    strict = quoting != csv.QUOTE_NONE
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=strict)  # type: ignore[arg-type]
+    found = []
+    start = 1
+    try:
+        for record in reader:
+            if record and (len(record) > 1 or record[0].strip()):
+                found.append((start, record))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        hint = "Check the quotes of that line, and that each row ends where it should."
+        raise ReferencesError(f"{path}, line {start}: {error}.", hint=hint) from error
+    return found
+
+
+def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]:
+    (line, header), *body = records
+    columns = [name.strip() for name in header]
+    if len(columns) > MOST_COLUMNS:
+        message = f"{path}, line {line}: {len(columns):,} columns, of at most {MOST_COLUMNS:,}."
+        raise ReferencesError(message, hint="Keep the columns that name recordings, captions and classes.")
+    for index, name in enumerate(columns):
+        if not name:
+            raise ReferencesError(f"{path}, line {line}: column {index + 1} has no name.", hint="Name every column.")
+        if name in columns[:index]:
+            message = f"{path}, line {line}: two columns are called {show_name(name)}."
+            raise ReferencesError(message, hint="Give each its own name.")
+    for line, cells in body:
+        if len(cells) != len(columns):
+            raise ReferencesError(
+                f"{path}, line {line}: {len(cells)} cells, but there are {len(columns)} columns.",
+                hint="Check for separators inside a cell, and for a row that was cut off.",
+            )
+        texts = ((text,) if (text := cell.strip()) else () for cell in cells)
+        yield Row(f"{path}, line {line}", dict(zip(columns, texts, strict=True)))
+
+
+def _json(path: Path, text: str) -> Iterator[Row]:
+    tree = parse_json(path, text)
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            place = f"{path}, item {show(key)}"
+            if "key" in _object(place, value):
+                message = f"{place}: it has a member called key, and its own key besides."
+                raise ReferencesError(message, hint="Write a list of objects instead.")
+            yield _object_row(place, {"key": key, **value})
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree, 1):
+            yield _object_row(f"{path}, item {number}", value)
+    else:
+        raise ReferencesError(f"{path} holds {_kind(tree)}, not rows.", hint=_OBJECTS)
+
+
+def _jsonl(path: Path, text: str) -> Iterator[Row]:
+    return (_object_row(place, value) for place, value in json_lines(path, text))
+
+
+def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place and object of each line of `text`, which is that of a file.
+
+    Raises:
+        ReferencesError: a line is malformed, or holds something else.
+    """
+    # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            yield place, _object(place, parse_json(path, line, number))
+
+
+def parse_json(path: Path, text: str, line: int = 1) -> Any:
+    """What `text` holds, which begins in this line of a file.
+
+    Raises:
+        ReferencesError: it is malformed; names line and column.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=partial(_once, path))
+    except json.JSONDecodeError as error:
+        place = f"{path}, line {line + error.lineno - 1}, column {error.colno}"
+        raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
+    except (RecursionError, ValueError) as error:
+        raise ReferencesError(f"{path}, line {line}: nested too deep, or a number too long.", hint=_SUFFIXES) from error
+
+
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ReferencesError(f"{path}: {show(name)} is given twice in one object.", hint="Keep one of them.")
+        found[name] = value
+    return found
+
+
+def _object(place: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ReferencesError(f"{place}: an object was expected, not {_kind(value)}.", hint=_OBJECTS)
+    return value
+
+
+def _object_row(place: str, value: Any) -> Row:
+    return Row(place, {name: _cell(place, name, content) for name, content in _object(place, value).items()})
+
+
+def _cell(place: str, name: str, value: object) -> Cell:
+    items = value if isinstance(value, list) else [value]
+    if inner := next((item for item in items if isinstance(item, (dict, list))), None):
+        message = f"{place}, column {show_name(name)}: text was expected, not {_kind(inner)}."
+        raise ReferencesError(message, hint="A cell holds a text, a number, or a list of texts.")
+    return tuple(text for item in items if item is not None and (text := str(item).strip()))
+
+
+def _kind(value: object) -> str:
+    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), show(value))
+
+
+def one_line(value: object) -> str | None:
+    """A text or a number as one line; None for nothing, and for anything else."""
+    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None

@@ -1,0 +1,100 @@
+"""Calibration: a temperature per model and attribute, so that of classes given 70%, 70% are right.
+
+A class of probability p gets p^(1/T), scaled so that all classes keep their sum (temperature scaling: Guo et al. 2017).
+T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import Field
+
+from specdec_cli.config.gate_file import FilePart
+from specdec_cli.config.locate import read_json
+from specdec_cli.errors import ConfigError
+from specdec_cli.labels import Lexicon
+from specdec_cli.types import Decider
+
+SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
+_MAX_BYTES: Final = 1_000_000
+
+Temperature = Annotated[float, Field(ge=0.05, le=20.0)]
+
+
+class OfModel(FilePart):
+    """The temperatures of one model."""
+
+    weights: str = Field(description="fingerprint of the model's files, as transcripts have it")
+    temperatures: dict[str, Temperature] = Field(description="attribute -> T")
+
+
+class CalibrationFile(FilePart):
+    """What a calibration file says."""
+
+    format: Literal["specdec calibration"] = "specdec calibration"
+    version: Literal[1] = 1
+    models: dict[Decider, OfModel]
+    fitted_on: dict[str, Any] = Field(description="clips, speakers and measured figures, for people")
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+class Labelling(NamedTuple):
+    """What transcripts are labelled with; see `Captioner.labelled`."""
+
+    lexicon: Lexicon
+    calibration: CalibrationFile | None = None
+
+
+Calibration = Mapping[Decider, Mapping[str, float]]
+"""The temperatures that hold for the models of a run: model -> attribute -> T."""
+
+
+def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile | None) -> Calibration | None:
+    """The calibration of the models of a run; None if there is none.
+
+    Args:
+        weights: "edge", "cloud" -> fingerprint, of the models that take part.
+        chosen: by the user; None: the shipped one, if it is theirs.
+
+    Raises:
+        ConfigError: the chosen one is of other weights.
+    """
+    file = chosen or _shipped()
+    found: Calibration = {
+        role: model.temperatures for role, model in file.models.items() if weights.get(role) == model.weights
+    }
+    if chosen is not None and not found:
+        raise ConfigError(
+            "the calibration was fitted to other weights than those of the loaded models",
+            hint="Fit one to transcripts of this pair: specdec calibrate",
+        )
+    return found or None
+
+
+@cache
+def _shipped() -> CalibrationFile:
+    return read_calibration(SHIPPED)
+
+
+def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:
+    """Probabilities raised to a power, with their sum as it was."""
+    raised = {name: p**power if p > 0 else 0.0 for name, p in classes.items()}
+    total, most = sum(classes.values()), sum(raised.values())
+    return {name: total * p / most for name, p in raised.items()} if most > 0 else dict(classes)
+
+
+def read_calibration(path: Path) -> CalibrationFile:
+    """The calibration file at `path`.
+
+    Raises:
+        ConfigError: it is not there, or not a calibration file of this version.
+    """
+    hint = "specdec calibrate --output FILE writes one."
+    return read_json(path, CalibrationFile, "calibration file", _MAX_BYTES, hint)

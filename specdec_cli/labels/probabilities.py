@@ -1,0 +1,230 @@
+"""The probability of every class of an attribute, from the distributions at the tokens that name one.
+
+A caption names a class by a word. At each token of that word, and of up to `REACH` words before it, the likeliest other
+tokens are put in the place of what was written, and the lexicon reads what the clause would say then:
+
+- a token that names another class ("sad" for "angry") gives its probability to that class;
+- a token that only begins a word gives it to the classes whose phrases begin so, in proportion to their number;
+- a token in the word that leads to no class, and what the kept tokens leave of the distribution, is `other`;
+- a token before the word may turn the class round ("very" for "not" in "not lively"); one that does not ("rather" for
+  "very") is another wording, and left out.
+
+Along the tokens the chain rule holds: what a token leaves to the written one is shared out among the next one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.extraction import Reading
+from specdec_cli.labels.units import units
+from specdec_cli.prompts import Language
+from specdec_cli.types import Alternatives, Decider, Round
+
+KEPT: Final = 20
+"""Likeliest tokens of a position that are looked at."""
+REACH: Final = 3
+"""Words before the one that names a class at which another class may have been decided."""
+_REMEMBERED: Final = 1 << 14
+_MARK: Final = re.compile(r"[,，.。;；:：!！?？()（）\n]")
+
+Decode = Callable[[Sequence[int]], str]
+"""Token ids to text, special tokens left out."""
+
+
+class Token(NamedTuple):
+    """A committed token with what its position could have held."""
+
+    id: int
+    alternatives: Alternatives
+    drafted: int | None  # what the edge drafted there, where the cloud verified it
+
+
+@dataclass(frozen=True, slots=True)
+class Probabilities:
+    """The classes of one attribute.
+
+    Attributes:
+        said: the class that the caption names.
+        by: the model whose distribution decided.
+        classes: class -> probability, for every class of the lexicon; with `other` they add up to 1.
+        other: probability of tokens that name no class, or none that can be told.
+        edge: class that the edge drafted, where the cloud's is another one; None: they agree, or it was not verified.
+    """
+
+    said: str
+    by: Decider
+    classes: Mapping[str, float]
+    other: float
+    edge: str | None = None
+
+
+def tokens_of(rounds: Sequence[Round]) -> Iterator[Token]:
+    """The committed tokens of a clip whose loop kept alternatives."""
+    for each in rounds:
+        for place, (id_, alternatives) in enumerate(zip(each.committed_ids, each.alternatives, strict=True)):
+            verified = each.source[place] in ("accepted", "corrected")
+            yield Token(id_, alternatives, each.draft_ids[place] if verified else None)
+
+
+class Classes:
+    """Finds the probabilities of classes in captions of one language."""
+
+    def __init__(self, lexicon: Lexicon, language: Language) -> None:
+        self._lexicon, self._language = lexicon, language
+        self._read: dict[tuple[str, str], str | None] = {}  # captions say the same few things over and over
+
+    def probabilities(self, tokens: Sequence[Token], decode: Decode) -> dict[str, Probabilities]:
+        """Attribute -> probabilities, for attributes of which the caption names a class at tokens that are known."""
+        text = _Text([token.id for token in tokens], decode)
+        found = {}
+        for name, reading in self._lexicon.namings(text.whole, self._language).items():
+            if (span := text.span(reading)) is not None:
+                known = self._walk(_Word(self, reading, text, *span), tokens)
+                if known is not None:
+                    found[name] = known
+        return found
+
+    def said(self, attribute: str, clause: str) -> str | None:
+        """The class that a clause names."""
+        key = attribute, clause
+        if key not in self._read:
+            if len(self._read) >= _REMEMBERED:
+                self._read.clear()
+            self._read[key] = self._lexicon.labels(clause, self._language)[attribute]
+        return self._read[key]
+
+    def begun(self, attribute: str, word: str) -> Mapping[str, float]:
+        """Class -> share of the attribute's phrases that begin with a part of a word."""
+        counts = self._lexicon.begun(attribute, word, self._language)
+        total = sum(counts.values())
+        return {class_: count / total for class_, count in counts.items()}
+
+    def _walk(self, word: _Word, tokens: Sequence[Token]) -> Probabilities | None:
+        found = dict.fromkeys(self._lexicon.attributes[word.attribute], 0.0)
+        left, by, most, edge = 1.0, tokens[word.start].alternatives[0], 0.0, None
+        for at in range(word.first, word.end):
+            token = tokens[at]
+            if not token.alternatives[1]:
+                return None
+            own, named = word.shared_out(at, token)
+            if (elsewhere := sum(p for class_, p in named.items() if class_ != word.class_)) > most:
+                by, most = token.alternatives[0], elsewhere
+            for class_, p in named.items():
+                found[class_] += left * p
+            left *= own
+            edge = edge or _edge_class(word, at, token)
+            if word.settled(at):
+                break
+        found[word.class_] += left
+        return Probabilities(word.class_, by, found, max(1.0 - sum(found.values()), 0.0), edge)
+
+
+class _Text:
+    """The text of token ids, and of each of their beginnings."""
+
+    def __init__(self, ids: Sequence[int], decode: Decode) -> None:
+        self.ids, self._decode = ids, decode
+        self._known: dict[int, str] = {}
+        self.whole = self.until(len(ids))
+
+    def until(self, end: int, *more: int) -> str:
+        """The text of the first `end` tokens, and of `more` after them; a character's first bytes are left out."""
+        if more:
+            return self._decode([*self.ids[:end], *more]).rstrip("\ufffd")
+        if end not in self._known:
+            self._known[end] = self._decode(self.ids[:end]).rstrip("\ufffd")
+        return self._known[end]
+
+    def span(self, reading: Reading) -> tuple[int, int, int] | None:
+        """Tokens of a reading: (first that may decide it, first of its word, one after its word); None: not found."""
+        row = units(self.whole)
+        first = self._begin(max(reading.since, reading.start - REACH))
+        start = self._begin(reading.start, first)
+        end = next(
+            (
+                at
+                for at in range(start + 1, len(self.ids) + 1)
+                if units(self.until(at))[reading.end - 1 : reading.end] == row[reading.end - 1 : reading.end]
+            ),
+            None,
+        )
+        return None if end is None else (first, start, end)
+
+    def _begin(self, unit: int, low: int = 0) -> int:
+        """The token in which a unit begins."""
+        high = len(self.ids) - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if len(units(self.until(middle + 1))) > unit else (middle + 1, high)
+        return low
+
+
+class _Word:
+    """The word that names a class, at its place in the tokens, and what other tokens there would say."""
+
+    def __init__(self, classes: Classes, reading: Reading, text: _Text, first: int, start: int, end: int) -> None:
+        self.attribute, self.class_ = reading.attribute, reading.class_
+        self.first, self.start, self.end = first, start, end
+        self._classes, self._text = classes, text
+        self._from = max((found.end() for found in _MARK.finditer(text.until(first))), default=0)
+        rest = text.whole[len(text.until(end)) :]
+        mark = _MARK.search(rest)
+        self._until = len(text.whole) - (0 if mark is None else len(rest) - mark.start())
+        if classes.said(self.attribute, text.whole[self._from : self._until]) != self.class_:
+            self._from, self._until = 0, len(text.whole)  # the clause alone does not tell
+
+    def shares(self, at: int, id_: int) -> Mapping[str, float]:
+        """Class -> share of another token at this place; empty: it names none."""
+        text = self._text.until(at, id_)
+        if (class_ := self._said(text, self.end)) is not None:
+            return {class_: 1.0}
+        if at >= self.start:
+            return self._classes.begun(self.attribute, text[len(self._text.until(self.start)) :])
+        turned = self._said(text, at + 1)
+        return {} if turned is None or turned == self.class_ else {turned: 1.0}
+
+    def shared_out(self, at: int, token: Token) -> tuple[float, dict[str, float]]:
+        """The probability of the token that was written at this place, and of each class that others name there."""
+        own, named = 0.0, defaultdict[str, float](float)
+        for id_, p in token.alternatives[1]:
+            if id_ == token.id:
+                own = p
+                continue
+            for class_, share in self.shares(at, id_).items():
+                named[class_] += p * share
+        if at >= self.start:
+            return own, named
+        every = own + sum(named.values())  # other wordings are left out
+        return (own / every, {class_: p / every for class_, p in named.items()}) if every > 0 else (1.0, {})
+
+    def settled(self, at: int) -> bool:
+        """Whether nothing but the named class can follow the token at this place."""
+        if at < self.start or at + 1 == self.end:
+            return False
+        begun = self._text.until(at + 1)[len(self._text.until(self.start)) :]
+        return set(self._classes.begun(self.attribute, begun)) == {self.class_}
+
+    def _said(self, text: str, end: int) -> str | None:
+        """The class that the clause names with `text` in place of its first `end` tokens."""
+        rest = self._text.whole[len(self._text.until(end)) : self._until]
+        return self._classes.said(self.attribute, text[self._from :] + rest)
+
+
+def _edge_class(word: _Word, at: int, token: Token) -> str | None:
+    """The class that the edge drafted at a verified token, if that is another one than the cloud's."""
+    by, candidates = token.alternatives
+    theirs = candidates[0][0] if by == "cloud" else token.id
+    if token.drafted is None or token.drafted == theirs:
+        return None
+    classes = []
+    for id_ in (token.drafted, theirs):
+        shares = {word.class_: 1.0} if id_ == token.id else word.shares(at, id_)
+        classes.append(next(iter(shares)) if len(shares) == 1 else None)
+    drafted, other = classes
+    return drafted if None not in classes and drafted != other else None

@@ -1,0 +1,65 @@
+"""Tokens that say the same: token ids in groups, of which the decoding loop knows nothing but the numbers."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from specdec_cli.labels.lexicon import Lexicon
+from specdec_cli.labels.units import units
+from specdec_cli.prompts import Language
+
+_SHORTEST: Final = 3
+"""Letters of a whole word in Latin script; shorter ones ("m", "he") begin too many others."""
+_DEGREE: Final = re.compile(
+    "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
+)
+"""Words of degree and particles that a Chinese token may hold beside the word that says the class: 较快, 高兴地."""
+
+
+def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Language) -> dict[int, int]:
+    """Which tokens may stand for one another without another class of any attribute being said.
+
+    A token says what the phrase of its text says: " cheerful" and " joy" are synonyms. It must begin a word, so "ing"
+    and "he" say nothing; the first part of a word says what every phrase and every token that begins so says. A token
+    has no group where those differ, where one of them is something else that the lexicon knows (a noun that classes are
+    said of, a negation), or where it is too short to tell.
+
+    Args:
+        lexicon: says which phrases mean which classes.
+        pieces: (token id, its text with the space before it) of a vocabulary.
+        language: of the captions.
+
+    Returns:
+        Token id -> number of its group; tokens that say no class are left out.
+    """
+    whole, begun = lexicon.beginnings(language)
+    words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]
+    vocabulary = sorted({word for _, word in words})
+    groups: defaultdict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
+    for id_, word in words:
+        said = whole.get(word) or whole.get(_DEGREE.sub("", word))
+        if said is None and (said := begun.get(word)):
+            others = {whole.get(other, begun.get(other)) for other in _beginning_with(word, vocabulary)}
+            said = said if others == {said} else None
+        if said:
+            groups[said].append(id_)
+    return {id_: number for number, ids in enumerate(groups.values()) for id_ in ids}
+
+
+def _begins_a_word(text: str) -> bool:
+    """Whether a token stands at the beginning of a word, in scripts without spaces anywhere, and is long enough."""
+    stripped = text.strip()
+    if not stripped or "\ufffd" in text or (stripped.isascii() and len(stripped) < _SHORTEST):
+        return False
+    return not (text[0].isascii() and text[0].islower())
+
+
+def _beginning_with(word: str, vocabulary: Sequence[str]) -> Iterable[str]:
+    for at in range(bisect_left(vocabulary, word), len(vocabulary)):
+        if not vocabulary[at].startswith(word):
+            return
+        yield vocabulary[at]

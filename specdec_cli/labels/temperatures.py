@@ -1,0 +1,214 @@
+"""From transcripts and references to a calibration, and what it comes to on speakers that it was not fitted to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.bootstrap import Figures, Values
+from specdec_cli.labels.calibration import CalibrationFile, OfModel
+from specdec_cli.labels.decisions import Decision
+from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode
+
+BINS: Final = 10
+"""Bins of equal width that probabilities are sorted into for the expected calibration error."""
+FOLDS: Final = 10
+LEAST_CAPTIONS: Final = 50
+"""Decisions of one model about one attribute that a temperature is fitted to."""
+_LOG_T: Final = (-2.0, 2.0)
+
+_ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
+
+Bools = npt.NDArray[np.bool_]
+_HeldOut = tuple[Decision, float]
+"""A decision, and the temperature at which it is measured."""
+
+
+class Bin(Figures):
+    """Decisions whose class has about the same probability."""
+
+    captions: int
+    probability: float = Field(description="mean of the class in the caption")
+    accuracy: float = Field(description="share of these classes that are right")
+
+
+class Reliability(Figures):
+    """How well probabilities hold."""
+
+    captions: int
+    accuracy: float = Field(description="share of classes in captions that are right, 0 to 1")
+    probability: float = Field(description="mean probability of the class in the caption, 0 to 1")
+    ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
+    bins: list[Bin]
+
+
+class TemperatureFit(Figures):
+    """One attribute: what one model decided in any mode, or what was decided in one mode by either model."""
+
+    attribute: str
+    by: Decider | None = Field(description="the model; null: either")
+    mode: Mode | None = Field(description="the mode; null: any")
+    temperature: float | None = Field(description="of the model; 1: none lowers the error; null: too few captions")
+    raw: Reliability = Field(description="as the models give them")
+    calibrated: Reliability | None = Field(
+        description="at temperatures that were fitted to other speakers; null: too few captions"
+    )
+
+
+class CalibrationFound(Figures):
+    """What a calibration comes to."""
+
+    decisions: int
+    by_mode: dict[Mode, int] = Field(description="how many of the decisions are of each mode")
+    groups: int = Field(description="speakers, or clips where the references name no speakers")
+    by_speaker: bool
+    folds: int
+    fits: list[TemperatureFit]
+
+
+def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
+    """Fits a temperature to each model and attribute, and measures it on groups that it was not fitted to.
+
+    Raises:
+        ConfigError: there is too little to fit to.
+    """
+    groups = sorted({decision.group for decision in decisions})
+    folds = min(FOLDS, len(groups))
+    if folds < 2 or len(decisions) < LEAST_CAPTIONS:
+        raise ConfigError(
+            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
+            f"references{by_mode(decisions)}; a calibration takes {LEAST_CAPTIONS} of two or more",
+            hint="Name transcripts that were made with --labels, and references with classes for them.",
+        )
+    order = np.random.default_rng(seed).permutation(len(groups))
+    fold = {group: int(place) % folds for group, place in zip(groups, order, strict=True)}
+    fits: list[TemperatureFit] = []
+    for attribute in dict.fromkeys(decision.attribute for decision in decisions):
+        of_attribute = [decision for decision in decisions if decision.attribute == attribute]
+        held_out: list[_HeldOut] = []
+        for by in _ROLES:
+            if own := [decision for decision in of_attribute if decision.by == by]:
+                fit, pairs = _fit(by, attribute, own, fold)
+                fits.append(fit)
+                held_out += pairs
+        for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
+            pairs = [pair for pair in held_out if pair[0].mode == mode]
+            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs)
+            fits.append(
+                TemperatureFit(attribute=attribute, by=None, mode=mode, temperature=None, raw=raw, calibrated=after)
+            )
+    return CalibrationFound(
+        decisions=len(decisions),
+        by_mode=Counter(decision.mode for decision in decisions),
+        groups=len(groups),
+        by_speaker=by_speaker,
+        folds=folds,
+        fits=fits,
+    )
+
+
+def by_mode(decisions: Sequence[Decision]) -> str:
+    """How many decisions there are of each mode: ` (edge 120, hybrid 118)`; empty without any."""
+    counts = Counter(decision.mode for decision in decisions)
+    return f" ({', '.join(f'{mode} {number}' for mode, number in counts.items())})" if counts else ""
+
+
+def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], version: str) -> CalibrationFile:
+    """The file of a calibration; `version` is that of specdec.
+
+    Raises:
+        ConfigError: no model has enough captions, the transcripts are of several models in one role, or of models
+            without a fingerprint.
+    """
+    models: dict[Decider, OfModel] = {}
+    for by in _ROLES:
+        temperatures = {fit.attribute: fit.temperature for fit in found.fits if fit.by == by and fit.temperature}
+        weights = {decision.weights for decision in decisions if decision.by == by}
+        if not temperatures:
+            continue
+        if len(weights) != 1 or None in weights:
+            raise ConfigError(
+                f"the transcripts do not name one {by} model by the fingerprint of its weights",
+                hint="Calibrate transcripts of one pair.",
+            )
+        models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
+    if not models:
+        raise ConfigError(
+            f"no attribute has {LEAST_CAPTIONS} known classes of one model, which it takes to fit a temperature; "
+            f"the most are {max(fit.raw.captions for fit in found.fits)}{by_mode(decisions)}",
+            hint="Name more transcripts, or references with more of their files.",
+        )
+    errors = {
+        f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
+            "captions": fit.raw.captions,
+            "ece": round(fit.raw.ece, 4),
+            "ece_calibrated": None if fit.calibrated is None else round(fit.calibrated.ece, 4),
+        }
+        for fit in found.fits
+    }
+    about = found.model_dump(include={"decisions", "groups", "by_speaker", "folds"})
+    return CalibrationFile(models=models, fitted_on={"specdec": version, **about, "errors": errors})
+
+
+def fit_temperature(decisions: Sequence[Decision]) -> float:
+    """The temperature at which the right classes are likeliest: least log loss, over log T."""
+    from scipy.optimize import minimize_scalar
+
+    logs, right = _logs(decisions)
+
+    def loss(log_t: float) -> float:
+        scaled = logs / np.exp(log_t)
+        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[right]).mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=_LOG_T, method="bounded", options={"xatol": 1e-6}).x))
+
+
+def reliability(probabilities: Values, right: Bools) -> Reliability:
+    """Bins of probabilities [n] of classes of which `right` [n] are right (Naeini et al. 2015; Guo et al. 2017)."""
+    places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    bins, error = [], 0.0
+    for place in range(BINS):
+        if (inside := places == place).any():
+            mean, share = float(probabilities[inside].mean()), float(right[inside].mean())
+            error += float(inside.mean()) * abs(mean - share)
+            bins.append(Bin(captions=int(inside.sum()), probability=mean, accuracy=share))
+    return Reliability(
+        captions=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
+    )
+
+
+def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
+    """Log-probabilities [n, classes] and which class is right, bool [n, classes]."""
+    names = list(decisions[0].classes)
+    table = np.array([[decision.classes.get(name, 0.0) for name in names] for decision in decisions])
+    right = np.array([[decision.truth == name for name in names] for decision in decisions])
+    return np.log(np.maximum(table, LEAST_PROBABILITY)), right  # less likely tokens are not kept
+
+
+def _fit(
+    by: Decider, attribute: str, decisions: Sequence[Decision], fold: Mapping[str, int]
+) -> tuple[TemperatureFit, list[_HeldOut]]:
+    """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
+    pairs: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
+    raw, after, temperature = _measured(pairs), None, None
+    parts = {fold[decision.group] for decision in decisions}
+    if len(decisions) >= LEAST_CAPTIONS and len(parts) > 1:
+        others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
+        tried = [(decision, others[fold[decision.group]]) for decision in decisions]
+        after, temperature = raw, 1.0
+        if (measured := _measured(tried)).ece < raw.ece:
+            after, temperature, pairs = measured, round(fit_temperature(decisions), 4), tried
+    return TemperatureFit(
+        attribute=attribute, by=by, mode=None, temperature=temperature, raw=raw, calibrated=after
+    ), pairs
+
+
+def _measured(pairs: Sequence[_HeldOut]) -> Reliability:
+    probabilities = np.array([decision.probability(temperature) for decision, temperature in pairs])
+    return reliability(probabilities, np.array([decision.said == decision.truth for decision, _ in pairs]))

@@ -1,0 +1,1 @@
+"""HTML pages in one file that fetch nothing: their templates, styles, scripts and sounds."""

@@ -1,0 +1,41 @@
+"""Pages that fetch nothing: their templates, what they are made of, and the policy that keeps them so."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from specdec_cli import format as figures
+
+
+def environment() -> Environment:
+    """For the templates in `assets/`; what they insert is escaped."""
+    made = Environment(
+        loader=PackageLoader("specdec_cli.pages", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    made.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
+    return made
+
+
+def asset(*names: str) -> str:
+    """Files of `assets/`, one after the other."""
+    folder = files("specdec_cli.pages") / "assets"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def policy(script: str, style: str) -> str:
+    """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
+
+    def digest(source: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
+
+    own = f"script-src {digest(script)}; style-src {digest(style)}"
+    return f"default-src 'none'; {own}; img-src data:; media-src blob:; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,116 @@
+"""The server as a process: an address, TLS, and an orderly end."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import uvicorn
+
+from specdec_cli.cloud.http import certificate_recipe
+from specdec_cli.config import Config
+from specdec_cli.config.locate import is_loopback
+from specdec_cli.errors import ConfigError
+from specdec_cli.models.loading import load_model
+from specdec_cli.serve.clips import Service
+from specdec_cli.serve.endpoints import create_app
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.observe import event, log_json
+
+_FINISHING_S: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server listens."""
+
+    host: str
+    port: int  # 0: any that is free
+    certificate: str | None = None  # PEM files for TLS; None: plain HTTP
+    key: str | None = None
+
+    def require(self, token: str | None) -> None:
+        """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
+        if token is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"--host {self.host} can be reached from other machines, and no token is asked for.",
+                hint="Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1.",
+            )
+        if self.certificate is not None:
+            try:  # with a password, so that OpenSSL does not ask for one on the terminal
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"the certificate cannot be used: {error}",
+                    hint="Give PEM files that belong together, the key without a passphrase. To make them: "
+                    f"{certificate_recipe(self.host)}",
+                ) from error
+
+    def url(self, port: int) -> str:
+        """An address to connect to, from this machine where the host stands for all addresses."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.certificate else 'http'}://{shown}:{port}"
+
+
+def bind(place: Place) -> socket.socket:
+    """A socket at `place`, which does not listen yet. Raises ConfigError if it cannot be had."""
+    # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on, which
+    # holds an answer's body back until its head is acknowledged: 40 ms a request.
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((place.host, place.port))
+        return bound
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise ConfigError(
+            f"{place.host}:{place.port} cannot be listened at: {error}", hint="Choose another --host or --port."
+        ) from error
+
+
+def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
+    """The server, not started yet; it is to run with the socket of `bind`."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            create_app(service, token),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=service.limits.connections,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=_FINISHING_S,
+            h11_max_incomplete_event_size=1 << 14,
+            ssl_certfile=place.certificate,
+            ssl_keyfile=place.key,
+        )
+    )
+
+
+def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:
+    """Serves the configured cloud model until the process gets SIGTERM or SIGINT, and what is under way is answered."""
+    log_json(debug=debug)
+    place.require(token)
+    if config.runtime.threads is not None:
+        torch.set_num_threads(config.runtime.threads)
+    assert config.cloud is not None  # the command has checked
+    with bind(place) as bound:
+        event("loading", model=config.cloud.model)
+        model = load_model(config.cloud, offline=config.runtime.offline, tested=config.runtime.self_test)
+        service = Service(model, limits)
+        running = server(service, place, token)
+        url = place.url(bound.getsockname()[1])
+        event("ready", url=url, host=place.host, model=service.info.model, token=token is not None)
+        try:
+            running.run(sockets=[bound])
+        finally:
+            event("stopped")

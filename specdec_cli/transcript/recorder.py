@@ -1,0 +1,107 @@
+"""From a run's events to its transcript."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from specdec_cli.errors import SpecdecError
+from specdec_cli.transcript.records import EncoderPasses, RoundRecord, Timing, Totals, Transcript, file_name
+from specdec_cli.types import EventText, Finished, Round
+
+
+def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
+    """One round as the transcript keeps it; `pieces` has the text of its tokens one by one."""
+    known = {name: getattr(event, name) for name in RoundRecord.model_fields if hasattr(event, name)}
+    if not event.margin:  # nothing was drafted, or its evidence is not known
+        known.update(margin=None, logprob=None, candidates=None)
+    return RoundRecord(
+        **known,
+        draft_text=draft_text,
+        committed_text=committed_text,
+        draft_pieces=list(pieces.draft_pieces),
+        committed_pieces=list(pieces.committed_pieces),
+    )
+
+
+def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
+    """Sums over the rounds of one clip, in a mode that lets an edge escalate to a cloud or does not."""
+    escalated = [event for event in rounds if event.escalated]
+    sources = Counter(source for event in rounds for source in event.source)
+    drafted = sum(len(event.draft_ids) for event in escalated)
+    accepted = sum(event.accepted for event in escalated)
+    edge, cloud = finished.edge, finished.cloud
+    hidden_ms = _sum(event.hidden_ms for event in rounds)
+    return Totals(
+        tokens=len(finished.token_ids),
+        rounds=len(rounds),
+        escalations=len(escalated),
+        drafted=drafted,
+        accepted=accepted,
+        corrected=sources["corrected"],
+        bonus=sources["bonus"],
+        acceptance_rate=_ratio(accepted, drafted),
+        escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
+        edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
+        # of a round without a draft, the first token is the cloud's own
+        run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
+        network_ms=_sum(event.network_ms for event in rounds),
+        hidden_ms=hidden_ms,
+        thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
+        near_ties=_sum(event.near_ties for event in rounds),
+        guessed=finished.guessed,
+        guesses_kept=finished.guesses_kept,
+        forwards_edge=edge.forwards if edge else None,
+        forwards_cloud=cloud.forwards if cloud else None,
+        encoder_passes=EncoderPasses(
+            edge=edge.encoder_passes if edge else None, cloud=cloud.encoder_passes if cloud else None
+        ),
+    )
+
+
+def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -> Timing:
+    """Times of one clip; see `Timing` for units and definitions."""
+    edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
+    read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM does not say
+    reading_s = sum(work.reading_ms for work in read) / 1e3
+    times = {
+        "load_s": load_s,
+        "audio_s": audio_s,
+        "prefill_edge_ms": edge and edge.reading_ms,
+        "prefill_cloud_ms": cloud and (cloud.reading_ms or None),
+        "forwards_edge_ms": edge and edge.total_ms,
+        "forwards_cloud_ms": cloud and cloud.total_ms,
+        "ttft_ms": finished.ttft_ms,
+        "total_ms": finished.total_ms,
+        "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
+        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), reading_s),
+    }
+    return Timing.model_validate(times)
+
+
+def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
+    """The line of a clip that could not be captioned; `known` are its other fields, as `Transcript` has them."""
+    nothing = dict.fromkeys(("sha256", "duration_s", "caption", "finish_reason", "totals"))
+    return Transcript.model_validate(
+        {
+            **nothing,
+            "file": file_name(file),
+            "error": {"type": type(error).__name__, "message": error.message},
+            "rounds": [],
+            "timing": dict.fromkeys(Timing.model_fields),
+            "resources": {"cpu_percent": None, "peak_rss_mb": None},
+            "uplink": {"payload": "none", "bytes": 0},
+            **known,
+        }
+    )
+
+
+def _sum(values: Iterable[float | None]) -> Any:
+    """The sum of what was measured; None if nothing was."""
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,149 @@
+"""`specdec listen`, with a microphone that plays a file: captions as utterances end, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.audio import sounddevice
+from tests.audio.encode import load_audio
+from tests.cli.conftest import Specdec, specdec
+from tests.mini_pair import RATE, voice
+from tests.transcript.lines import read_transcripts
+
+__all__ = ["specdec"]
+
+QUICK = ("--mode", "edge", "--max-new-tokens", "8", "-l", "en")
+PAUSE = np.zeros(RATE, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def microphone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three utterances of 1.2 s, a second apart; returns the file that is played."""
+    path = tmp_path / "talk.wav"
+    parts = [part for seed in range(3) for part in (PAUSE, voice(seed, 1.2))]
+    soundfile.write(path, np.concatenate([*parts, PAUSE]), RATE)
+    monkeypatch.setitem(sys.modules, "sounddevice", sounddevice)
+    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults())
+    monkeypatch.setenv("SPECDEC_TEST_SOUND", str(path))
+    monkeypatch.delenv("SPECDEC_TEST_SPEED", raising=False)
+    return path
+
+
+def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec, tmp_path: Path) -> None:
+    output = tmp_path / "talk.jsonl"
+    outcome = specdec("listen", *QUICK, "-o", output, "--measure", "--labels")
+    assert outcome.code == 0
+    lines = list(read_transcripts(output))
+    assert outcome.lines == [line.caption for line in lines]
+    for number, line in enumerate(lines):
+        begin = 1.0 + number * 2.2
+        assert (line.start_s, line.end_s) == pytest.approx((begin, begin + 1.2), abs=0.3)
+        assert line.measured is not None
+        assert line.agrees is not None
+    assert len({line.file for line in lines}) == 1
+    assert lines[0].file.startswith("microphone-")
+    assert "listening to Desk " in outcome.err
+    assert "\x1b" not in outcome.err
+    assert outcome.err.count(" after the end of the utterance") == 3
+    assert "after their utterances (median)" in outcome.err
+
+
+def test_json_and_a_device_that_records_at_its_own_rate_alone(
+    specdec: Specdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(refused_rates={16_000}))
+    outcome = specdec("listen", *QUICK, "--json", "--device", "1")
+    lines = list(map(json.loads, outcome.lines))
+    assert [round(line["duration_s"]) for line in lines] == [1, 1, 1]
+
+
+def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specdec, tmp_path: Path) -> None:
+    output, folder = tmp_path / "talk.jsonl", tmp_path / "kept" / "today"
+    assert specdec("listen", *QUICK, "-o", output, "--save", folder).code == 0
+    lines = list(read_transcripts(output))
+    assert [line.file for line in lines] == [str(path) for path in sorted(folder.iterdir())]
+    assert [line.sha256 for line in lines] == [load_audio(line.file)[1].sha256 for line in lines]
+    again = specdec("batch", folder, "-o", output, *QUICK)
+    assert again.code == 0
+    assert list(read_transcripts(output)) == lines
+
+
+def test_what_was_being_said_is_captioned_too(specdec: Specdec, microphone: Path) -> None:
+    soundfile.write(microphone, np.concatenate([PAUSE, voice(0, 1.2)]), RATE)
+    assert len(specdec("listen", *QUICK).lines) == 1
+
+
+def test_silence_gives_nothing(specdec: Specdec, microphone: Path) -> None:
+    soundfile.write(microphone, np.zeros(3 * RATE), RATE)
+    outcome = specdec("listen", *QUICK)
+    assert (outcome.code, outcome.out) == (0, "")
+
+
+def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(lost_at={70}))  # 3.5 s: in the second utterance
+    output = tmp_path / "talk.jsonl"
+    outcome = specdec("listen", *QUICK, "-o", output)
+    assert outcome.code == 0
+    assert outcome.err.count("Sound was lost in this utterance") == 1
+    assert [bool(line.warnings) for line in read_transcripts(output)] == [False, True, False]
+
+
+def test_a_microphone_that_goes_ends_it_with_what_was_captioned(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(gone_at=90))
+    output = tmp_path / "talk.jsonl"
+    outcome = specdec("listen", *QUICK, "-o", output)
+    assert outcome.code == 3
+    assert "delivers no sound any more" in outcome.err
+    assert len(list(read_transcripts(output))) == 2
+
+
+def test_microphones_are_listed(specdec: Specdec) -> None:
+    outcome = specdec("listen", "--list-devices")
+    assert outcome.lines == [
+        "  1  Desk \\x1b[31mmicrophone  (ALSA, 2 channels, 48000 Hz, default)",
+        "  2  Headset  (ALSA, 1 channel, 16000 Hz)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--device", "studio"), 3, "There is no microphone 'studio': No input device matching"),
+        (("--device", "9"), 3, "There is no microphone '9'"),
+        (("--device", "e"), 3, "Multiple input devices"),
+        (("--save", "talk.wav"), 2, "is not a folder"),
+        (("-o", "talk.wav"), 3, "holds something else than transcripts"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_loading(
+    specdec: Specdec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("specdec_cli.captioner.Captioner.load", lambda *_, **__: pytest.fail("loaded"))
+    outcome = specdec("listen", *arguments)
+    assert outcome.code == code
+    assert said in outcome.err
+
+
+def test_what_is_not_installed_or_taken_is_told(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(refused="Device unavailable [PaErrorCode -9985]"))
+    outcome = specdec("listen", *QUICK)
+    assert outcome.code == 3
+    assert "cannot be opened: Device unavailable" in outcome.err
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    outcome = specdec("listen", *QUICK)
+    assert outcome.code == 2
+    assert "pip install 'specdec-cli[listen]'" in outcome.err

@@ -1,0 +1,124 @@
+"""Transcripts with figures that a test can add up by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+
+from specdec_cli.errors import AudioDecodeError, SpecdecError
+from specdec_cli.transcript.recorder import error_transcript
+from specdec_cli.transcript.records import Models, Transcript
+from specdec_cli.types import Mode
+
+EDGE, CLOUD = ({"name": f"package:mini/{role}", "dtype": "float32", "device": "cpu"} for role in ("edge", "cloud"))
+SETTINGS: dict[str, object] = {"k": 5, "gate": "entropy", "threshold": 1.0, "acceptance": "greedy", "temperature": 0.0}
+
+
+def digest(file: str) -> str:
+    """The hash that a fabricated file has."""
+    return hashlib.sha256(file.encode()).hexdigest()
+
+
+def made(
+    file: str,
+    mode: Mode,
+    caption: str = "He sounds sad.",
+    *,
+    ms: float = 100.0,
+    ttft_ms: float = 20.0,
+    tokens: int = 10,
+    rounds: int = 4,
+    escalations: int = 0,
+    drafted: int = 0,
+    accepted: int = 0,
+    forwards: tuple[int | None, int | None] = (None, None),
+    prefill_ms: tuple[float | None, float | None] = (10.0, None),
+    cloud_ms: float | None = None,
+    prompt_tokens_per_s: float = 5000.0,
+    cpu_percent: float | None = 100.0,
+    language: str = "en",
+    start_s: float | None = None,
+    settings: dict[str, object] | None = None,
+    peak_rss_mb: float = 500.0,
+) -> Transcript:
+    """A transcript of one clip in one mode."""
+    ids = [zlib.crc32(word.encode()) % 1000 for word in caption.split()]
+    share = 0.0 if mode == "cloud" else 1 - escalations / max(tokens, 1)
+    return Transcript.model_validate(
+        {
+            "file": file,
+            "sha256": digest(file),
+            "duration_s": 2.0,
+            "start_s": start_s,
+            "end_s": None if start_s is None else start_s + 2.0,
+            "language": language,
+            "prompt": "Describe the voice.",
+            "mode": mode,
+            "caption": caption,
+            "finish_reason": "eos",
+            "models": {"edge": None if mode == "cloud" else EDGE, "cloud": None if mode == "edge" else CLOUD},
+            "settings": SETTINGS | (settings or {}),
+            "rounds": [
+                {
+                    "index": 0,
+                    "draft_ids": ids,
+                    "draft_text": caption,
+                    "entropy": [0.1] * len(ids),
+                    "max_entropy": 0.1,
+                    "gate_values": [0.1] * len(ids),
+                    "escalated": False,
+                    "reason": None,
+                    "accepted": len(ids),
+                    "committed_ids": ids,
+                    "committed_text": caption,
+                    "source": ["edge"] * len(ids),
+                    "draft_ms": 1.0,
+                    "verify_ms": None,
+                    "network_ms": None,
+                }
+            ],
+            "totals": {
+                "tokens": tokens,
+                "rounds": rounds,
+                "escalations": escalations,
+                "drafted": drafted,
+                "accepted": accepted,
+                "corrected": 0,
+                "bonus": 0,
+                "acceptance_rate": accepted / drafted if drafted else None,
+                "escalation_rate": escalations / rounds if mode in ("hybrid", "lossless") else None,
+                "edge_token_share": share,
+                "forwards_edge": forwards[0],
+                "forwards_cloud": forwards[1],
+                "encoder_passes": {"edge": 1, "cloud": 0},
+            },
+            "timing": {
+                "load_s": 1.5,
+                "audio_s": 0.1,
+                "prefill_edge_ms": prefill_ms[0],
+                "prefill_cloud_ms": prefill_ms[1],
+                "forwards_edge_ms": None,
+                "forwards_cloud_ms": cloud_ms,
+                "ttft_ms": ttft_ms,
+                "total_ms": ms,
+                "tokens_per_s": tokens / ms * 1e3,
+                "input_tokens_per_s": prompt_tokens_per_s,
+            },
+            "resources": {"cpu_percent": cpu_percent, "peak_rss_mb": peak_rss_mb},
+            "uplink": {"payload": "none", "bytes": 0},
+        }
+    )
+
+
+def failed(file: str, mode: Mode, error: SpecdecError | None = None, *, known: bool = True) -> Transcript:
+    """The line of a clip that could not be captioned."""
+    return error_transcript(
+        file,
+        error or AudioDecodeError(f"{file} is no recording."),
+        language="en",
+        prompt="Describe the voice.",
+        mode=mode,
+        models=Models(edge=None, cloud=None),
+        settings=dict(SETTINGS),
+        sha256=digest(file) if known else None,
+    )

@@ -1,0 +1,129 @@
+"""What a person reads, at any width, with and without colour."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from specdec_cli.console.comparison_view import marked, print_comparison
+from specdec_cli.console.tables import PIPED_WIDTH
+from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.result import Comparison
+from specdec_cli.labels import Lexicon
+from tests.console.screens import COLOUR, Screen
+from tests.evaluate.fabricate import failed, made
+
+WORDS = {
+    "en": ("A man speaks slowly in a low voice. He sounds sad.", "A man speaks quickly in a low voice. He sounds sad."),
+    "zh": ("说话人是男声，语速较慢，音调偏低。听起来情绪悲伤。", "说话人是男声，语速较快，音调偏低。听起来情绪悲伤。"),
+}
+
+
+def page(language: str = "en", clips: int = 12) -> Comparison:
+    runs = []
+    for index in range(clips):
+        for mode, ms in (("edge", 100), ("hybrid", 260), ("lossless", 380), ("cloud", 500)):
+            text = WORDS[language][0 if mode in ("lossless", "cloud") or index % 3 else 1]
+            asked = {"escalations": 1, "drafted": 5, "accepted": 4} if mode in ("hybrid", "lossless") else {}
+            name = f"/a/rather/long/path/录音 {index:02d}.wav"
+            runs.append(made(name, mode, text, ms=ms + index, language=language, **asked))  # type: ignore[arg-type]
+    return comparison([*runs, failed("broken [red].wav\x1b[31m", "edge")] if language == "en" else runs, Lexicon.load())
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, Comparison]:
+    return {language: page(language) for language in WORDS}
+
+
+def printed(comparison: Comparison, width: int, captions: int = 2, **options: bool | str) -> Screen:
+    screen = Screen(width, **options)  # type: ignore[arg-type]
+    print_comparison(comparison, captions=captions, console=screen)
+    return screen
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 120, 160, 220])
+def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], width: int, language: str) -> None:
+    screen = printed(pages[language], width, terminal=True)
+    assert max(map(cell_len, screen.lines)) <= min(width, 160)
+    text = " ".join(" ".join(screen.lines).split())
+    for figure in ("time of all clips", "first token", "escalated", "as the cloud's"):
+        assert figure in text
+    for mode in ("edge", "hybrid", "lossless", "cloud"):
+        assert mode in text
+    assert "×2.5" in text
+    assert "and 2 more" in text
+
+
+def test_signs_alone_tell_everything_without_colour(pages: dict[str, Comparison]) -> None:
+    for language, comparison_ in pages.items():
+        colour = printed(comparison_, 100, terminal=True)
+        plain = printed(comparison_, 100, terminal=True, no_color=True)
+        assert COLOUR.search(colour.output)
+        assert not COLOUR.search(plain.output)
+        assert colour.lines == plain.lines
+        assert {"en": "[quickly]", "zh": "较[快]"}[language] in "\n".join(plain.lines)
+
+
+def test_a_pipe_gets_whole_lines_of_a_fixed_width(pages: dict[str, Comparison]) -> None:
+    narrow, wide = printed(pages["en"], 20), printed(pages["en"], 300)
+    assert narrow.output == wide.output
+    assert "\x1b" not in narrow.output
+    assert max(map(cell_len, narrow.lines)) <= PIPED_WIDTH
+
+
+def test_a_terminal_without_unicode_gets_ascii_signs(pages: dict[str, Comparison]) -> None:
+    screen = printed(pages["en"], 100, encoding="ascii", captions=0)
+    text = screen.bytes.getvalue()
+    assert b"x2.5" in text
+    assert not re.search(rb"\\u(?!5f55|97f3)", text)  # nothing of ours had to be escaped
+
+
+def test_control_characters_of_a_name_are_shown_and_not_obeyed(pages: dict[str, Comparison]) -> None:
+    screen = printed(pages["en"], 100, terminal=True)
+    assert "1 recording left out" in screen.output
+    assert "broken [red].wav\\x1b[31m" in screen.output
+    assert "\x1b[31m is" not in screen.output
+
+
+def test_columns_of_chinese_captions_line_up(pages: dict[str, Comparison]) -> None:
+    lines = printed(pages["zh"], 60, terminal=True, no_color=True).lines
+    caption = [line for line in lines if re.match(r" (edge|hybrid|lossless|cloud|)  +[说听语]", line)]
+    assert len(caption) >= 4
+    assert all(cell_len(line[: re.search(r"[说听语]", line).start()]) == 11 for line in caption)  # type: ignore[union-attr]
+
+
+def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:
+    lines = printed(pages["en"], 100, captions=1, terminal=True, no_color=True).lines
+    start = next(index for index, line in enumerate(lines) if "录音 00" in line)
+    assert lines[start + 1] == " edge      A man speaks [quickly] in a low voice. He sounds sad."
+    assert lines[start + 2].strip() == "hybrid"
+    assert lines[start + 3] == " lossless  A man speaks slowly in a low voice. He sounds sad."
+    assert lines[start + 4].strip() == "cloud"
+    assert " ".join(lines[start + 5].split()) == "classes rate: edge hybrid fast, lossless cloud slow"
+
+
+@pytest.mark.parametrize(
+    ("caption", "base", "expected"),
+    [
+        ("He sounds sad.", "He sounds sad.", "He sounds sad."),
+        ("He sounds happy.", "He sounds sad.", "He sounds [happy]."),
+        ("He sounds very sad.", "He sounds sad.", "He sounds [very] sad."),
+        ("He sounds.", "He sounds very sad.", "He sounds[^]."),
+        ("语速较快，音调偏低。", "语速较慢，音调偏低。", "语速较[快]，音调偏低。"),
+        ("音调偏低。", "语速较慢，音调偏低。", "[^]音调偏低。"),
+        ("", "He sounds sad.", "[^]"),
+        ("He sounds sad.", "", "[He sounds sad.]"),
+    ],
+)
+def test_differences_are_marked(caption: str, base: str, expected: str) -> None:
+    assert marked(caption, base).plain == expected
+
+
+def test_the_last_line_counts_captions_that_are_no_description() -> None:
+    runs = [made(f"{name}.wav", mode) for name in "ab" for mode in ("edge", "cloud")]
+    runs = [run.model_copy(update={"flags": ("refusal",)}) if run.mode == "edge" else run for run in runs]
+    screen = printed(comparison(runs, Lexicon.load()), 100)
+    assert screen.output.rstrip().endswith("Captions that are no description: edge 2 refused by the model.")

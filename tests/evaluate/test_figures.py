@@ -1,0 +1,277 @@
+"""Figures of a comparison against sums made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.comparison import by_mode, comparison
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
+from specdec_cli.transcript.records import Transcript
+from tests.evaluate.fabricate import failed, made
+
+
+@pytest.fixture(scope="module")
+def lexicon() -> Lexicon:
+    return Lexicon.load()
+
+
+def asked(rounds: int, escalations: int, drafted: int, accepted: int) -> dict[str, Any]:
+    return {"rounds": rounds, "escalations": escalations, "drafted": drafted, "accepted": accepted}
+
+
+def three_modes() -> list[Transcript]:
+    return [
+        made("a", "edge", ms=100, ttft_ms=10, tokens=10, forwards=(10, None), cpu_percent=50),
+        made("a", "hybrid", ms=300, ttft_ms=11, tokens=10, forwards=(9, 1), **asked(4, 1, 5, 3)),
+        made("a", "cloud", ms=400, ttft_ms=40, tokens=12, forwards=(None, 12), prefill_ms=(None, 40)),
+        made("b", "edge", ms=300, ttft_ms=30, tokens=20, forwards=(20, None), cpu_percent=100),
+        made("b", "hybrid", ms=500, ttft_ms=33, tokens=20, forwards=(18, 2), **asked(6, 2, 8, 8)),
+        made("b", "cloud", ms=1200, ttft_ms=60, tokens=20, forwards=(None, 20), prefill_ms=(None, 60)),
+    ]
+
+
+def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> None:
+    found = comparison(three_modes(), lexicon)
+    assert found.modes == ["edge", "hybrid", "cloud"]
+    edge, hybrid, cloud = found.costs
+    assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.4, 0.8, 1.6])
+    assert hybrid.total_s.to_edge is not None
+    assert hybrid.total_s.to_edge.value == pytest.approx(2.0)
+    # of two clips only three draws differ: a a, a b, b b
+    assert (hybrid.total_s.to_edge.low, hybrid.total_s.to_edge.high) == pytest.approx((500 / 300, 3.0))
+    assert hybrid.total_s.to_cloud is not None
+    assert hybrid.total_s.to_cloud.value == pytest.approx(0.5)
+    assert edge.total_s.to_edge is None
+    assert cloud.total_s.to_cloud is None
+    assert [mode.ttft_ms.value for mode in found.costs] == [20, 22, 50]
+    assert edge.tokens_per_s.value == pytest.approx(30 / 0.4)
+    assert hybrid.tokens_per_s.value == pytest.approx(30 / 0.8)
+    assert edge.input_tokens_per_s.value == pytest.approx(5000)
+    assert edge.cpu_s.value == pytest.approx(0.05 + 0.3)
+    assert edge.cpu_percent == pytest.approx(100 * 0.35 / 0.4)
+    assert (edge.forwards_edge.value, edge.forwards_cloud.value) == (30, None)
+    assert (hybrid.forwards_edge.value, hybrid.forwards_cloud.value) == (27, 3)
+    assert (cloud.forwards_edge.value, cloud.forwards_cloud.value) == (None, 32)
+
+
+def test_rates_are_of_all_rounds_and_tokens(lexicon: Lexicon) -> None:
+    edge, hybrid, cloud = comparison(three_modes(), lexicon).costs
+    assert (hybrid.cloud_calls, hybrid.clips_asked, hybrid.rounds) == (3, 2, 10)
+    assert hybrid.escalation_rate is not None
+    assert hybrid.escalation_rate.value == pytest.approx(0.3)  # not the mean of 1/4 and 2/6
+    assert hybrid.acceptance_rate is not None
+    assert hybrid.acceptance_rate.value == pytest.approx(11 / 13)
+    assert hybrid.edge_token_share is not None
+    assert hybrid.edge_token_share.value == pytest.approx((9 + 18) / 30)
+    assert edge.escalation_rate is None
+    assert edge.acceptance_rate is None
+    assert (edge.cloud_calls, cloud.cloud_calls) == (0, None)
+
+
+def four_clips() -> list[Transcript]:
+    """The cloud is right in three of four, the edge in one; hybrid wakes it for two, once in vain."""
+    runs = []
+    for name, edge, hybrid, cloud in (("a", 1, 1, 1), ("b", 0, 1, 1), ("c", 0, 0, 1), ("d", 0, 0, 0)):
+        woken = name in "bd"
+        spent: dict[str, Any] = {"forwards": (5, 3), "prefill_ms": (10, 40), "cloud_ms": 60.0} if woken else {}
+        truth, wrong = "The emotion sounds sad.", "The emotion sounds happy."
+        runs += [
+            made(name, "edge", truth if edge else wrong),
+            made(name, "hybrid", truth if hybrid else wrong, **asked(4, int(woken), 2, 1), **spent),
+            made(name, "cloud", truth if cloud else wrong, forwards=(None, 9), prefill_ms=(None, 40), cloud_ms=120.0),
+        ]
+    return runs
+
+
+def test_three_costs_are_those_of_the_recorded_works(lexicon: Lexicon, tmp_path: Path) -> None:
+    table = tmp_path / "truth.tsv"
+    table.write_text("file\temotion\n" + "".join(f"{name}\tsad\n" for name in "abcd"), encoding="utf-8")
+    found = comparison(four_clips(), lexicon, references=References.read(table, lexicon=lexicon))
+    edge, hybrid, cloud = found.costs
+    spent = (hybrid.escalation_rate, hybrid.clips_woken, hybrid.cloud_time)
+    assert [share and share.value for share in spent] == pytest.approx([2 / 16, 0.5, 120 / 480])
+    assert (edge.clips_woken, cloud.clips_woken, edge.cloud_time, cloud.cloud_time) == (None,) * 4
+    (gap,) = (gap for gap in found.gaps if (gap.basis, gap.measure) == ("references", "emotion"))
+    assert [at.cost for at in gap.at_costs] == ["blocks", "clips", "time"]
+    # the oracle corrects b and c: one block in four each, half of the clips, 40 of 120 ms each
+    (best,) = (each for each in found.oracles if each.measure == "emotion" and each.basis == "references")
+    ends = {curve.cost: curve.points[-1] for curve in best.curves}
+    assert ends["blocks"] == pytest.approx((2 / 16, 1.0))
+    assert ends["clips"] == pytest.approx((0.5, 1.0))
+    assert ends["time"] == pytest.approx((80 / 480, 1.0))
+    assert best.curves[1].points[6] == pytest.approx((0.25, 0.5))
+
+
+def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> None:
+    runs = [
+        made("a", "edge"),
+        made("a", "hybrid", forwards=(9, 1), prefill_ms=(10, 40), cloud_ms=40.0),
+        made("a", "cloud", forwards=(None, 9), cloud_ms=80.0),
+    ]
+    hybrid = comparison(runs, lexicon).costs_of("hybrid")
+    assert hybrid.clips_woken is not None
+    assert hybrid.cloud_time is not None
+    assert (hybrid.cloud_calls, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0, 1.0, 0.5)
+
+
+def test_of_repeats_the_median_counts(lexicon: Lexicon) -> None:
+    runs = [made("a", "edge", ms=ms) for ms in (100, 900, 110)]
+    runs += [made("a", "cloud", "She sounds happy.", ms=ms) for ms in (220, 200, 9000)]
+    found = comparison(runs, lexicon)
+    assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.11, 0.22])
+    assert found.repeats == 3
+    assert found.unstable == []
+
+
+def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:
+    found = comparison(three_modes()[:3], lexicon)
+    ratio = found.costs_of("hybrid").total_s.to_edge
+    assert ratio is not None
+    assert ratio.value == pytest.approx(3.0)
+    assert (ratio.low, ratio.high) == (None, None)
+    assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
+
+
+def test_only_clips_that_every_mode_captioned_are_compared(lexicon: Lexicon) -> None:
+    runs = [
+        *three_modes(),
+        made("c", "edge", ms=5000),
+        made("c", "hybrid", ms=5000),
+        failed("d", "edge"),
+        failed("d", "hybrid"),
+    ]
+    runs += [failed("d", "cloud"), made("e", "edge"), made("e", "hybrid"), failed("e", "cloud")]
+    found = comparison(runs, lexicon)
+    assert [clip.file for clip in found.clips] == ["a", "b"]
+    assert found.unfinished == 1
+    assert [(error.file, error.modes) for error in found.errors] == [
+        ("d", ["edge", "hybrid", "cloud"]),
+        ("e", ["cloud"]),
+    ]
+    assert found.errors[0].type == "AudioDecodeError"
+    assert found.costs_of("edge").total_s.value == pytest.approx(0.4)
+
+
+def test_a_failure_that_was_mended_is_none(lexicon: Lexicon) -> None:
+    found = comparison([failed("a", "edge"), *three_modes()], lexicon)
+    assert found.errors == []
+    assert len(found.clips) == 2
+
+
+def test_memory_is_of_the_process(lexicon: Lexicon) -> None:
+    runs = [made("a", "edge", peak_rss_mb=400), made("a", "cloud", peak_rss_mb=900)]
+    found = comparison(runs, lexicon)
+    assert (found.process.peak_rss_mb, found.process.gpu_mb, found.process.load_s) == (900, None, 1.5)
+    assert not any("rss" in name or "gpu" in name for name in type(found.costs[0]).model_fields)
+
+
+def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
+    runs = [
+        made("a", "edge", "The emotion sounds sad."),
+        made("a", "hybrid", "The emotion sounds happy."),
+        made("a", "cloud", "The emotion sounds happy."),
+        made("b", "edge", "The emotion sounds angry."),
+        made("b", "hybrid", "The emotion sounds angry."),
+        made("b", "cloud", "The emotion sounds angry."),
+    ]
+    found = comparison(runs, lexicon)
+    edge, hybrid = found.quality_of("edge").agreement, found.quality_of("hybrid").agreement
+    assert edge is not None
+    assert hybrid is not None
+    assert (edge.exact, hybrid.exact) == (0.5, 1.0)
+    assert (edge.labels["emotion"], hybrid.labels["emotion"]) == (0.5, 1.0)
+    assert edge.labels["pitch"] is None  # nobody names one
+    assert edge.edit_tokens == 0.5
+    assert hybrid.chrf == pytest.approx(100)
+    assert found.quality_of("cloud").agreement is None
+    assert found.references_found is None
+    gap = next(gap for gap in found.gaps if gap.measure == "captions")
+    assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
+
+
+def test_edit_distances_are_in_tokens_and_of_the_longer_caption(lexicon: Lexicon) -> None:
+    words = {"edge": ("a male voice", "a fast pace here", ""), "cloud": ("a male voice", "a slow pace", "")}
+    runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]  # type: ignore[arg-type]
+    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    assert edge is not None
+    assert edge.exact == pytest.approx(2 / 3)
+    assert edge.edit_tokens == pytest.approx(2 / 3)  # one replaced and one deleted, of three clips
+    assert edge.edit_share == pytest.approx(2 / 4 / 3)
+
+
+def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
+    runs = [
+        made("a", "edge", "The emotion sounds sad. She speaks fast."),
+        made("a", "cloud", "The emotion sounds sad."),
+        made("b", "edge", "She speaks fast."),
+        made("b", "cloud", "The emotion sounds sad."),
+    ]
+    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    assert edge is not None
+    assert (edge.labels["emotion"], edge.labels["rate"]) == (0.5, None)
+    assert edge.label_mean is not None
+    assert edge.label_mean.value == 0.5
+
+
+def test_without_the_cloud_there_is_neither_agreement_nor_a_gap(lexicon: Lexicon) -> None:
+    found = comparison([run for run in three_modes() if run.mode != "cloud"], lexicon)
+    assert all(mode.agreement is None for mode in found.quality)
+    assert found.gaps == []
+    assert found.costs_of("hybrid").total_s.to_cloud is None
+
+
+def test_without_the_edge_ratios_are_to_the_cloud(lexicon: Lexicon) -> None:
+    found = comparison([run for run in three_modes() if run.mode != "edge"], lexicon)
+    assert found.costs_of("hybrid").total_s.to_edge is None
+    assert found.costs_of("hybrid").total_s.to_cloud is not None
+
+
+def test_transcripts_of_different_tasks_are_refused(lexicon: Lexicon) -> None:
+    with pytest.raises(ConfigError, match="no transcript"):
+        comparison([], lexicon)
+    with pytest.raises(ConfigError, match="one language"):
+        comparison([made("a", "edge"), made("a", "cloud", language="zh")], lexicon)
+
+
+def test_nothing_complete_is_said_and_not_computed(lexicon: Lexicon) -> None:
+    found = comparison([made("a", "edge"), failed("b", "edge")], lexicon, modes=("edge", "cloud"))
+    assert found.headline == ["No clip was captioned by every mode, so there is nothing to compare."]
+    assert (found.clips, found.costs, found.quality, found.unfinished) == ([], [], [], 1)
+
+
+def test_a_comparison_survives_json(lexicon: Lexicon) -> None:
+    found = comparison([*three_modes(), failed("d", "edge")], lexicon)
+    assert type(found).model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_transcripts_of_a_page_are_those_of_the_clips_in_order(lexicon: Lexicon) -> None:
+    runs = [*reversed(three_modes()), made("b", "edge", "Again.", ms=1)]
+    modes = ("edge", "hybrid", "cloud")
+    found = comparison(runs, lexicon)
+    assert [run.file for run in by_mode(runs, modes)["edge"]] == [clip.file for clip in found.clips] == ["b", "a"]
+    assert by_mode(runs, modes)["edge"][0].caption != "Again."
+
+
+def test_every_figure_says_what_it_is() -> None:
+    from specdec_cli.evaluate import result
+
+    for part in (result.Comparison, result.ModeFigures, result.ModeQuality, result.Gap, result.Process):
+        undescribed = {name for name, field in part.model_fields.items() if not field.description}
+        assert undescribed <= {
+            "mode",
+            "modes",
+            "language",
+            "prompt",
+            "models",
+            "kind",
+            "process",
+            "gaps",
+            "errors",
+            "basis",
+            "measure",
+        }

@@ -1,0 +1,84 @@
+"""Gap closed: by hand, absent where it would mislead, and one function in every command."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from specdec_cli.evaluate.accuracy import attribute_table, label_hits
+from specdec_cli.evaluate.bootstrap import Interval, Resampler
+from specdec_cli.evaluate.gap import measure_gap
+from specdec_cli.labels import Lexicon
+
+NAN = float("nan")
+
+
+def gap_closed(edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike) -> Interval | None:
+    found = measure_gap(edge, hybrid, cloud, Resampler(len(np.asarray(edge))))
+    return found.closed if found else None
+
+
+def test_by_hand() -> None:
+    edge, cloud = np.zeros(40), np.ones(40)
+    hybrid = np.array([1.0, 0.0, 1.0, 1.0] * 10)
+    found = measure_gap(edge, hybrid, cloud, Resampler(40))
+    assert found is not None
+    assert (found.clips, found.edge, found.value, found.cloud) == (40, 0, 0.75, 1)
+    assert (found.gap, found.gain) == (Interval(1.0, 1.0, 1.0), found.closed)
+    share = gap_closed(edge, hybrid, cloud)
+    assert share == found.closed
+    assert share is not None
+    assert share.low < share.value == 0.75 < share.high  # type: ignore[operator]
+    assert gap_closed(edge, cloud, cloud) == Interval(1.0, 1.0, 1.0)
+    assert gap_closed(edge, edge, cloud) == Interval(0.0, 0.0, 0.0)
+    assert gap_closed(edge, 1.5 * cloud, cloud) == Interval(1.5, 1.5, 1.5)
+
+
+def test_every_attribute_weighs_the_same_however_many_clips_know_it() -> None:
+    # the rate of all 40 clips is known, the emotion of 4: the edge names neither, the hybrid the emotion only
+    known = np.array([[1.0, 1.0 if clip < 4 else NAN] for clip in range(40)])
+    found = measure_gap(0 * known, known * [0, 1], known, Resampler(40))
+    assert found is not None
+    assert (found.clips, found.value) == (40, 0.5)  # over clips it would be 4 of 44 classes
+    assert found.closed is not None
+    assert found.closed.value == 0.5
+
+
+def test_what_one_of_the_three_does_not_know_counts_for_none() -> None:
+    assert gap_closed([0, 0, NAN, 9], [1, 1, 5, NAN], [1, 1, 5, 0]) == Interval(1.0, 1.0, 1.0)
+    assert gap_closed([NAN], [1], [1]) is None
+    assert gap_closed([], [], []) is None
+
+
+def test_no_share_of_a_gap_that_is_not_there() -> None:
+    rng = np.random.default_rng(0)
+    edge, hybrid, cloud = (rng.random((3, 300)) < 0.7).astype(float)  # equally good: the gap is noise
+    assert gap_closed(edge, hybrid, cloud) is None
+    assert gap_closed(np.ones(50), np.ones(50), np.zeros(50)) is None
+    assert gap_closed(np.ones(50), np.ones(50), np.ones(50)) is None
+    assert gap_closed([0], [1], [1]) is None  # of a single clip nothing is sure
+
+
+def test_shuffled_references_leave_no_gap() -> None:
+    lexicon = Lexicon.load()
+    rng = np.random.default_rng(3)
+    emotions = lexicon.attributes["emotion"]
+    truth = [{"emotion": emotions[index]} for index in rng.integers(0, 7, 2000)]
+    edge: list[dict[str, str | None]] = [{"emotion": emotions[index]} for index in rng.integers(0, 7, 2000)]
+    cloud: list[dict[str, str | None]] = [{**known} for known in truth]  # always right
+    hybrid = [cloud[index] if index % 2 else edge[index] for index in range(2000)]
+
+    def closed(truth: list[dict[str, str]]) -> Interval | None:
+        return gap_closed(*(attribute_table(label_hits(said, truth, lexicon)) for said in (edge, hybrid, cloud)))
+
+    share = closed(truth)
+    assert share is not None
+    assert share.value == pytest.approx(0.5, abs=0.05)
+    assert closed([truth[index] for index in np.random.default_rng(0).permutation(2000)]) is None
+
+
+def test_figures_of_different_clips_are_refused() -> None:
+    for tables in (([1, 2], [1], [1, 2]), ([[1], [2]], [1, 2], [1, 2])):
+        with pytest.raises(ValueError, match="one figure per clip and attribute"):
+            gap_closed(*tables)

@@ -1,0 +1,184 @@
+"""Quality against references, and what may be claimed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdec_cli.evaluate.bootstrap import Resampler
+from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.gap import measure_gap
+from specdec_cli.evaluate.result import Comparison
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.types import Mode
+from tests.evaluate.fabricate import made
+
+EMOTIONS = ("sad", "happy", "angry", "fearful")
+
+
+@pytest.fixture(scope="module")
+def lexicon() -> Lexicon:
+    return Lexicon.load()
+
+
+def said(emotion: str) -> str:
+    return f"The emotion sounds {emotion}."
+
+
+def corpus(right: dict[Mode, list[bool]], ms: dict[Mode, float] | None = None) -> tuple[list[Transcript], str]:
+    """Transcripts whose mode names the right emotion of clip i where right[mode][i], and the table of what is right."""
+    runs, rows = [], ["file\temotion"]
+    for index in range(len(next(iter(right.values())))):
+        truth, wrong = EMOTIONS[index % 4], EMOTIONS[(index + 1) % 4]
+        rows.append(f"clip{index}.wav\t{truth}")
+        for mode, hits in right.items():
+            took = (ms or {}).get(mode, 100.0) * (1 + 0.01 * (index % 7))
+            text = said(truth if hits[index] else wrong)
+            asked = 1 if mode in ("hybrid", "lossless") else 0
+            runs.append(made(f"/data/clip{index}.wav", mode, text, ms=took, escalations=asked, drafted=5 * asked))
+    return runs, "\n".join(rows) + "\n"
+
+
+def judged(tmp_path: Path, lexicon: Lexicon, right: dict[Mode, list[bool]], **ms: float) -> Comparison:
+    runs, table = corpus(right, ms)  # type: ignore[arg-type]
+    path = tmp_path / "truth.tsv"
+    path.write_text(table, encoding="utf-8")
+    return comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+
+
+def hits(count: int, of: int, start: int = 0) -> list[bool]:
+    """`count` right ones among `of`, spread out the same way every time."""
+    order = np.random.default_rng(3).permutation(of)
+    right = set(order[start : start + count].tolist())
+    return [index in right for index in range(of)]
+
+
+def test_accuracy_f1_and_confusion_by_hand(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": [True, False, True, False], "cloud": [True] * 4}
+    found = judged(tmp_path, lexicon, right)
+    edge = found.quality_of("edge").labels["emotion"]
+    assert (edge.clips, edge.accuracy.value, edge.majority) == (4, 0.5, 0.25)
+    # sad right, happy taken for angry, angry right, fearful taken for sad: F1 2/3, 0, 2/3, 0
+    assert edge.macro_f1 == pytest.approx((2 / 3 + 2 / 3) / 4)
+    assert {name: count for name, count in edge.confusion["happy"].items() if count} == {"angry": 1}
+    assert found.quality_of("cloud").labels["emotion"].accuracy.value == 1
+    assert list(found.quality_of("edge").labels) == ["emotion"]
+    assert found.references_found == 4
+    assert found.clips[1].reference_labels == {"emotion": "happy"}
+    assert found.clips[1].labels["edge"]["emotion"] == "angry"
+
+
+def test_the_share_of_the_gap_is_that_of_the_metrics_package(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
+    found = judged(tmp_path, lexicon, right)
+    gap = next(gap for gap in found.gaps if gap.measure == "emotion" and gap.basis == "references")
+    assert (gap.edge, gap.value, gap.cloud) == pytest.approx((0.4, 0.7, 52 / 60))
+    assert gap.closed is not None
+    known = measure_gap(right["edge"], right["hybrid"], right["cloud"], Resampler(60))
+    assert known is not None
+    assert gap.closed == known.closed
+
+
+def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
+    (sentence,) = judged(tmp_path, lexicon, right, edge=100, hybrid=260, cloud=500).headline
+    assert sentence.startswith(
+        "Emotion named right: edge-only 40.0%, hybrid 70.0%, cloud-only 86.7%. Hybrid closes 64% ("
+    )
+
+
+@pytest.mark.parametrize("hybrid", [hits(31, 60), hits(20, 60)], ids=["no better", "worse"])
+def test_no_difference_is_claimed_whose_interval_includes_0(
+    tmp_path: Path, lexicon: Lexicon, hybrid: list[bool]
+) -> None:
+    right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hybrid, "cloud": hits(55, 60)}
+    (sentence,) = judged(tmp_path, lexicon, right).headline
+    assert sentence.endswith("No difference between hybrid and edge-only can be reported from these clips.") == (
+        sum(hybrid) > 25
+    )
+    assert "closes" not in sentence
+
+
+def test_a_cloud_that_is_no_better_leaves_no_share_to_claim(tmp_path: Path, lexicon: Lexicon) -> None:
+    for cloud in (hits(30, 60, start=5), hits(10, 60)):
+        right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hits(33, 60, start=2), "cloud": cloud}
+        found = judged(tmp_path, lexicon, right)
+        assert found.gaps[0].closed is None
+        (sentence,) = found.headline
+        assert "there is no gap to close" in sentence
+
+
+def test_few_clips_are_no_ground_for_claims(tmp_path: Path, lexicon: Lexicon) -> None:
+    right: dict[Mode, list[bool]] = {"edge": [False] * 9, "hybrid": [True] * 9, "cloud": [True] * 9}
+    assert judged(tmp_path, lexicon, right).headline == [
+        "9 clips only: at least 10 are needed to say which mode is better."
+    ]
+
+
+def test_shuffled_references_leave_no_claim(tmp_path: Path, lexicon: Lexicon) -> None:
+    """A control: against labels of other clips nothing is better than anything."""
+    right: dict[Mode, list[bool]] = {"edge": hits(24, 80), "hybrid": hits(50, 80), "cloud": hits(70, 80)}
+    runs, table = corpus(right)
+    head, *rows = table.splitlines()
+    names, truths = zip(*(row.split("\t") for row in rows), strict=True)
+    shuffled = np.random.default_rng(0).permutation(np.array(truths))
+    path = tmp_path / "shuffled.tsv"
+    path.write_text("\n".join([head, *map("\t".join, zip(names, shuffled, strict=True))]) + "\n")
+    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    for mode in found.quality:
+        accuracy = mode.labels["emotion"].accuracy
+        assert accuracy.low is not None
+        assert accuracy.high is not None
+        assert accuracy.low <= 0.25 <= accuracy.high
+    assert not any("closes" in line for line in found.headline)
+
+
+def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+    runs = [
+        made(f"{name}.wav", mode, text)
+        for name, edge in (("a", "a man speaks slowly"), ("b", "a dog barks at the moon"))
+        for mode, text in (("edge", edge), ("cloud", "a man speaks slowly in a low voice"))
+    ]
+    path = tmp_path / "truth.csv"
+    path.write_text(
+        "file,caption\na.wav,a man speaks slowly in a low voice\nb.wav,a man speaks slowly in a low voice\n"
+    )
+    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    cloud, edge = found.quality_of("cloud").text, found.quality_of("edge").text
+    assert cloud is not None
+    assert edge is not None
+    assert (cloud.clips, cloud.bleu_4, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
+    assert cloud.bertscore is None
+    assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
+    assert found.quality_of("edge").labels == {}
+
+
+def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:
+    runs = [made(f"c{i}", mode, said("sad")) for i in range(12) for mode in ("lossless", "cloud")]
+    assert comparison(runs, lexicon).headline == []  # lossless is the cloud's text
+    runs[2] = made("c1", "lossless", said("happy"))
+    assert comparison(runs, lexicon).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
+
+
+def test_greedy_repeats_that_differ_are_a_fault_and_said_first(lexicon: Lexicon) -> None:
+    runs = [made("a", mode, said("sad")) for mode in ("edge", "cloud")]
+    again = made("a", "edge", said("happy"))
+    found = comparison([*runs, again], lexicon)
+    assert found.unstable == ["a"]
+    assert found.headline[0].startswith("Fault: the greedy caption of a differs between repeats.")
+    sampled = [run.model_copy(update={"settings": {"temperature": 0.7}}) for run in (*runs, again)]
+    assert comparison(sampled, lexicon).unstable == []
+
+
+def test_emotion_words_are_scored_by_the_cloud_s(tmp_path: Path, lexicon: Lexicon) -> None:
+    found = judged(tmp_path, lexicon, {"edge": [True, False, True, False], "cloud": [True] * 4})
+    agreement = found.quality_of("edge").agreement
+    assert agreement is not None
+    assert agreement.emotions is not None
+    assert (agreement.emotions.clips, agreement.emotions.mean.value) == (4, 0.5)
+    assert found.quality_of("edge").emotions is None  # no reference texts
+    assert [clip.emotions["cloud"] for clip in found.clips] == [["sad"], ["happy"], ["angry"], ["fearful"]]

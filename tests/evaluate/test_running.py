@@ -1,0 +1,198 @@
+"""Which recordings, in which order, and what a later run goes on from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.config import load_config
+from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.modes import in_mode, parse_modes, richest, turns
+from specdec_cli.evaluate.pairing import MODES
+from specdec_cli.evaluate.stored_runs import StoredRuns
+from specdec_cli.inputs.find import find_recordings, identify
+from specdec_cli.inputs.recording import InputFile
+from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.terms import Terms
+from tests.evaluate.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
+from tests.transcript.lines import append_transcript
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def terms(**settings: object) -> dict[str, Terms]:
+    names = {"edge": (EDGE["name"], None), "hybrid": (EDGE["name"], CLOUD["name"]), "cloud": (None, CLOUD["name"])}
+    return {mode: Terms("en", "Describe the voice.", SETTINGS | settings, *pair) for mode, pair in names.items()}
+
+
+def kept_of(path: Path, **settings: object) -> list[Transcript]:
+    with StoredRuns(path, terms(**settings)) as journal:  # type: ignore[arg-type]
+        return journal.transcripts
+
+
+def reopened(path: Path, *added: Transcript) -> StoredRuns:
+    """A journal that has read these from its file, which is closed."""
+    for transcript in added:
+        append_transcript(path, transcript)
+    with StoredRuns(path, terms()) as journal:  # type: ignore[arg-type]
+        return journal
+
+
+def test_folders_give_their_recordings_sorted_and_files_are_taken_as_named(tmp_path: Path) -> None:
+    touch(tmp_path, "b.WAV", "a.flac", "notes.txt", "deep/c.mp3", "strange.name")
+    found = find_recordings([str(tmp_path / "strange.name"), str(tmp_path), str(tmp_path / "a.flac")])
+    assert [Path(path).name for path in found] == ["strange.name", "a.flac", "b.WAV"]
+    deep = find_recordings([str(tmp_path)], recursive=True)
+    assert [Path(path).name for path in deep] == ["a.flac", "b.WAV", "c.mp3"]
+    assert find_recordings([str(tmp_path)], recursive=True, limit=2) == deep[:2]
+    touch(tmp_path, "empty/readme.txt")
+    with pytest.raises(ConfigError, match="no recordings in") as refused:
+        find_recordings([str(tmp_path / "empty")])
+    assert "--recursive" in str(refused.value.hint)
+
+
+def test_the_same_bytes_are_compared_once_and_an_unreadable_file_is_kept_as_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"one")
+    (tmp_path / "b.wav").write_bytes(b"one")
+    (tmp_path / "empty.wav").write_bytes(b"")
+    paths = [str(tmp_path / name) for name in ("a.wav", "b.wav", "empty.wav", "none.wav")]
+    recordings, copies = identify(paths)
+    assert [recording.path for recording in recordings] == [paths[0], paths[2], paths[3]]
+    assert [recording.error is None for recording in recordings] == [True, False, False]
+    assert copies == {paths[1]: paths[0]}
+
+
+def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
+    recordings = [InputFile(f"{index}.wav", digest(str(index))) for index in range(8)]
+    order = list(turns(recordings, MODES, 2))
+    assert [turn.recording for turn in order] == recordings * 2
+    assert all(sorted(turn.modes) == sorted(MODES) for turn in order)
+    assert Counter(turn.modes[0] for turn in order) == dict.fromkeys(MODES, 4)
+    for place in range(4):
+        assert Counter(turn.modes[place] for turn in order[:8]) == dict.fromkeys(MODES, 2)
+    assert order[0].modes[0] != order[8].modes[0]  # the same clip begins with another mode the second time
+
+
+@pytest.mark.parametrize(
+    ("text", "modes", "used"),
+    [
+        ("cloud,edge", ("edge", "cloud"), "cloud"),
+        ("edge, hybrid", ("edge", "hybrid"), "hybrid"),
+        ("lossless,cloud,cloud", ("lossless", "cloud"), "lossless"),
+    ],
+)
+def test_modes_are_parsed_into_the_order_of_tables(text: str, modes: tuple[str, ...], used: str) -> None:
+    assert parse_modes(text) == modes
+    assert richest(parse_modes(text)) == used
+
+
+@pytest.mark.parametrize("text", ["", "edge", "edge,edge", "edge,clout", "hybrid,,"])
+def test_fewer_than_two_modes_and_unknown_ones_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--modes"):
+        parse_modes(text)
+
+
+def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise() -> None:
+    config = load_config("mini", flags={"acceptance.rule": "rank"}, environ={}).config
+    assert in_mode(config, "hybrid") == config
+    lossless = in_mode(config, "lossless")
+    assert (lossless.acceptance_rule, lossless.decoding.mode) == ("greedy", "lossless")
+    assert lossless.decoding.k == config.decoding.k
+
+
+def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    journal = StoredRuns()
+    stored = StoredRuns(path)
+    for run in (made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")):
+        journal.add(run)
+        stored.add(run)
+    stored.__exit__(None, None, None)
+    kept = kept_of(path)
+    assert [run.file for run in kept] == ["b", "a", "b", "c"]  # the same failure stands there once
+    again = reopened(path)
+    for known in (journal, again):
+        assert known.repeats((digest("b"), None), "edge") == 2
+        assert known.repeats((digest("b"), None), "cloud") == 0
+        assert known.refused((digest("c"), None), "edge")
+        assert not known.refused((digest("b"), None), "edge")
+    order = [InputFile(name, digest(name)) for name in "ab"]
+    assert [run.file for run in again.of(order)] == ["a", "b", "b"]
+
+
+def test_segments_are_clips_of_their_own(tmp_path: Path) -> None:
+    journal = StoredRuns()
+    for start_s in (2.0, 0.0):
+        journal.add(made("a", "edge", start_s=start_s))
+    assert journal.repeats((digest("a"), 2.0), "edge") == 1
+    assert journal.repeats((digest("a"), None), "edge") == 0
+    assert [run.start_s for run in journal.of([InputFile("a", digest("a"))])] == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"settings": SETTINGS | {"threshold": 0.6}}, "threshold was 0.6 and is 1.0"),
+        ({"settings": SETTINGS | {"k": 3}}, "k was 3 and is 5"),
+        ({"prompt": "Describe it."}, "prompt was 'Describe it.' and is 'Describe the voice.'"),
+        ({"language": "zh"}, "language was 'zh' and is 'en'"),
+        ({"settings": {"k": 5}}, "gate was null and is"),
+        ({"models": {"edge": EDGE | {"name": "other"}, "cloud": CLOUD}}, "edge.model was 'other'"),
+    ],
+)
+def test_changed_settings_are_named_and_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
+    path = tmp_path / "t.jsonl"
+    run = made("a", "hybrid")
+    append_transcript(path, type(run).model_validate(run.model_dump(by_alias=True) | changed))
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="made with other settings") as refused:
+        kept_of(path)
+    assert message in refused.value.message
+    assert "--overwrite" in str(refused.value.hint)
+    assert path.read_bytes() == before
+
+
+def test_other_modes_and_failures_under_other_settings_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    append_transcript(path, made("a", "lossless", settings={"k": 9}))
+    append_transcript(path, failed("a", "edge"))
+    assert [run.file for run in kept_of(path)] == ["a"]
+    assert kept_of(path, k=3) == []
+    assert kept_of(tmp_path / "none.jsonl") == []
+
+
+def test_captions_of_another_device_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    journal = reopened(tmp_path / "t.jsonl", run)
+    journal.require_models({"edge": run})
+    here = type(run.models).model_validate({"edge": EDGE | {"device": "cuda:0"}, "cloud": None})
+    with pytest.raises(ConfigError, match=r"edge\.device was .cpu. and is .cuda:0."):
+        journal.require_models({"edge": run.model_copy(update={"models": here})})
+
+
+def test_captions_of_a_checkpoint_that_suggests_otherwise_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    journal = reopened(tmp_path / "t.jsonl", run)
+    penalised = made("a", "edge", settings={"suggested": {"edge": {"repetition_penalty": 1.1}}})
+    with pytest.raises(ConfigError, match=r"suggested was null and is \{.edge.: \{.repetition_penalty.: 1.1\}\}"):
+        journal.require_models({"edge": penalised})
+    reopened(tmp_path / "p.jsonl", penalised).require_models({"edge": penalised})
+
+
+def test_captions_of_other_weights_under_the_same_name_are_not_mixed_in(tmp_path: Path) -> None:
+    run = made("a", "edge")
+    trained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:1"}, "cloud": None})
+    retrained = type(run.models).model_validate({"edge": EDGE | {"weights": "sha256:2"}, "cloud": None})
+    first, again = (run.model_copy(update={"models": models}) for models in (trained, retrained))
+    journal = reopened(tmp_path / "t.jsonl", first)
+    journal.require_models({"edge": first})
+    journal.require_models({"edge": run})  # of unknown weights
+    with pytest.raises(ConfigError, match=r"made with other settings: edge\.weights was .sha256:1. and is .sha256:2."):
+        journal.require_models({"edge": again})

@@ -1,0 +1,145 @@
+"""Text scores equal those of the libraries that papers use, in both languages."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+from rouge_score.rouge_scorer import RougeScorer
+from sacrebleu import corpus_bleu, corpus_chrf, sentence_chrf
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
+from specdec_cli.prompts import Language
+
+EN = [
+    ("The speaker has a deep voice and talks slowly.", ["A deep voice, talking slowly.", "He speaks slowly and low."]),
+    ("A woman sounds happy.", ["The woman sounds very happy."]),
+    ("Fast and loud; angry!", ["Angry, fast and loud.", "She is angry.", "A loud, angry voice, very fast."]),
+]
+ZH = [
+    ("他声音低沉，语速缓慢。", ["声音低沉，说话缓慢。", "语速缓慢，情绪悲伤。"]),
+    ("女声，语速较快，情绪愤怒。", ["女声语速快，很愤怒。"]),
+    ("音调偏高，情绪 happy 2 次。", ["音调较高，情绪happy。"]),
+]
+CASES: list[tuple[Language, list[tuple[str, list[str]]]]] = [("en", EN), ("zh", ZH)]
+
+
+class _Characters:
+    """Tokens for rouge-score: characters, Latin words whole, punctuation left out."""
+
+    def tokenize(self, text: str) -> list[str]:
+        tokens, word = [], ""
+        for character in f"{text.lower()} ":
+            if character.isascii() and character.isalnum():
+                word += character
+                continue
+            tokens += [word] * bool(word) + [character] * ("一" <= character <= "鿿")
+            word = ""
+        return tokens
+
+
+@pytest.mark.parametrize(("language", "pairs"), CASES)
+def test_bleu_and_chrf_are_sacrebleus(language: Language, pairs: list[tuple[str, list[str]]]) -> None:
+    texts, references = [text for text, _ in pairs], [wanted[:1] for _, wanted in pairs]
+    streams = [[wanted[0] for wanted in references]]
+    scores = text_scores(texts, references, language)
+    full = corpus_bleu(texts, streams, tokenize="zh" if language == "zh" else "13a")
+    assert scores.bleu_4 == full.score
+    # BLEU-n from the precisions of the full score: the brevity penalty times their geometric mean
+    for order, score in enumerate((scores.bleu_1, scores.bleu_2, scores.bleu_3, scores.bleu_4), 1):
+        mean = math.exp(sum(math.log(precision) for precision in full.precisions[:order]) / order)
+        assert score == pytest.approx(full.bp * mean)
+    assert scores.chrf == corpus_chrf(texts, streams).score
+    assert scores.bertscore is None
+    assert scores.clips == len(pairs)
+
+
+@pytest.mark.parametrize(("language", "pairs"), CASES)
+def test_rouge_l_is_rouge_scores(language: Language, pairs: list[tuple[str, list[str]]]) -> None:
+    texts, references = [text for text, _ in pairs], [wanted for _, wanted in pairs]
+    scorer = RougeScorer(["rougeL"], tokenizer=_Characters() if language == "zh" else None)
+    wanted = [100 * scorer.score_multi(known, text)["rougeL"].fmeasure for text, known in pairs]
+    alone = [text_scores([text], [known], language).rouge_l for text, known in pairs]
+    assert alone == pytest.approx(wanted)
+    assert text_scores(texts, references, language).rouge_l == pytest.approx(np.mean(wanted))
+
+
+def test_by_hand() -> None:
+    # clipped unigrams 3 of 4, bigrams 1 of 3; both four words long, so no brevity penalty
+    scores = text_scores(["a b c d"], [["a b x d"]], "en")
+    assert scores.bleu_1 == pytest.approx(75)
+    assert scores.bleu_2 == pytest.approx(100 * math.sqrt(3 / 4 * 1 / 3))
+    assert scores.rouge_l == pytest.approx(75)
+    # four characters of five and of six: 2 * 4 / 11
+    assert text_scores(["语速较快。急"], [["语速较慢，很快"]], "zh").rouge_l == pytest.approx(200 * 4 / 11)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_same_text_scores_full_marks_and_another_none(language: Language) -> None:
+    same = "他语速缓慢声音低沉" if language == "zh" else "he speaks very slowly"
+    scores = text_scores([same], [["something else", same]], language)
+    assert (scores.bleu_1, scores.bleu_4, scores.chrf, scores.rouge_l) == pytest.approx((100, 100, 100, 100))
+    other = text_scores(["啊" if language == "zh" else "zzz"], [[same]], language)
+    assert (other.bleu_4, other.chrf, other.rouge_l) == (0, 0, 0)
+
+
+def test_more_references_never_cost_anything_and_clips_may_have_different_numbers() -> None:
+    texts = [text for text, _ in EN]
+    few = text_scores(texts, [wanted[:1] for _, wanted in EN], "en")
+    many = text_scores(texts, [wanted for _, wanted in EN], "en")
+    assert many.bleu_1 > few.bleu_1
+    assert many.chrf >= few.chrf
+    assert many.rouge_l >= few.rouge_l
+
+
+def test_chrf_of_each_clip() -> None:
+    wanted = [sentence_chrf(text, known).score for text, known in EN]
+    assert clip_chrf([text for text, _ in EN], [known for _, known in EN]).tolist() == wanted
+
+
+def test_empty_captions_score_nothing() -> None:
+    scores = text_scores(["", "a male voice"], [["a male voice"], ["a male voice"]], "en")
+    assert scores.rouge_l == pytest.approx(50)
+    assert 0 < scores.chrf < 100
+
+
+@pytest.mark.parametrize(("texts", "references"), [([], []), (["a"], []), (["a"], [[]]), (["a", "b"], [["a"]])])
+def test_lists_that_do_not_pair_up_are_refused(texts: list[str], references: list[list[str]]) -> None:
+    with pytest.raises(ValueError, match=r"pair up|no reference"):
+        text_scores(texts, references, "en")
+
+
+def test_bertscore_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bert_score", None)
+    with pytest.raises(ConfigError, match="bert-score is not installed") as caught:
+        text_scores(["a"], [["a"]], "en", bertscore=True)
+    assert "specdec-cli[bertscore]" in str(caught.value.hint)
+
+
+def test_bertscore_is_the_librarys_mean_f1(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def score(texts: list[str], references: list[list[str]], *, lang: str) -> tuple[None, None, np.ndarray]:
+        asked.append((texts, references, lang))
+        return None, None, np.array([0.5, 0.7])
+
+    module = types.ModuleType("bert_score")
+    module.score = score  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bert_score", module)
+    assert text_scores(["a", "b"], [["a"], ["c", "d"]], "zh", bertscore=True).bertscore == pytest.approx(60)
+    assert asked == [(["a", "b"], [["a"], ["c", "d"]], "zh")]
+
+
+def test_a_bertscore_model_that_cannot_be_loaded_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(*_: object, **__: object) -> None:
+        raise OSError("cannot reach\nthe hub")
+
+    module = types.ModuleType("bert_score")
+    module.score = score  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "bert_score", module)
+    with pytest.raises(ConfigError, match="cannot reach the hub"):
+        text_scores(["a"], [["a"]], "en", bertscore=True)

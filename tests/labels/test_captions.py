@@ -1,0 +1,67 @@
+"""Captions say the classes that a person would read in them, and no others."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from specdec_cli.labels import Lexicon
+from specdec_cli.prompts import Language, Style
+from tests.labels import captions_en, captions_zh
+from training.captions import TEMPLATES, attributes_of, compose, parse
+from training.labels import CLASSES
+
+LEXICON = Lexicon.load()
+WRITTEN = [("zh", *case) for case in captions_zh.CAPTIONS] + [("en", *case) for case in captions_en.CAPTIONS]
+
+
+def said(text: str, language: Language) -> dict[str, str]:
+    return {name: class_ for name, class_ in LEXICON.labels(text, language).items() if class_ is not None}
+
+
+@pytest.mark.parametrize(("language", "text", "classes"), WRITTEN)
+def test_a_caption_in_free_prose(language: Language, text: str, classes: dict[str, str]) -> None:
+    assert said(text, language) == classes
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(captions_zh.CAPTIONS) >= 60
+    assert len(captions_en.CAPTIONS) >= 60
+
+
+@pytest.mark.parametrize(("language", "style"), list(TEMPLATES))
+def test_every_caption_of_the_mini_pair(language: Language, style: Style) -> None:
+    names = attributes_of(language, style)
+    every = list(itertools.product(*(CLASSES[name] for name in names)))
+    for classes in random.Random(0).sample(every, min(300, len(every))):
+        text = compose(dict(zip(names, classes, strict=True)), language, style).text
+        assert said(text, language) == dict(zip(names, classes, strict=True)) == parse(text, language)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_every_attribute_is_answered(language: Language) -> None:
+    assert LEXICON.labels("", language) == dict.fromkeys(CLASSES)
+    assert dict(LEXICON.attributes) == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("en", "She answers angrily, with some regret and a firm voice.", ("angry", "regretful", "firm")),
+        ("en", "Anger turns to rage; the anger is not feigned, and there is no fear.", ("angry", "enraged")),
+        ("en", "The mood is low.", ("sad",)),
+        ("en", "Calm, because nobody is afraid.", ("calm",)),
+        ("zh", "语气坚定，带着喜悦和一丝不舍。", ("坚定", "喜悦", "不舍")),
+        ("zh", "没有停顿。", ()),
+    ],
+)
+def test_the_open_words_of_a_caption(language: Language, text: str, words: tuple[str, ...]) -> None:
+    assert LEXICON.emotions(text, language) == words
+
+
+def test_a_group_holds_words_of_both_languages() -> None:
+    assert LEXICON.emotion_group("angrily") == LEXICON.emotion_group("怒火") == "anger"
+    assert LEXICON.emotion_group("regretful") == LEXICON.emotion_group("后悔") == "guilt"
+    assert LEXICON.emotion_group("voice") is None

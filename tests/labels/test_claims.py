@@ -1,0 +1,95 @@
+"""Classes beside measured figures: what fits, what does not, and what cannot be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdec_cli.audio.prosody import measure
+from specdec_cli.errors import LexiconError
+from specdec_cli.labels import Lexicon
+from specdec_cli.types import Measured
+from tests.audio.encode import load_audio
+from training.labels import CLASSES, dev_rows, read_rows
+
+FIGURES = Measured(f0_median_hz=140.0, f0_range_st=4.0, level_dbfs=-15.0, rate_per_s=2.0, pause_share=0.3)
+
+
+def agrees(lexicon: Lexicon, measured: Measured, **labels: str | None) -> dict[str, bool | None]:
+    return {claim.attribute: claim.agrees for claim in lexicon.claims(labels, measured)}
+
+
+def test_a_class_fits_or_does_not_or_cannot_be_told() -> None:
+    shipped = Lexicon.load()
+    said = {"rate": "fast", "volume": "loud", "range": None, "pauses": "many"}
+    found = agrees(shipped, FIGURES, **said)
+    assert found == {"rate": False, "pitch": None, "range": None, "volume": True, "pauses": True}
+    assert set(agrees(shipped, Measured(), rate="fast", pitch="high").values()) == {None}
+
+
+@pytest.mark.parametrize(("voice", "fits"), [("male", "medium"), ("female", "low"), (None, "medium low")])
+def test_a_high_pitch_depends_on_the_voice(voice: str | None, fits: str) -> None:
+    found = {name: agrees(Lexicon.load(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
+    assert found == {name: name in fits.split() for name in found}
+
+
+def test_between_two_classes_both_fit() -> None:
+    figures = Measured(level_dbfs=-20.5)
+    assert [agrees(Lexicon.load(), figures, volume=name)["volume"] for name in CLASSES["volume"]] == [False, True, True]
+
+
+def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text(
+        "schema: 1\nextends: default\nattributes:\n"
+        "  rate: {measured: [{figure: rate_per_s, classes: {fast: {least: 1.5}}}]}\n"
+        "  size: {classes: [big], en: {alone: {big: [big]}},\n"
+        "         measured: [{figure: level_dbfs, where: {voice: male}, classes: {big: {least: -10}}}]}\n"
+    )
+    own = Lexicon.load(words)
+    assert agrees(own, FIGURES, rate="fast")["rate"] is True
+    assert agrees(own, FIGURES, rate="moderate")["rate"] is False  # by the shipped limits
+    assert "size" not in agrees(own, FIGURES, size="big")
+    assert agrees(own, FIGURES, size="big", voice="male")["size"] is False
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("{figure: f0, classes: {fast: {least: 1}}}", "words.yaml:4: attributes.rate.measured.0.figure"),
+        ("{figure: rate_per_s, classes: {quick: {least: 1}}}", "words.yaml:4: rate has no class quick"),
+        ("{figure: rate_per_s, classes: {fast: {last: 1}}}", "Possible here: least, most."),
+        ("{figure: rate_per_s, classes: {fast: {least: 3, most: 2}}}", "least 3 is above most 2"),
+        ("{figure: rate_per_s, classes: {fast: {least: .nan}}}", "finite number"),
+        ("{figure: rate_per_s, where: {voice: alto}, classes: {fast: {}}}", "voice has no class alto"),
+        ("{figure: rate_per_s, where: {voise: male}, classes: {fast: {}}}", "voise has no class male"),
+        ("{figure: rate_per_s}", "attributes.rate.measured.0.classes: is missing"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, entry: str, said: str) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text(f"schema: 1\nextends: default\nattributes:\n  rate: {{measured: [{entry}]}}\n")
+    with pytest.raises(LexiconError) as caught:
+        Lexicon.load(words)
+    assert said in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.full
+@pytest.mark.data
+def test_right_captions_are_hardly_ever_contradicted(data: Path) -> None:
+    """Held-out speakers: the class of the labels, and every other class, beside what is measured."""
+    lexicon, right, wrong = Lexicon.load(), [], []
+    for row in dev_rows(read_rows(data))[::3]:
+        figures = measure(load_audio(data / row.file, 16_000)[0], 16_000)
+        for name in ("rate", "pitch", "range", "volume", "pauses"):
+            for said in CLASSES[name] if name in row.classes else ():
+                fits = agrees(lexicon, figures, **{"voice": row.classes["voice"], name: said})[name]
+                if fits is not None:
+                    (right if said == row.classes[name] else wrong).append((name, fits is False))
+    for name in ("rate", "pitch", "range", "volume", "pauses"):
+        of_right, of_wrong = (np.mean([false for other, false in found if other == name]) for found in (right, wrong))
+        print(f"{name}: {of_right:.1%} of right classes contradicted, {of_wrong:.1%} of wrong ones")
+        assert of_right < 0.05
+        assert of_wrong > 0.35

@@ -1,0 +1,156 @@
+"""Scores of the shipped pair's captions: they add up, name the right model, cost no word, and cross the wire."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+
+import pytest
+
+from specdec_cli import Lexicon
+from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.protocol import MOST_KEPT
+from specdec_cli.config import load_config
+from specdec_cli.errors import ConfigError
+from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
+from specdec_cli.labels.class_scores import needs_review
+from specdec_cli.labels.probabilities import KEPT
+from specdec_cli.transcript.records import ClassScores, Transcript
+from specdec_cli.types import Round
+from tests.cloud.serving import serving
+from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
+
+LEXICON = Lexicon.load()
+
+
+def scored(use: Captioner, seed: int = 0, calibration: CalibrationFile | None = None) -> Transcript:
+    return use.labelled(LEXICON, calibration).run_samples(voice(seed), RATE).finish()
+
+
+def of(**classes: float) -> ClassScores:
+    return ClassScores(by="edge", classes=classes, other=0.0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -> None:
+    use = captioner(decoding__mode=mode, prompt__language=language)
+    made, plain = scored(use), use.run_samples(voice(0), RATE).finish()
+    assert made.caption == plain.caption
+    assert plain.scores is None
+    assert made.scores is not None
+    assert made.labels is not None
+    assert set(made.scores) == {name for name, class_ in made.labels.items() if class_ is not None}
+    for name, scores in made.scores.items():
+        assert set(scores.classes) == set(LEXICON.attributes[name])
+        assert sum(scores.classes.values()) + scores.other == pytest.approx(1, abs=0.002)
+        if mode != "hybrid":
+            assert scores.by == ("edge" if mode == "edge" else "cloud")
+        if mode in ("edge", "cloud"):  # greedy and alone: the likeliest class is the one in the caption
+            assert max(scores.classes, key=scores.classes.__getitem__) == made.labels[name]
+    assert made.needs_review == needs_review(made.labels, made.scores)
+    assert Transcript.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decoding__mode": "lossless", "decoding__run_on": 3},
+        {"decoding__mode": "lossless", "decoding__k": "auto"},
+        {"decoding__mode": "lossless", "decoding__temperature": 1.0},
+        {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
+        {"decoding__mode": "cloud", "decoding__sentences": 1},
+        {"decoding__mode": "edge", "decoding__stop_strings": ["。"]},
+        {"decoding__mode": "edge", "decoding__max_new_tokens": 3},
+    ],
+)
+def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None:
+    use = captioner(**settings).labelled(LEXICON)
+    rounds = [update.event for update in use.run_samples(voice(1), RATE) if isinstance(update.event, Round)]
+    for each in rounds:
+        assert len(each.alternatives) == len(each.committed_ids)
+        for _, candidates in each.alternatives:
+            probabilities = [p for _, p in candidates]
+            assert 0 < len(candidates) <= KEPT
+            assert probabilities == sorted(probabilities, reverse=True)
+            assert sum(probabilities) <= 1.001
+    made = scored(captioner(**settings), seed=1)
+    assert made.caption == captioner(**settings).run_samples(voice(1), RATE).finish().caption
+    assert set(made.scores or {}) <= {name for name, class_ in (made.labels or {}).items() if class_}
+
+
+def test_without_labels_nothing_is_kept() -> None:
+    updates = captioner().run_samples(voice(0), RATE)
+    assert not any(update.event.alternatives for update in updates if isinstance(update.event, Round))
+
+
+def test_a_cloud_elsewhere_tells_the_same() -> None:
+    cloud = mini_pair().loaded_cloud
+    assert cloud is not None
+    here = scored(captioner(decoding__mode="lossless"))
+    with serving(cloud) as served:
+        flags = {"cloud.url": served.url, "decoding.mode": "lossless", "prompt.language": "zh"}
+        away = scored(Captioner.load(load_config("mini", flags=flags, environ={}).config))
+    assert away.caption == here.caption
+    assert here.scores is not None
+    assert away.scores is not None
+    for name, scores in away.scores.items():
+        assert scores.by == "cloud"
+        assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
+
+
+def test_what_all_clips_have_in_common_reaches_another_process() -> None:
+    setup = captioner(decoding__mode="edge").labelled(LEXICON).setup
+    again = pickle.loads(pickle.dumps(setup))
+    assert again.scorer.lexicon.attributes == setup.scorer.lexicon.attributes
+
+
+def test_what_is_kept_fits_into_an_answer() -> None:
+    assert KEPT <= MOST_KEPT
+
+
+def test_a_calibration_holds_for_its_weights_alone() -> None:
+    use = captioner(decoding__mode="edge")
+    weights = use.setup.models.weights["edge"] or ""
+    ours, other = (
+        CalibrationFile(models={"edge": OfModel(weights=name, temperatures={"voice": 2.0})}, fitted_on={})
+        for name in (weights, "sha256:0")
+    )
+    made, raw = scored(use, calibration=ours), scored(use, calibration=None)
+    assert made.scores is not None
+    assert raw.scores is not None
+    assert made.scores["voice"].temperature == 2.0
+    assert made.scores["rate"].temperature is None
+    assert made.scores["rate"].classes == raw.scores["rate"].classes or raw.scores["rate"].temperature is not None
+    with pytest.raises(ConfigError, match="other weights"):
+        use.labelled(LEXICON, other)
+    assert Labelling(LEXICON).calibration is None
+
+
+def test_drawn_texts_are_not_calibrated() -> None:
+    made = scored(captioner(decoding__mode="edge", decoding__temperature=0.7))
+    assert made.scores
+    assert all(scores.temperature is None for scores in made.scores.values())
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0, 2.5])
+def test_a_temperature_keeps_order_and_sum(power: float) -> None:
+    before = {"a": 0.6, "b": 0.25, "c": 0.1, "d": 0.0}
+    after = sharpened(before, power)
+    assert sum(after.values()) == pytest.approx(0.95)
+    assert sorted(after, key=after.__getitem__) == sorted(before, key=before.__getitem__)
+    assert sharpened({"a": 0.0}, power) == {"a": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "doubtful"),
+    [
+        ({"emotion": "sad"}, {"emotion": of(sad=0.8, angry=0.2)}, False),
+        ({"emotion": "sad"}, {"emotion": of(sad=0.45, angry=0.3)}, True),
+        ({"emotion": "sad"}, {"emotion": of(sad=0.8).model_copy(update={"edge": "angry"})}, True),
+        ({"emotion": None}, {}, False),
+        ({"emotion": "sad", "voice": "male"}, {"emotion": of(sad=0.9), "voice": of(male=0.4, female=0.6)}, True),
+    ],
+)
+def test_doubt(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores], doubtful: bool) -> None:
+    assert needs_review(labels, scores) is doubtful

@@ -1,0 +1,228 @@
+"""Tables of references: every layout gives the same entries, and what is wrong with one is said with its place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.errors import ReferencesError
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference, References
+from tests.inputs.malformed import MALFORMED, Malformed
+
+LEXICON = Lexicon.load()
+ROWS = [
+    {"file": "x/a.wav", "caption": 'He said "go", slowly.', "emotion": "anger", "speaker": "s1"},
+    {"file": "x/b.wav", "caption": "语速较快，情绪高兴。", "emotion": "高兴", "speaker": "s2"},
+    {"file": "y/a.wav", "caption": "", "emotion": "boredom", "speaker": ""},
+]
+ENTRIES = (
+    Reference("x/a.wav", ('He said "go", slowly.',), {"emotion": "angry"}, "s1"),
+    Reference("x/b.wav", ("语速较快，情绪高兴。",), {"emotion": "happy"}, "s2"),
+    Reference("y/a.wav", (), {}),
+)
+
+
+def separated(delimiter: str, quoting: int = csv.QUOTE_MINIMAL) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(ROWS[0]), delimiter=delimiter, quoting=quoting, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(ROWS)
+    return text.getvalue()
+
+
+PLAIN_TSV = "\n".join(["\t".join(ROWS[0]), *("\t".join(row.values()) for row in ROWS)]) + "\n"
+LAYOUTS = {
+    "plain.tsv": PLAIN_TSV,
+    "windows.tsv": "\ufeff" + PLAIN_TSV.replace("\n", "\r\n"),
+    "quoted.tsv": separated("\t", csv.QUOTE_ALL),
+    "comma.csv": separated(","),
+    "all.csv": separated(",", csv.QUOTE_ALL),
+    "semicolon.csv": separated(";"),
+    "tab.csv": separated("\t"),
+    "blank.csv": separated(",").replace("\n", "\n\n"),
+    "list.json": json.dumps(ROWS),
+    "indent.json": json.dumps(ROWS, ensure_ascii=False, indent=2),
+    "lines.jsonl": "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS),
+    "map.json": json.dumps({row["file"]: {k: v for k, v in row.items() if k != "file"} for row in ROWS}),
+}
+
+
+def read(path: Path, content: str | bytes, **options: object) -> References:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return References.read(path, lexicon=LEXICON, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", list(LAYOUTS))
+def test_every_layout_gives_the_same_entries(tmp_path: Path, name: str) -> None:
+    references = read(tmp_path / name, LAYOUTS[name])
+    assert references.entries == ENTRIES
+    assert len(references) == 3
+
+
+@pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case.name)
+def test_a_malformed_table_is_refused_with_its_place(tmp_path: Path, case: Malformed) -> None:
+    with pytest.raises(ReferencesError) as caught:
+        read(tmp_path / case.name, case.content, **case.options)
+    said = f"{caught.value.message}\n{caught.value.hint}"
+    for name in case.names:
+        assert name in said, said
+    assert caught.value.hint
+    assert caught.value.message.isprintable()
+    assert "Traceback" not in said
+    assert len(said) < 2500
+
+
+def test_a_table_may_be_in_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "truth.tsv").write_bytes("file\tcaption\na.wav\t语速较快\n".encode("utf-16"))
+    (entry,) = References.read(tmp_path / "truth.tsv", lexicon=LEXICON).entries
+    assert entry.texts == ("语速较快",)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.tsv", tmp_path, tmp_path / "n.tsv" / "x.tsv", Path("nul\0.tsv")):
+        with pytest.raises(ReferencesError):
+            References.read(path, lexicon=LEXICON)
+
+
+def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    refused = 0
+    for turn in range(150):
+        name = rng.choice(list(LAYOUTS))
+        data = bytearray(LAYOUTS[name].encode())
+        for _ in range(rng.randrange(1, 6)):
+            place = rng.randrange(len(data))
+            data[place : place + rng.randrange(4)] = bytes(
+                rng.choices(b'{}[]:,"\t\n\r\\;\x00\xff a0', k=rng.randrange(4))
+            )
+        try:
+            read(tmp_path / f"{turn}-{name}", bytes(data))
+        except ReferencesError:
+            refused += 1
+    assert refused > 30
+
+
+def test_columns_are_found_by_what_they_are_called(tmp_path: Path) -> None:
+    header = ["Path", "text", "Caption_1", "caption_2", "rate", "c_rate", "label_emotion", "volume", "pitch", "spk"]
+    row = ["a.wav", "what was said", "One.", "Two.", "5.4", "quick", "calm", "-20.1", "low", "me"]
+    references = read(tmp_path / "t.tsv", "\t".join(header) + "\n" + "\t".join(row) + "\n")
+    assert references.columns.file == "Path"
+    assert references.columns.texts == ("Caption_1", "caption_2")
+    # a column of numbers that is called like an attribute is no label column
+    assert references.columns.labels == {"rate": "c_rate", "pitch": "pitch", "emotion": "label_emotion"}
+    labels = {"rate": "fast", "pitch": "low", "emotion": "neutral"}
+    assert references.entries == (Reference("a.wav", ("One.", "Two."), labels, "me"),)
+
+
+def test_named_columns_come_first(tmp_path: Path) -> None:
+    content = "file,other,caption,human,emotion,felt\na.wav,b.wav,C,H,sad,joy\n"
+    options = {"file_column": "other", "text_columns": ["human"], "label_columns": {"emotion": "felt"}}
+    assert read(tmp_path / "t.csv", content, **options).entries == (Reference("b.wav", ("H",), {"emotion": "happy"}),)
+
+
+def test_texts_may_be_lists_and_numbers_are_text(tmp_path: Path) -> None:
+    content = json.dumps([{"id": 7, "captions": ["One.", None, " Two. "]}])
+    assert read(tmp_path / "t.json", content).entries == (Reference("7", ("One.", "Two."), {}),)
+
+
+def test_text_is_used_where_there_is_no_better_column(tmp_path: Path) -> None:
+    assert read(tmp_path / "t.csv", "file,text\na.wav,A voice.\n").entries[0].texts == ("A voice.",)
+
+
+@pytest.mark.parametrize("word", ["", "-", "N/A", "nan", "unknown", "Boredom", "OTHER"])
+def test_rows_without_a_class_have_none(tmp_path: Path, word: str) -> None:
+    assert read(tmp_path / "t.tsv", f"file\tc_emotion\na.wav\t{word}\nb.wav\tsad\n").entries[0].labels == {}
+
+
+def test_finding_a_clip(tmp_path: Path) -> None:
+    keys = ["x/a.wav", "y/a.wav", "x/b.wav", "deep/er/c.wav", "utt_4", "d.flac", "名/é.wav", "utt.5"]
+    references = read(tmp_path / "t.tsv", "file\tcaption\n" + "".join(f"{key}\tA\n" for key in keys))
+
+    def found(file: str) -> str | None:
+        entry = references.find(file)
+        return entry.key if entry else None
+
+    assert found("x/a.wav") == "x/a.wav"
+    assert found("./x/a.wav") == "x/a.wav"
+    assert found("/data/x/a.wav") == "x/a.wav"
+    assert found("C:\\data\\y\\a.wav") == "y/a.wav"
+    assert found("a.wav") is None  # two of them
+    assert found("z/a.wav") is None
+    assert found("b.wav") == "x/b.wav"
+    assert found("elsewhere/b.wav") == "x/b.wav"
+    assert found("er/c.wav") == "deep/er/c.wav"
+    assert found("recordings/utt_4.wav") == "utt_4"
+    assert found("utt.5.wav") == "utt.5"
+    assert found("d.wav") == "d.flac"
+    assert found("a.flac") is None
+    assert found("名/e\u0301.wav") == "名/é.wav"
+    assert found("") is None
+    assert found("unknown.wav") is None
+
+
+@pytest.mark.data
+def test_the_corpora_table(data: Path) -> None:
+    references = References.read(data / "labels.tsv", lexicon=LEXICON)
+    assert references.columns.texts == ("caption",)
+    assert references.columns.speaker == "speaker"
+    assert set(references.columns.labels) == {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
+    assert len(references) > 10_000
+    for entry in references.entries[::500]:
+        assert references.find(str(data / entry.key)) == entry
+
+
+def of_pieces(tmp_path: Path, *rows: dict[str, object]) -> References:
+    table = tmp_path / "pieces.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)))
+    return References.read(table, lexicon=LEXICON)
+
+
+def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path: Path) -> None:
+    found = of_pieces(
+        tmp_path,
+        {"file": "x/long.wav", "start_s": 0, "end_s": 2.5, "emotion": "sad"},
+        {"file": "x/long.wav", "start_s": 2.5, "end_s": 6.0, "emotion": "happy"},
+        {"file": "x/other.wav", "emotion": "angry"},
+    )
+
+    def emotion(file: str, *span: float) -> str | None:
+        reference = found.find(file, *span)
+        return reference and reference.labels["emotion"]
+
+    assert emotion("x/long.wav", 0.0, 2.5) == "sad"
+    assert emotion("/data/x/long.wav", 0.1, 2.4) == "sad", "cuts may differ a little"
+    assert emotion("long.wav", 2.2, 6.1) == "happy"
+    assert emotion("x/long.wav", 0.0, 6.0) == "happy", "most of it"
+    assert emotion("x/long.wav", 5.0, 9.0) is None
+    assert emotion("x/long.wav") is None, "no row is about the whole"
+    assert emotion("x/other.wav", 1.0, 2.0) == "angry", "a row about the whole is about each piece"
+
+
+@pytest.mark.parametrize(
+    "span", [{"start_s": 1}, {"start_s": 2, "end_s": 1}, {"start_s": "a", "end_s": 3}, {"end_s": 3}]
+)
+def test_what_is_no_piece_is_refused(tmp_path: Path, span: dict[str, object]) -> None:
+    whole = {"file": "b.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
+    with pytest.raises(ReferencesError, match=r"line 2: .* is no piece of a recording"):
+        of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
+
+
+def test_a_piece_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    row = {"file": "a.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
+    with pytest.raises(ReferencesError, match="has a row already"):
+        of_pieces(tmp_path, row, row)
+
+
+def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path: Path) -> None:
+    found = of_pieces(tmp_path, {"file": "a.wav", "emotion": "sad"})
+    found.require_some(["x/b.wav", "y/a.wav"])
+    with pytest.raises(ReferencesError, match=r"0 of 2 recordings were found in .*pieces\.jsonl") as refused:
+        found.require_some(["x/b.wav", "y/c.wav"])
+    assert "x/b.wav" in str(refused.value.hint)
+    assert "a.wav" in str(refused.value.hint)

@@ -1,0 +1,24 @@
+"""Three generated voices in all modes, captioned once, and the page about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.evaluate.page import write_report
+from tests.pages.sample import Runs, comparison, runs_over, voices
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Mode -> its transcripts of the voices, in English."""
+    return runs_over(voices(tmp_path_factory.mktemp("voices"), 3))
+
+
+@pytest.fixture(scope="session")
+def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report as a file."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, comparison(runs), runs)
+    return path

@@ -1,0 +1,208 @@
+"""The report as a file: what is in it, that it fetches nothing, and that no text in it can become markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import stat
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from specdec_cli.errors import TranscriptError
+from specdec_cli.evaluate.page import disagreement, render, write_report
+from specdec_cli.evaluate.result import ClipError
+from specdec_cli.labels import Lexicon
+from tests.pages.read_page import Page
+from tests.pages.sample import MODES, Runs, comparison, runs_over, voices
+
+EVIL = "</script><img src=x onerror='document.title=1'><script>document.title='broken'</script>{{ 7*7 }}<!--\u2028"
+
+
+@pytest.fixture(scope="module")
+def read(page: Path) -> Page:
+    return Page(page.read_text(encoding="utf-8"))
+
+
+def hostile(runs: Runs) -> tuple[Runs, object]:
+    """The same runs, with markup wherever text comes from outside."""
+    evil_runs: Runs = {}
+    for mode, transcripts in runs.items():
+        evil_runs[mode] = []
+        for transcript in transcripts:
+            rounds = [
+                each.model_copy(update={"committed_pieces": [EVIL] * len(each.source)}) for each in transcript.rounds
+            ]
+            changes = {"file": EVIL, "caption": EVIL, "prompt": EVIL, "rounds": rounds}
+            evil_runs[mode].append(transcript.model_copy(update=changes))
+    made = comparison(evil_runs)
+    clips = [
+        clip.model_copy(update={"reference": EVIL, "reference_texts": [EVIL], "reference_labels": {"rate": EVIL}})
+        for clip in made.clips
+    ]
+    error = ClipError(file=EVIL, start_s=None, modes=["edge"], type="AudioDecodeError", message=EVIL)
+    changes = {
+        "clips": clips,
+        "headline": [EVIL],
+        "errors": [error],
+        "unstable": [EVIL],
+        "settings": {EVIL: EVIL},
+        "attributes": ["rate", EVIL],
+    }
+    return evil_runs, made.model_copy(update=changes)
+
+
+def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
+    data = read.data()
+    assert data["modes"] == list(MODES)
+    assert [clip["name"] for clip in data["clips"]] == ["voice 0.wav", "voice 1.wav", "voice 2.wav"]
+    for index, clip in enumerate(data["clips"]):
+        for mode in MODES:
+            assert clip["captions"][mode] == runs[mode][index].caption
+            assert len(clip["runs"][mode]["rounds"]) == len(runs[mode][index].rounds)
+
+
+def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
+    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load()))
+    for clip in made.data()["clips"]:
+        for mode, class_ in (("edge", "fast"), ("hybrid", "slow")):  # what sample.py says of the rate
+            said = clip["measured"][mode]
+            assert "fits the measurement: rate" in said or f"rate {class_}, but " in said
+    assert set(read.data()["clips"][0]["measured"].values()) == {""}  # without a lexicon
+
+
+def test_the_summary_stands_without_a_script(read: Page) -> None:
+    for words in (
+        "hybrid closes 71% of the gap",
+        "×1.80 edge",
+        "1.62–1.98",
+        "14.2%",
+        "F1 70",
+        "ROUGE-L",
+        "612 MiB",
+    ):
+        assert words in read.text
+    assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost
+
+
+def test_what_a_checkpoint_suggests_stands_among_the_settings(runs: Runs) -> None:
+    made = comparison(runs)
+    suggested = {"edge": {"repetition_penalty": 1.1}, "cloud": {"repetition_penalty": 1.1}}
+    page = render(made.model_copy(update={"settings": made.settings | {"suggested": suggested}}), runs)
+    assert '<th scope="row">repetition_penalty</th><td>1.1 (suggested by both checkpoints)</td>' in page
+    assert "{&#39;edge&#39;" not in page
+
+
+def test_nothing_is_fetched(page: Path, read: Page) -> None:
+    for tag, attributes in read.elements:
+        assert tag not in ("iframe", "object", "embed", "link", "base", "video", "source")
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert attributes.get(name, "#").startswith(("#", "data:image/svg+xml;base64,")), (tag, attributes)
+        assert not any(name == "style" or name.startswith("on") for name in attributes)
+    source = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\s\"'<]+", source)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert not re.search(r"@import|url\(", source)
+
+
+def test_the_policy_allows_what_is_there_and_nothing_else(read: Page) -> None:
+    policy = dict(part.strip().split(" ", 1) for part in read.meta("Content-Security-Policy").split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["media-src"] == "blob:"
+    executed = [
+        content for tag, attributes, content in read.sources if tag == "script" and attributes.get("type") == "module"
+    ]
+    styles = [content for tag, _, content in read.sources if tag == "style"]
+    assert len(executed) == 1
+    for name, sources in (("script-src", executed), ("style-src", styles)):
+        digests = [base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in sources]
+        assert set(policy[name].split()) == {f"'sha256-{digest}'" for digest in digests}
+
+
+def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
+    sounds = {
+        a["id"]: content
+        for tag, a, content in read.sources
+        if tag == "script" and (a.get("id") or "").startswith("audio-")
+    }
+    assert list(sounds) == ["audio-1", "audio-2", "audio-3"]
+    for number, transcript in enumerate(runs["edge"], 1):
+        samples, rate = soundfile.read(io.BytesIO(base64.b64decode(sounds[f"audio-{number}"])))
+        assert len(samples) / rate == pytest.approx(transcript.duration_s, abs=0.1)
+
+
+def test_markup_in_any_text_stays_text(runs: Runs) -> None:
+    evil_runs, made = hostile(runs)
+    found = Page(render(made, evil_runs))  # type: ignore[arg-type]
+    scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
+    assert scripts == ["application/json", "module"]
+    assert all(a["src"].startswith("data:image/svg+xml;") for tag, a in found.elements if tag == "img")
+    assert found.text.count(EVIL) >= 6  # headline, error and its file, unstable, prompt, setting
+    clip = found.data()["clips"][0]
+    assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL
+    assert clip["runs"]["edge"]["rounds"][0]["tokens"][0][0] == EVIL
+    assert clip["missing"]
+    assert "{{" not in re.sub(re.escape(EVIL), "", found.text)
+
+
+def test_chinese_stays_readable(tmp_path: Path) -> None:
+    runs = runs_over(voices(tmp_path, 1), "zh")
+    source = render(comparison(runs), runs)
+    assert all(transcripts[0].caption in source for transcripts in runs.values())
+    assert 'lang="zh"' in source
+
+
+def test_a_recording_that_is_gone_leaves_a_sentence(runs: Runs) -> None:
+    moved = {
+        mode: [t.model_copy(update={"file": "/nowhere/gone.wav"}) for t in transcripts]
+        for mode, transcripts in runs.items()
+    }
+    data = Page(render(comparison(moved), moved)).data()
+    assert data["clips"][0]["sound"] is None
+    assert "gone.wav" in data["clips"][0]["missing"]
+    assert data["clips"][0]["runs"]["edge"]["rounds"]
+
+
+def test_of_repeats_the_first_is_shown(runs: Runs) -> None:
+    again = {
+        mode: [*ts, *(t.model_copy(update={"caption": "other", "rounds": []}) for t in ts)] for mode, ts in runs.items()
+    }
+    clip = Page(render(comparison(runs), again)).data()["clips"][0]
+    assert len(clip["runs"]["hybrid"]["rounds"]) == len(runs["hybrid"][0].rounds)
+
+
+def test_nothing_compared_is_still_a_page(runs: Runs) -> None:
+    nothing = comparison(
+        runs, clips=[], costs=[], quality=[], gaps=[], audio_s=0.0, unfinished=2, headline=["No clip was finished."]
+    )
+    found = Page(render(nothing, {mode: [] for mode in MODES}))
+    assert "No clip was finished." in found.text
+    assert "2 clips were not finished" in found.text
+
+
+def test_a_page_is_written_whole_or_not_at_all(runs: Runs, tmp_path: Path, page: Path) -> None:
+    assert stat.S_IMODE(page.stat().st_mode) & stat.S_IRUSR
+    assert [file.name for file in page.parent.iterdir()] == ["report.html"]
+    with pytest.raises(TranscriptError, match=r"missing/report\.html cannot be written"):
+        write_report(tmp_path / "missing" / "report.html", comparison(runs), runs)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(TranscriptError):
+        write_report(folder, comparison(runs), runs)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("captions", "share"),
+    [
+        (["abcd", "abcd"], 0.0),
+        (["abcd", "abXd", "abcd"], 0.25),
+        (["语速慢", "语速较快"], 0.5),
+        (["one"], 0.0),
+        (["", "ab"], 1.0),
+    ],
+)
+def test_disagreement_is_the_largest_edit_share(captions: list[str], share: float) -> None:
+    assert disagreement(captions) == pytest.approx(share)

@@ -1,0 +1,102 @@
+"""Every token of a run with its fate and figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specdec_cli.transcript.records import RoundRecord
+from specdec_cli.transcript.token_fates import run_view, tokens
+from tests.pages.sample import MODES, Runs
+
+
+def record(draft: str, committed: str, source: str, accepted: int, **more: Any) -> RoundRecord:
+    """A round from `a b c`; entropies are 0.1, 0.2, ..."""
+    drafted, kept = draft.split(), committed.split()
+    figures = [round(0.1 * (index + 1), 1) for index in range(len(drafted))]
+    values: dict[str, Any] = {
+        "index": 0,
+        "draft_ids": list(range(len(drafted))),
+        "draft_text": draft,
+        "entropy": figures,
+        "max_entropy": max(figures),
+        "gate_values": figures,
+        "escalated": source != "edge",
+        "reason": None,
+        "accepted": accepted,
+        "committed_ids": list(range(len(kept))),
+        "committed_text": committed,
+        "source": source.split(),
+        "draft_pieces": drafted,
+        "committed_pieces": kept,
+        "draft_ms": 1.0,
+        "verify_ms": None,
+        "network_ms": None,
+    }
+    return RoundRecord.model_validate(values | more)
+
+
+def fates(each: RoundRecord) -> list[tuple[str, str, float | None]]:
+    return [(piece, fate, entropy) for piece, fate, entropy, _ in tokens(each)]
+
+
+def test_a_correction_comes_after_what_it_replaced() -> None:
+    found = fates(record("a b c", "a X", "accepted corrected", 1))
+    assert found == [("a", "accepted", 0.1), ("b", "rejected", 0.2), ("c", "cut", 0.3), ("X", "corrected", None)]
+
+
+def test_a_bonus_was_not_drafted() -> None:
+    found = fates(record("a b", "a b X", "accepted accepted bonus", 2))
+    assert found == [("a", "accepted", 0.1), ("b", "accepted", 0.2), ("X", "bonus", None)]
+
+
+def test_what_a_stop_rule_left_out_is_cut() -> None:
+    assert fates(record("a b c", "a", "edge", 3)) == [("a", "edge", 0.1), ("b", "cut", 0.2), ("c", "cut", 0.3)]
+
+
+def test_the_cloud_alone_has_its_own_entropies() -> None:
+    assert fates(record("a b", "a b", "cloud cloud", 2)) == [("a", "cloud", 0.1), ("b", "cloud", 0.2)]
+
+
+def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
+    older = record("a b", "a b", "edge edge", 2, draft_pieces=None, committed_pieces=None)
+    view = run_view(runs["edge"][0].model_copy(update={"rounds": [older]}))
+    assert view["rounds"][0]["tokens"] == []
+    assert view["rounds"][0]["committed_text"] == "a b"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
+    for transcript in runs[mode]:  # type: ignore[index]
+        view = run_view(transcript)
+        every = [token for each in view["rounds"] for token in each["tokens"]]
+        committed = [piece for piece, fate, _, _ in every if fate not in ("rejected", "cut")]
+        assert "".join(piece for piece in committed if not piece.startswith("<|")).strip() == transcript.caption
+        assert transcript.totals is not None
+        assert len(committed) == transcript.totals.tokens
+
+
+def test_a_piece_that_a_cloud_elsewhere_wrote_has_no_draft_and_no_figures() -> None:
+    written = record(
+        "x",
+        "a voice",
+        "cloud cloud",
+        0,
+        draft_ids=[],
+        draft_pieces=[],
+        max_entropy=None,
+        entropy=[],
+        gate_values=[],
+        gate_value=None,
+    )
+    assert list(tokens(written)) == [("a", "cloud", None, None), ("voice", "cloud", None, None)]
+
+
+def test_a_round_that_decided_on_waking_the_cloud_shows_that_threshold(runs: Runs) -> None:
+    run = runs["hybrid"][0]
+    settings = {**run.settings, "threshold": 0.3, "wake": 0.7}
+    rounds = [record("a b", "a X", "accepted corrected", 1, waking=waking) for waking in (True, False)]
+    view = run_view(run.model_copy(update={"settings": settings, "rounds": rounds}))
+    assert [each["threshold"] for each in view["rounds"]] == [0.7, 0.3]
+    assert (view["gate"]["threshold"], view["gate"]["wake"]) == (0.3, 0.7)

@@ -1,0 +1,105 @@
+"""What is played and drawn is the recording that was captioned."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.pages.sound import (
+    COLUMNS,
+    SoundUnavailable,
+    aligned_contour,
+    envelope,
+    mp3,
+    pitch_columns,
+    read_sound,
+)
+from tests.mini_pair import RATE, voice, write_voice
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tone(hertz: float, seconds: float) -> np.ndarray:
+    t = np.arange(round(seconds * RATE)) / RATE
+    return sum(0.1 * np.sin(2 * np.pi * hertz * n * t) / n for n in range(1, 6)).astype(np.float32)
+
+
+def test_an_envelope_holds_the_extremes_of_every_column() -> None:
+    samples = np.zeros(4 * COLUMNS, np.float32)
+    samples[0:4] = [0.1, -0.25, 0.5, 0.0]
+    samples[-1] = -0.5
+    steps = envelope(samples)
+    assert len(steps) == 2 * COLUMNS
+    assert steps[:4] == (-64, 127, 0, 0)
+    assert steps[-2:] == (-127, 0)
+
+
+def test_few_samples_make_few_columns() -> None:
+    assert envelope(np.array([0.5, -1.0], np.float32)) == (64, 64, -127, -127)
+
+
+def test_the_pitch_curve_is_where_the_tone_is() -> None:
+    samples = np.concatenate([np.zeros(RATE, np.float32), tone(200, 1.0), np.zeros(RATE, np.float32), tone(300, 1.0)])
+    curve = pitch_columns(aligned_contour(samples), len(samples))
+    quarter = len(curve) // 4
+    assert len(curve) == COLUMNS
+    assert set(curve[5 : quarter - 5]) == {None}
+    for start, hertz in ((quarter, 200), (3 * quarter, 300)):
+        inner = curve[start + 6 : start + quarter - 6]
+        assert [value for value in inner if value is not None] == pytest.approx([hertz] * len(inner), rel=0.02)
+
+
+def test_a_contour_follows_a_glide_every_10_ms() -> None:
+    hertz = np.geomspace(120, 240, 2 * RATE)
+    glide = np.sin(2 * np.pi * np.cumsum(hertz) / RATE).astype(np.float32) * 0.2
+    contour = aligned_contour(np.concatenate([glide, np.zeros(RATE, np.float32)]))
+    assert len(contour) == 300
+    inner = slice(10, 190)
+    assert (~np.isnan(contour[inner])).mean() > 0.95
+    assert np.nanmax(np.abs(contour[inner] / hertz[::160][inner] - 1)) < 0.02
+    assert np.isnan(contour[205:]).all()
+
+
+@pytest.mark.parametrize("length", [1, 159, 160, 500, 1600])
+def test_a_contour_of_next_to_nothing(length: int) -> None:
+    contour = aligned_contour(tone(200, 1.0)[:length])
+    assert len(contour) == length // 160
+    assert len(pitch_columns(contour, length)) == max(1, length // 160)
+
+
+def test_the_mp3_sounds_like_the_samples() -> None:
+    samples = voice(3, 2.0)
+    encoded = mp3(samples)
+    decoded, rate = soundfile.read(io.BytesIO(encoded), dtype="float32")
+    assert rate == RATE
+    assert abs(len(decoded) - len(samples)) < 0.1 * RATE
+    assert len(encoded) < 9000 * 2.0
+    spectra = [np.abs(np.fft.rfft(part[: 2 * RATE - 2000])) for part in (samples, decoded)]
+    assert np.corrcoef(*spectra)[0, 1] > 0.95
+
+
+def test_a_segment_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
+    path = tmp_path / "two.wav"
+    soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
+    second = read_sound(str(path), digest(path), 1.0, 3.0)
+    assert second.drawing["seconds"] == 2.0
+    assert second.drawing["median"] == pytest.approx(250, rel=0.02)
+    assert read_sound(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
+
+
+def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:
+    path = write_voice(tmp_path / "voice.wav", 1)
+    before = digest(path)
+    write_voice(path, 2)
+    with pytest.raises(SoundUnavailable, match="changed"):
+        read_sound(str(path), before, None, None)
+    path.unlink()
+    with pytest.raises(SoundUnavailable, match="voice"):
+        read_sound(str(path), before, None, None)
