@@ -201,7 +201,7 @@ class Captioner:
         return labelled
 
     def measuring(self) -> Captioner:
-        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/measured.md.
+        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """

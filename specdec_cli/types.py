@@ -195,7 +195,7 @@ Event = Prefill | Sent | Round | Finished
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures of a clip's sound; None where there is nothing to measure. docs/measured.md defines them."""
+    """Figures of a clip's sound; None where there is nothing to measure. docs/acoustics.md defines them."""
 
     f0_median_hz: float | None = None  # over the voiced frames, of which there are ten (0.1 s) or more
     f0_range_st: float | None = None  # from their 10th to their 90th percentile, semitones

@@ -1,4 +1,4 @@
-"""The tables of docs/measurements.md by one command: `python -m training.frontier --data DIR --work DIR`.
+"""The tables of docs/benchmarks.md by one command: `python -m training.frontier --data DIR --work DIR`.
 
 For each language it runs `specdec compare` with the shipped gates (every run resumes), records the clips once as
 `specdec tune` does, replays entropy, the shipped learned gate and the random one over them, and prints Markdown: what
@@ -245,7 +245,7 @@ def main(
     k: Annotated[int, typer.Option(help="Tokens drafted per block in replays.")] = 2,
     output: Annotated[Path | None, typer.Option(help="Write the Markdown to this file as well.")] = None,
 ) -> None:
-    """Measure the shipped pair and gates, and print the tables of docs/measurements.md."""
+    """Measure the shipped pair and gates, and print the tables of docs/benchmarks.md."""
     torch.set_num_threads(1)
     work.mkdir(parents=True, exist_ok=True)
     table = references or work / "dev.tsv"

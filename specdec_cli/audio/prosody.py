@@ -6,7 +6,7 @@ F0 is within 3% of Praat's in 98%; librosa's pYIN is in 60%, its YIN in 73%, for
 Rate: syllable nuclei, which are peaks of the level with a dip on either side, and voiced (de Jong and Wempe 2009). The
 level is that between 500 and 2,500 Hz: the first formants of vowels, without the pulses of a low voice and the noise of
 fricatives. Over 750 clips in English, Polish and Mandarin the count per second of speech correlates
-with the syllables of their texts by 0.80 (librosa's onsets: 0.51). docs/measured.md has the figures.
+with the syllables of their texts by 0.80 (librosa's onsets: 0.51). docs/acoustics.md has the figures.
 """
 
 from __future__ import annotations

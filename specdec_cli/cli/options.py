@@ -154,7 +154,7 @@ CalibrationFile = Annotated[
     ),
 ]
 Measure = Annotated[
-    bool, _option(CAPTION, "--measure", "Measure F0, level, rate and pauses of each clip (docs/measured.md).")
+    bool, _option(CAPTION, "--measure", "Measure F0, level, rate and pauses of each clip (docs/acoustics.md).")
 ]
 
 # Decoding
