@@ -286,7 +286,7 @@ class Captioner:
             clip = Clip(
                 file=recording.path,
                 sha256=recording.sha256,
-                duration_s=round(recording.duration_s if whole else cut.end_s - cut.start_s, 4),
+                duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
                 start_s=None if whole else round(cut.start_s, 4),
                 end_s=None if whole else round(cut.end_s, 4),
                 no_speech=None if cut.fault else not has_speech(cut.samples, self.sampling_rate),
@@ -294,6 +294,7 @@ class Captioner:
                 pieces=count if count > 1 else None,
                 speaker=cut.speaker or speaker,
                 text=cut.text or text,
+                recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
                 measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
             )
             prompts, error = None, self._refusal(clip, cut)

@@ -239,6 +239,7 @@ class Clip:
     pieces: int | None = None
     speaker: str | None = None  # who speaks and what is said, where somebody has written it down
     text: str | None = None
+    recording_s: float | None = None  # length of the recording that it is a segment of; None: unknown, or it is whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class Recording:
     whole: bool  # whether the only piece is the recording
     _span: tuple[float, float] = field(repr=False)  # the part, seconds
     _samples: Floats | None = field(repr=False)  # if they fit the window
+    total_s: float | None = None  # length of all of the original, where it is known
     level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
     decode_s: float = 0.0  # from opening the file to the checked samples
     _stamp: tuple[int, ...] = field(default=(), repr=False)
@@ -171,6 +172,7 @@ def open_recording(
             sha256=sha256(file),
             cuts=pieces,
             whole=cuts is None and found is None and span == (0.0, math.inf) and len(pieces) == 1,
+            total_s=start_s + mixdown.duration_s if end_s is None else sound.declared_s,
             level_dbfs=mixdown.statistics.level_dbfs() if len(pieces) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,

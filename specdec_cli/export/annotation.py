@@ -25,18 +25,21 @@ _ASSOCIATION: Final = "Symbolic_Association"
 
 
 def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
-    """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `tiers_of`); silent between pieces.
+    """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `tiers_of`), as long as the recording.
+
+    Every tier is divided from 0 to the end, with empty intervals between pieces; a piece that ends with the recording,
+    but for rounding, ends where it does.
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
     tiers = [tier for group in tiers_of(recording, kinds) for tier in group]
-    end = recording.end_ms
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {_seconds(end)}"]
+    end = _seconds(recording.duration_s)
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {end}"]
     lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
     for number, tier in enumerate(tiers, 1):
-        intervals = _filled(tier, end)
+        intervals = _filled(tier, recording.duration_s)
         lines += [f"    item [{number}]:", '        class = "IntervalTier"', f"        name = {_quoted(tier.name)}"]
-        lines += ["        xmin = 0", f"        xmax = {_seconds(end)}", f"        intervals: size = {len(intervals)}"]
+        lines += ["        xmin = 0", f"        xmax = {end}", f"        intervals: size = {len(intervals)}"]
         for place, (start, stop, text) in enumerate(intervals, 1):
             lines += [f"        intervals [{place}]:", f"            xmin = {_seconds(start)}"]
             lines += [f"            xmax = {_seconds(stop)}", f"            text = {_quoted(text)}"]
@@ -128,20 +131,23 @@ def _types(document: ElementTree.Element) -> None:
     )
 
 
-def _filled(tier: Tier, end: int) -> list[tuple[int, int, str]]:
-    """The intervals of a tier from 0 to `end`, ms, with empty ones in the gaps."""
-    filled: list[tuple[int, int, str]] = []
-    at = 0
-    for start, stop, text in tier.intervals:
+def _filled(tier: Tier, end_s: float) -> list[tuple[float, float, str]]:
+    """The intervals of a tier from 0 to the end, s, with empty ones in the gaps; the last one may have been rounded."""
+    filled: list[tuple[float, float, str]] = []
+    at = 0.0
+    for start_ms, stop_ms, text in tier.intervals:
+        start, stop = start_ms / 1000, stop_ms / 1000
+        if end_s - stop < 0.001:
+            stop = end_s
         if at < start:
             filled.append((at, start, ""))
         filled.append((start, stop, text))
         at = stop
-    return [*filled, (at, end, "")] if at < end else filled
+    return [*filled, (at, end_s, "")] if at < end_s else filled
 
 
-def _seconds(time_ms: int) -> str:
-    return f"{time_ms / 1000:.3f}"
+def _seconds(time_s: float) -> str:
+    return f"{time_s:.6f}".rstrip("0").rstrip(".")
 
 
 def _quoted(text: str) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.records import TranscriptHead
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
-_LATEST_S: Final = 1e9  # end of a piece: 31 years
 _KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 
 
@@ -56,7 +55,7 @@ class Piece:
         """
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
-        if end is None or not 0 <= start < end <= _LATEST_S:
+        if end is None or start >= end:
             raise TranscriptError(
                 f"{transcripts}:{line.number}: {head.file} does not say where its piece begins and ends.",
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
@@ -77,23 +76,20 @@ class CaptionedRecording:
         name: its place below the folder of all recordings, without suffix unless another one has the same; no two have
             the same, not even where white space or case do not count.
         pieces: at least one.
+        duration_s: of all of it, as its transcripts say; else to the end of the last piece.
         made: when its transcript was last written.
     """
 
     path: str
     name: str
     pieces: tuple[Piece, ...]
+    duration_s: float
     made: datetime
 
     @property
     def speakers(self) -> list[str | None]:
         """Every speaker once, in the order in which they begin; None: pieces of nobody known."""
         return list(dict.fromkeys(piece.speaker for piece in self.pieces))
-
-    @property
-    def end_ms(self) -> int:
-        """End of the last piece."""
-        return max(piece.end_ms for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +175,23 @@ class Stored:
         names = _names(list(clips), self.base)
         made = datetime.fromtimestamp(self.transcripts.stat().st_mtime, UTC)
         for path, keys in clips.items():
-            pieces = [Piece.of(line, self.transcripts) for line in self.lines(keys) if line.head.good]
-            if pieces:
-                pieces.sort(key=lambda piece: (piece.start_ms, piece.end_ms))
-                yield CaptionedRecording(path, names[path], tuple(pieces), made)
+            lines = [line for line in self.lines(keys) if line.head.good]
+            if lines:
+                pieces = _joined(Piece.of(line, self.transcripts) for line in lines)
+                end_s = max(piece.end_ms for piece in pieces) / 1000
+                longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
+                duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
+                yield CaptionedRecording(path, names[path], pieces, duration_s, made)
+
+
+def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Pieces by time; one that begins within 1 ms of another's end begins there, for whoever wrote both has rounded."""
+    found: list[Piece] = []
+    for piece in sorted(pieces, key=lambda piece: (piece.start_ms, piece.end_ms)):
+        near = {other.end_ms for other in found} & {piece.start_ms - 1, piece.start_ms, piece.start_ms + 1}
+        start_ms = min(near, key=lambda end: abs(end - piece.start_ms), default=piece.start_ms)
+        found.append(replace(piece, start_ms=start_ms) if start_ms < piece.end_ms else piece)
+    return tuple(found)
 
 
 def _names(paths: Sequence[str], base: str) -> dict[str, str]:

@@ -7,8 +7,10 @@ from typing import Final
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
+from specdec_cli.types import Flag
 
 SPEAKER: Final = "speaker"
+NO_SPEECH: Final[Flag] = "no_speech"
 NOBODY: Final = "unknown"
 """The name of a turn where it is not known. Not <NA>, which pandas, and tools built on it, read as no text."""
 
@@ -21,7 +23,8 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str = SPEAKER) -> Ite
 
     Args:
         recordings: their pieces become turns; iterated several times.
-        naming: `speaker`, or the attribute whose class names a turn; `unknown` where it is not known.
+        naming: `speaker`, or the attribute whose class names a turn; `unknown` where it is not known, and `no_speech`
+            where no speech was found.
 
     Raises:
         ConfigError: no piece names a class of the attribute.
@@ -34,8 +37,11 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str = SPEAKER) -> Ite
         )
     for recording in recordings:
         for piece in recording.pieces:
+            turn = _field(name(piece) or "")
+            if NO_SPEECH in piece.details.get("flags", "").split():
+                turn = NO_SPEECH
             times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"
-            yield f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {_field(name(piece) or '')} <NA> <NA>\n"
+            yield f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {turn} <NA> <NA>\n"
 
 
 def _pieces(recordings: Iterable[CaptionedRecording]) -> Iterator[Piece]:
@@ -43,7 +49,8 @@ def _pieces(recordings: Iterable[CaptionedRecording]) -> Iterator[Piece]:
 
 
 def _names(naming: str) -> Callable[[Piece], str | None]:
-    return lambda piece: piece.speaker if naming == SPEAKER else piece.details.get(f"label_{naming}")
+    column = SPEAKER if naming == SPEAKER else f"label_{naming}"
+    return lambda piece: piece.details.get(column)
 
 
 def _field(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import TranscriptError
+from specdec_cli.times import MOST_S
 from specdec_cli.types import Decider, FinishReason, Flag, Mode, Reason, Source
 
 
@@ -42,6 +43,9 @@ _Head = TypeVar("_Head", bound="TranscriptHead")
 
 Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 """A measured figure, of which four decimals are kept."""
+
+Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
+"""A time in a recording, or its length."""
 
 
 def maybe(description: str, **bounds: Any) -> Any:
@@ -219,11 +223,12 @@ class TranscriptHead(_Part):
     )
     id: Text | None = maybe("of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
-    duration_s: float | None = Field(description="of the clip or segment, s")
-    start_s: float | None = maybe("start of the segment in the recording, s")
-    end_s: float | None = maybe("end of the segment in the recording, s")
+    duration_s: Seconds | None = Field(description="of the clip or segment, s")
+    start_s: Seconds | None = maybe("start of the segment in the recording, s")
+    end_s: Seconds | None = maybe("end of the segment in the recording, s")
     piece: int | None = maybe("0-based, of the segment, where there are several", ge=0)
     pieces: int | None = maybe("how many segments the recording was cut into", ge=1)
+    recording_s: Seconds | None = maybe("length of the recording that the segment is of, s; null: unknown, or whole")
     speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")
     text: Text | None = maybe("what is said, as the cuts or the manifest say")
     language: Literal["zh", "en"]

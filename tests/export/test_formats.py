@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, ONE_LINE, piece, write
+from tests.mini_pair import RATE, captioner, voice
 
 ANN, BOB = "安娜", "=Bob <x>"
 PIECES = (
@@ -68,6 +71,35 @@ def test_praat_itself_reads_a_textgrid(tmp_path: Path) -> None:
     assert [ask(grid, f"Get {end} time of interval", 1, 3) for end in ("start", "end")] == [4, 7200]
 
 
+@pytest.mark.parametrize("segment", ["pauses", 1.0, None])
+def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, segment: object) -> None:
+    """As Praat reads both; in pieces cut at pauses, in equal ones, or whole."""
+    parselmouth = pytest.importorskip("parselmouth")
+    rate, silence = 22_050, np.zeros(13_001, np.float32)
+    spoken = [np.interp(np.arange(n * rate) / rate, np.arange(n * RATE) / RATE, voice(n, n)) for n in (2, 4, 1)]
+    sound = tmp_path / "talk.wav"
+    soundfile.write(sound, np.concatenate([silence, spoken[0], silence, spoken[1], silence, spoken[2]]), rate)
+    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__segment=segment)
+    lines = [transcript.to_json() for transcript in edge.captions(sound)]
+    assert (len(lines) > 1) == (segment is not None)
+    grid, ask = parselmouth.read(str(exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call
+    length = ask(parselmouth.Sound(str(sound)), "Get total duration")
+    assert ask(grid, "Get total duration") == pytest.approx(length, abs=0.5 / rate)
+    for tier in range(1, ask(grid, "Get number of tiers") + 1):
+        count = ask(grid, "Get number of intervals", tier)
+        ends = [ask(grid, "Get end time of interval", tier, n) for n in range(1, count + 1)]
+        assert min(np.diff([0.0, *ends])) > 0.02
+        assert ends[-1] == ask(grid, "Get total duration")
+
+
+def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path: Path) -> None:
+    tgt = pytest.importorskip("tgt")
+    lines = [piece(0, 1.2344, speaker=ANN), piece(1.2352, 2, speaker=ANN), piece(1.999, 3.0004, speaker=ANN)]
+    file = exported(tmp_path, "textgrid", *(line.replace('"speaker"', '"recording_s":3.0,"speaker"') for line in lines))
+    (tier,) = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True).tiers
+    assert [(i.start_time, i.end_time) for i in tier] == [(0, 1.234), (1.234, 2), (2, 3)]
+
+
 def test_whole_recordings_without_speakers_have_plain_tiers(tmp_path: Path) -> None:
     tgt = pytest.importorskip("tgt")
     file = exported(tmp_path, "textgrid", piece(None, None, labels={"emotion": "sad"}))
@@ -103,11 +135,18 @@ def test_tables_have_the_same_columns_whatever_was_asked_for(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "mark"),
     [("textgrid", '"no_speech refusal"'), ("eaf", ">no_speech refusal<"), ("srt", "Hm. [no_speech refusal]"),
-     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal,"), ("txt", "Hm. [no_speech refusal]")],
+     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal,"), ("txt", "Hm. [no_speech refusal]"),
+     ("rttm", "<NA> no_speech <NA>"), ("audformat", ",no_speech refusal")],
 )  # fmt: skip
 def test_what_is_no_description_is_marked(tmp_path: Path, name: ExportFormat, mark: str) -> None:
     flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
-    assert mark in exported(tmp_path, name, flagged, piece(1.0, 2.0)).read_text("utf-8")
+    done = export(
+        Stored.read(write(tmp_path, flagged, piece(1.0, 2.0))), [name], tmp_path, "--output", naming="speaker"
+    )
+    assert not done.problems
+    assert any(
+        mark in file.read_text("utf-8") for file in tmp_path.rglob("*") if file.suffix not in (".jsonl", ".yaml")
+    )
 
 
 def test_eaf(tmp_path: Path) -> None:
