@@ -145,7 +145,7 @@ def test_what_is_no_description_is_marked(tmp_path: Path, name: ExportFormat, ma
     )
     assert not done.problems
     assert any(
-        mark in file.read_text("utf-8") for file in tmp_path.rglob("*") if file.suffix not in (".jsonl", ".yaml")
+        mark in file.read_text("utf-8") for file in tmp_path.rglob("*.*") if file.suffix not in (".jsonl", ".yaml")
     )
 
 
