@@ -25,7 +25,7 @@ DAMAGE: dict[str, str] = {
     "schema": "2", "file": '"\\u0000.wav"', "file ": '"\\ud83d.wav"', "file  ": "null", "id": "7", "sha256": "[]",
     "language": '"fr"', "mode": '"fast"', "caption": "[]", "labels": '{"emotion":[1]}', "labels ": '"happy"',
     "scores": "3", "scores ": '{"emotion":1}', "scores  ": '{"emotion":{"by":"edge","classes":{"a":"x"},"other":0}}',
-    "start_s": '"x"', "end_s": '"x"', "end_s ": "1e999", "duration_s": "NaN", "piece": "-1", "pieces": "0",
+    "start_s": "-1", "end_s": '"x"', "end_s ": "1e999", "recording_s": "1e300", "duration_s": "NaN", "piece": "-1", "pieces": "0",
     "models": "3", "models ": '{"edge":[],"cloud":null}', "settings": "[1]", "settings ": '{"k":Infinity}',
     "settings  ": DEEP, "settings   ": '{"k":' + "1" * 5000 + "}", "error": '"broken"',
     "error ": '{"type":3,"message":null}', "mood": '"calm"',
@@ -68,7 +68,7 @@ def test_what_is_no_transcript_at_all_is_named_too(line: bytes) -> None:
         Transcript.from_json(line, "x.jsonl:3")
 
 
-@pytest.mark.parametrize("times", [{"end_s": 1.0}, {"end_s": -1}, {"start_s": 5}, {"end_s": 1e300}])
+@pytest.mark.parametrize("times", [{"end_s": 1.0}, {"start_s": 5.0}])
 def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path: Path, times: dict[str, object]) -> None:
     path = tmp_path / "o.jsonl"
     values = json.loads(good_line("/b.wav", start_s=1.0, end_s=2.0, duration_s=1.0).to_json()) | times
