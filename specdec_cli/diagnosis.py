@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.config import ResolvedConfig
-from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.config.gate_file import thresholds
 from specdec_cli.errors import SpecdecError, first_line, typed
 from specdec_cli.format import count
 
@@ -82,16 +82,12 @@ def _gate(resolved: ResolvedConfig) -> Check:
     gate = resolved.config.gate
     if resolved.config.decoding.mode != "hybrid":
         return Check("gate", "ok", f"none in mode {resolved.config.decoding.mode}")
-    threshold, of_file = gate.effective_threshold, None
-    if gate.name == "learned" and gate.weights_path is not None:
-        try:
-            file = read_gate_file(gate.weights_path, gate.file)
-        except SpecdecError as error:
-            return Check("gate", "fail", _sentence(error))
-        threshold, of_file = file.threshold if threshold is None else threshold, file.wake
+    try:
+        threshold, wake = thresholds(gate)
+    except SpecdecError as error:
+        return Check("gate", "fail", _sentence(error))
     facts: list[str] = [gate.name] if threshold is None else [gate.name, f"threshold {threshold:g}"]
     if resolved.config.decoding.defers:
-        wake = gate.effective_wake(threshold, of_file)
         facts += [*([] if wake in (None, threshold) else [f"wake {wake:g}"]), "whole captions drafted"]
     else:
         facts.append(f"k {resolved.config.decoding.k}")

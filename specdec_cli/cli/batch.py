@@ -16,7 +16,7 @@ import typer
 
 from specdec_cli import targets
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import labelling, load_captioner
+from specdec_cli.cli.startup import labelling, load_captioner, require_cloud
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def batch(
 
     Run the same command again to go on where it was interrupted.
     """
+    from specdec_cli.cli.command_run import exit_code
     from specdec_cli.cli.export import Exports
-    from specdec_cli.cli.work import exit_code
     from specdec_cli.console.progress import choose_steps
     from specdec_cli.inputs.find import Paths
     from specdec_cli.inputs.opening import Stdin
@@ -104,7 +104,8 @@ def batch(
     refuse(reads, output, resume=resume, retry_failed=retry_failed)
     labelled = labelling(labels, lexicon, calibration)
     with closing(choose_steps(quiet=quiet, debug=debug)) as view:
-        view.say(resolved.language_line)
+        for note in resolved.notes:
+            view.say(note)
         job = Batching(
             resolved.config,
             labelled,
@@ -188,7 +189,7 @@ class Batching:
         from specdec_cli.batch.output_file import Identity, Output
         from specdec_cli.batch.plan import Plan
         from specdec_cli.batch.runner import run_batch
-        from specdec_cli.cli.work import interruptible
+        from specdec_cli.cli.command_run import interruptible
         from specdec_cli.transcript.terms import Terms
 
         terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
@@ -242,6 +243,7 @@ class Batching:
                 measures=self.measures,
                 loading=self.view.loading,
             ) as cluster:
+                require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
                 identity.check_models(cluster.setup.models, cluster.setup.settings)
                 yield cluster
             return

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from specdec_cli.cli import options
+from specdec_cli.cli.startup import load_captioner, require_cloud
 
 
 def bench(
@@ -32,18 +33,19 @@ def bench(
 
     Times every mode and transformers' generate on the same recordings, in turns.
     """
-    from specdec_cli.cli.work import Work, emit
+    from specdec_cli.cli.command_run import CommandRun, emit
 
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    with Work(quiet=quiet, debug=debug) as work:
-        work.view.say(resolved.language_line)
+    with CommandRun(quiet=quiet, debug=debug) as work:
+        for note in resolved.notes:
+            work.view.say(note)
         with work.libraries():
             from specdec_cli.bench.contenders import build_result
             from specdec_cli.bench.measuring import benchmark, comparable
             from specdec_cli.bench.prepared import files_of, read_clips
-            from specdec_cli.captioner import Captioner
         config, files = comparable(resolved.config), files_of(path)
-        captioner = Captioner.load(config, loading=work.view.loading)
+        captioner = load_captioner(config, work.view)
+        require_cloud(captioner.setup, degrades=False)
         read = read_clips(captioner, files)
         work.view.begin(repeat * len(read))
         timings, notes = benchmark(captioner, read, repeat, work.view.advance)

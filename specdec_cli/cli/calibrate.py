@@ -26,7 +26,7 @@ def calibrate(
     classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    from specdec_cli.cli.work import emit
+    from specdec_cli.cli.command_run import emit
     from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 
     if references is None:

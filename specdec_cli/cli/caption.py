@@ -102,7 +102,8 @@ def caption(
                 captioner = load_captioner(resolved.config, view, labelled, measures=measure)
                 identity.check_models(captioner.setup.models, captioner.setup.settings)
                 if not json:
-                    view.say(resolved.language_line)
+                    for note in resolved.notes:
+                        view.say(note)
             for file in files:
                 entry = known.get(file)
                 if entry is not None and stored is not None:

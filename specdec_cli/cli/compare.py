@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import read_references
+from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.cli.work import Work
+    from specdec_cli.cli.command_run import CommandRun
     from specdec_cli.config import Config
     from specdec_cli.evaluate.stored_runs import StoredRuns
     from specdec_cli.types import Mode
@@ -64,7 +64,7 @@ def compare(
     Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
     the same --output again, and only what is missing is done.
     """
-    from specdec_cli.cli.work import Work, emit, exit_code
+    from specdec_cli.cli.command_run import CommandRun, emit, exit_code
     from specdec_cli.evaluate.modes import in_mode, parse_modes, richest, terms
     from specdec_cli.evaluate.running import Runner
     from specdec_cli.evaluate.stored_runs import StoredRuns
@@ -86,8 +86,9 @@ def compare(
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
-    work = Work(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
-    work.view.say(resolved.language_line)
+    work = CommandRun(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
+    for note in resolved.notes:
+        work.view.say(note)
     recordings = work.identified(files)
     configs = {mode: in_mode(config, mode) for mode in wanted}
     made_with = terms(configs)
@@ -128,12 +129,13 @@ def compare(
 
 
 def _captioners(
-    work: Work, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
+    work: CommandRun, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
 ) -> dict[Mode, Captioner]:
     """A captioner for each mode, of the same loaded models."""
-    with work.libraries():
-        from specdec_cli.captioner import Captioner
-    both = Captioner.load(of_both, loading=work.view.loading)
+    both = load_captioner(of_both, work.view)
+    require_cloud(
+        both.setup, degrades=all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
+    )
     captioners = {mode: both.variant(config) for mode, config in configs.items()}
     journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
     return captioners

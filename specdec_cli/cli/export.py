@@ -127,7 +127,7 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: Steps
     Raises:
         ConfigError: there was nothing to write.
     """
-    from specdec_cli.cli.work import exit_code
+    from specdec_cli.cli.command_run import exit_code
     from specdec_cli.format import count
 
     if not written.count and not written.problems:

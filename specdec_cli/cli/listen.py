@@ -67,7 +67,7 @@ def listen(
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
     """
     from specdec_cli.audio.microphone import Microphone, devices, find_device
-    from specdec_cli.cli.work import interruptible
+    from specdec_cli.cli.command_run import interruptible
     from specdec_cli.console.cells import clean
     from specdec_cli.console.live import choose_view
     from specdec_cli.console.plain import write_line
@@ -90,7 +90,8 @@ def listen(
         config = resolved.config.model_copy(update={"audio": audio})
         captioner = load_captioner(config, view, labelled, measures=measure)
         if not json:
-            view.say(resolved.language_line)
+            for note in resolved.notes:
+                view.say(note)
         append = None if output is None else lambda line: append_line(output, TRANSCRIPTS, line.to_json())
         job = Job(view, append, json=json, labelled=False)
         with (

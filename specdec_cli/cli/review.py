@@ -26,13 +26,13 @@ def review(
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    from specdec_cli.cli.work import Work
+    from specdec_cli.cli.command_run import CommandRun
     from specdec_cli.format import count
     from specdec_cli.targets import REVIEW, refuse
 
     words, table = read_references(references, file_column, None, label_column, lexicon)
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
-    with Work(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
+    with CommandRun(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
         from specdec_cli.review.pieces import read_pieces
         from specdec_cli.review.review_page import write_review
 

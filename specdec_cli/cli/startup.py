@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import CloudError, ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.labels.references import References
+    from specdec_cli.run import Setup
 
 
-def load_captioner(config: Config, view: View | Steps, labelled: Labelling | None, *, measures: bool) -> Captioner:
+def load_captioner(
+    config: Config, view: View | Steps, labelled: Labelling | None = None, *, measures: bool = False
+) -> Captioner:
     """The captioner of a command, whose display shows what is being loaded.
 
     Args:
@@ -26,13 +29,26 @@ def load_captioner(config: Config, view: View | Steps, labelled: Labelling | Non
         view: the display.
         labelled: finds the classes that captions name; None: not asked for.
         measures: measure figures of each clip.
+
+    Raises:
+        CloudError: the cloud does not answer, and the mode needs it.
     """
     with view.loading("PyTorch"):
         from specdec_cli.captioner import Captioner
     captioner = Captioner.load(config, loading=view.loading)
+    require_cloud(captioner.setup, degrades=config.decoding.degrades)
     if labelled is not None:
         captioner = captioner.labelled(*labelled)
     return captioner.measuring() if measures else captioner
+
+
+def require_cloud(setup: Setup, *, degrades: bool) -> None:
+    """Refuses to begin if the cloud does not answer, unless the edge writes what the cloud cannot (`degrades`)."""
+    if setup.unanswered and not degrades:
+        alone = " With decoding.degrade the edge writes alone." if setup.mode == "lossless" else ""
+        raise CloudError(
+            f"The cloud does not answer: {setup.unanswered[0]}.", hint=f"Start the server, or check cloud.url.{alone}"
+        )
 
 
 def require_shown(labels: object, measure: bool, *, shown: bool) -> None:

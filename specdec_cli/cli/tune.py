@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import read_references
+from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import COSTS, Cost, GateName
@@ -51,7 +51,7 @@ def tune(
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
     gate with --gate FILE.
     """
-    from specdec_cli.cli.work import FAILED, Work, emit
+    from specdec_cli.cli.command_run import FAILED, CommandRun, emit
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
     from specdec_cli.tune.tuning_plan import require_tunable
@@ -66,8 +66,9 @@ def tune(
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with Work(quiet=quiet, debug=debug, interruption=again) as work:
-        work.view.say(resolved.language_line)
+    with CommandRun(quiet=quiet, debug=debug, interruption=again) as work:
+        for note in resolved.notes:
+            work.view.say(note)
         clips: dict[str, str] = {}
         for recording in work.identified(files):
             if recording.error is not None:
@@ -78,12 +79,12 @@ def tune(
             return FAILED
         require_tunable(resolved.config, competing, len(clips), risk)
         with work.libraries():
-            from specdec_cli.captioner import Captioner
             from specdec_cli.tune.record import setup_of
             from specdec_cli.tune.stored_recordings import StoredRecordings
             from specdec_cli.tune.tuning import tune as tuned
             from specdec_cli.tune.tuning_plan import TuningPlan
-        captioner = Captioner.load(resolved.config, loading=work.view.loading)
+        captioner = load_captioner(resolved.config, work.view)
+        require_cloud(captioner.setup, degrades=False)
         plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), recordings) as journal:

@@ -15,6 +15,7 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, LOSSY_RULES, NOTHING_DONE, TOK
 
 _LINK_OPTIONS: Final = ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
 _LOADING_OPTIONS: Final = ("device", "dtype", "device_map", "attention", "quantization", "encoder_dtype", "graphs")
+_WAY_OUT: Final = "leave it out, or use mode hybrid. To compare modes with one set of options, use specdec compare."
 _BOUNDS: Final = {
     "entropy": (0.0, math.inf, "at least 0 nats"),
     "class-entropy": (0.0, math.inf, "at least 0 nats"),
@@ -177,11 +178,13 @@ def _ignored(config: Config) -> Iterator[Clash]:
         unused += [setting.name for section in ("gate", "acceptance") for setting in settings_of(section)]
         unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on", "decoding.degrade"]
         unused += ["decoding.defer"] * decoding.defer
+    if mode == "cloud":
+        unused.append("decoding.edge_failed")
     if mode == "lossless":
         unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting"]
         unused += ["gate.name"] * (gate.name != "always")
     for name in unused:
-        yield Clash(name, "decoding.mode", f"Mode {mode} ignores it: leave it out, or use mode hybrid.")
+        yield Clash(name, "decoding.mode", f"Mode {mode} ignores it: {_WAY_OUT}")
     if gate.name in ("always", "never"):
         yield Clash("gate.threshold", "gate.name", "That gate has no threshold.")
     if mode == "hybrid" and not decoding.defer:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from specdec_cli.config.layers import Given, Layer
 from specdec_cli.config.locate import absolute_path, gate_path, read_json
 from specdec_cli.config.problems import Problem
+from specdec_cli.config.schema import GateConfig
 from specdec_cli.errors import ConfigError
 
 SUFFIX: Final = ".json"
@@ -132,6 +133,19 @@ def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeight
             hint=f"Use it as it is: set gate.name to {label}.",
         )
     return file, file.learned
+
+
+def thresholds(gate: GateConfig) -> tuple[float | None, float | None]:
+    """The threshold in force, and the one that counts until the cloud has been called; None where there is none.
+
+    Raises:
+        ConfigError: the gate's weights cannot be read.
+    """
+    threshold, wake = gate.effective_threshold, None
+    if gate.name == "learned" and gate.weights_path is not None:
+        file = read_gate_file(gate.weights_path, gate.file)
+        threshold, wake = file.threshold if threshold is None else threshold, file.wake
+    return threshold, gate.effective_wake(threshold, wake)
 
 
 def names_gate_file(value: object) -> bool:

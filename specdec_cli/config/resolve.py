@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
-from specdec_cli.config.gate_file import expand_gate_file, names_gate_file
+from specdec_cli.config.gate_file import expand_gate_file, names_gate_file, thresholds
 from specdec_cli.config.layers import (
     CONFIG_VARIABLE,
     MODELS,
@@ -74,14 +74,34 @@ class ResolvedConfig:
     reads: tuple[Path, ...]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
-        """Name, value and origin of every setting, in the order of the schema."""
+        """Name, value and origin of every setting, in the order of the schema; where null has a meaning, that value.
+
+        Raises:
+            ConfigError: the gate file cannot be used.
+        """
+        meant = dict(self._meant())
         for section in SECTIONS:
             values = getattr(self.config, section)
             if values is None:
                 yield section, None, self.origin[section]
                 continue
-            for name in type(values).model_fields:
-                yield f"{section}.{name}", getattr(values, name), self.origin[f"{section}.{name}"]
+            for field_name in type(values).model_fields:
+                name, value = f"{section}.{field_name}", getattr(values, field_name)
+                value, origin = meant.get(name, (value, "")) if value is None else (value, "")
+                yield name, value, origin or self.origin[name]
+
+    def _meant(self) -> Iterator[tuple[str, tuple[object, str]]]:
+        """What null stands for in the settings of the gate and the loop: value and origin."""
+        decoding, gate = self.config.decoding, self.config.gate
+        if decoding.mode in ("hybrid", "lossless"):
+            yield "decoding.degrade", (decoding.degrades, f"default in mode {decoding.mode}")
+            yield "acceptance.rule", (self.config.acceptance_rule, f"default at temperature {decoding.temperature:g}")
+        if decoding.mode == "hybrid":
+            threshold, wake = thresholds(gate)
+            origin = f"default of the gate {gate.name}" if gate.name != "learned" else str(gate.file)
+            yield "gate.threshold", (threshold, origin)
+            if decoding.defers:
+                yield "gate.wake", (wake, "the threshold" if wake == threshold else origin)
 
     @property
     def label(self) -> str:
@@ -89,10 +109,18 @@ class ResolvedConfig:
         return str(self.path or "the defaults for published models")
 
     @property
-    def language_line(self) -> str:
-        """The language of the captions, and why, as a sentence."""
-        name = {"zh": "Chinese", "en": "English"}[self.config.prompt.language]
-        return f"Captions are in {name} ({self.origin[_LANGUAGE].removeprefix('flag ')})."
+    def notes(self) -> Iterator[str]:
+        """What a run says of its settings before it starts, a sentence each: the language, and what k means here."""
+        config = self.config
+        name = {"zh": "Chinese", "en": "English"}[config.prompt.language]
+        yield f"Captions are in {name} ({self.origin[_LANGUAGE].removeprefix('flag ')})."
+        k, origin = config.decoding.k, self.origin["decoding.k"].removeprefix("flag ")
+        in_blocks = config.decoding.mode == "hybrid" and not config.decoding.defers and k != "auto"
+        if in_blocks and config.gate.stop_drafting:
+            yield (
+                f"Blocks hold up to {k} tokens ({origin}); a block ends early at a token that the gate is unsure of "
+                "(gate.stop_drafting is true)."
+            )
 
     def to_yaml(self) -> str:
         """The merged settings as a config file that loads back to the same configuration."""

@@ -406,7 +406,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     @property
     def degrades(self) -> bool:
         """Whether the edge writes on where the cloud fails."""
-        return self.mode == "hybrid" if self.degrade is None else self.degrade
+        return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"
 
     @property
     def defers(self) -> bool:

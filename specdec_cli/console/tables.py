@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from specdec_cli.config.problems import show
 from specdec_cli.console.cells import clean, wrap
 from specdec_cli.console.plain import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, STRONG, signs_for, written
-from specdec_cli.format import count, setting
+from specdec_cli.format import count
 
 if TYPE_CHECKING:
     from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
@@ -103,11 +104,12 @@ def _table_width(console: Console) -> int:
 
 
 def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
-    """Print settings, one a line: name, value and origin of each. Piped lines are as long as they need to be."""
+    """Print settings, one a line: name, value as a file has it, origin. Piped lines are as long as they need to be."""
     console = console or console_on()
     table = columns(False, False, False)
     for name, value, origin in rows:
-        table.add_row(Text(clean(name)), Text(clean(setting(value))), Text(clean(origin), DIM))
+        written_as = value if isinstance(value, str) else show(value)
+        table.add_row(Text(clean(name)), Text(clean(written_as)), Text(clean(origin), DIM))
     print_lines(lines_of(table, _table_width(console)), console)
 
 

@@ -345,6 +345,23 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], False),  # drafts the whole caption: k does not count
+        (["-k", "5"], True),
+        (["-k", "5", "--set", "gate.stop_drafting=false"], False),
+        (["-k", "5", "--mode", "lossless"], False),
+    ],
+)
+def test_what_k_means_is_said_where_drafting_stops_early(
+    specdec: Specdec, recordings: list[str], flags: list[str], said: bool
+) -> None:
+    outcome = specdec("caption", *flags, "--max-new-tokens", "8", recordings[0])
+    assert outcome.code == 0
+    assert outcome.err.count("Blocks hold up to 5 tokens (-k); a block ends early") == said
+
+
 def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
     specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,26 +466,51 @@ def test_folders_are_searched_at_every_depth_if_asked(specdec: Specdec, tmp_path
     assert specdec("caption", "-r", tmp_path / "d").code == 0
 
 
+UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
+
+
 @pytest.mark.parametrize(
-    ("given", "code"),
-    [
-        (["--mode", "hybrid", "--gate", "never"], 0),
-        (["--mode", "hybrid", "--gate", "always"], 0),
-        (["--mode", "hybrid", "--gate", "always", "--no-degrade"], 1),
-        (["--mode", "lossless"], 1),
-        (["--mode", "lossless", "--degrade"], 0),
-    ],
+    "given", [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--degrade"]], ids=repr
 )
-def test_a_server_that_does_not_answer_is_reported_as_such(
-    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, given: list[str], code: int
+def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
+    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     monkeypatch.setattr(Captioner, "load", LOAD)
-    outcome = specdec("caption", recordings[0], "-l", "zh", "--set", "cloud.url=http://127.0.0.1:9", *given, "--json")
-    assert outcome.code == code, outcome.err
+    outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json")
+    assert outcome.code == 0, outcome.err
     found = Transcript.from_json(outcome.out)
     assert found.warnings == ("no answer at the start: http://127.0.0.1:9: All connection attempts failed",)
-    assert (found.error is not None) == (code == 1)
-    assert (found.degraded is not None) == ("never" not in given and code == 0)
+    assert (found.degraded is not None) == ("never" not in given)
+
+
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        ("caption", ["--mode", "lossless"]),
+        ("caption", ["--mode", "cloud"]),
+        ("caption", ["--mode", "hybrid", "--no-degrade"]),
+        ("batch", ["--mode", "lossless"]),
+        ("compare", ["--modes", "edge,lossless"]),
+        ("bench", []),
+    ],
+    ids=str,
+)
+def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip(
+    specdec: Specdec,
+    recordings: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    given: list[str],
+) -> None:
+    monkeypatch.setattr(Captioner, "load", LOAD)
+    output = tmp_path / "out.jsonl"
+    kept = [] if command == "bench" else ["-o", str(output)]
+    outcome = specdec(command, recordings[0], *UNREACHABLE, *given, *kept)
+    assert (outcome.code, outcome.out) == (3, ""), outcome.err
+    assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
+    assert ("(--degrade)" in outcome.err) == ("lossless" in given)
+    assert not output.exists() or output.read_bytes() == b""
 
 
 def test_lossless_takes_a_temperature_with_no_defer(specdec: Specdec, recordings: list[str]) -> None:

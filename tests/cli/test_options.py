@@ -141,6 +141,8 @@ def test_a_wrong_variable_is_named(specdec: Specdec, monkeypatch: pytest.MonkeyP
         (["--mode", "hybird"], ["--mode", "hybrid"]),
         (["--mode", "lossless", "--accept", "rank"], ["lossless", "--mode", "rank", "--accept"]),
         (["--mode", "edge", "--threshold", "2"], ["--threshold", "edge", "--mode"]),
+        (["--mode", "lossless", "--gate", "margin"], ["margin", "--gate", "lossless", "--mode", "specdec compare"]),
+        (["--mode", "cloud", "--set", "decoding.edge_failed=cloud"], ["decoding.edge_failed", "cloud", "--mode"]),
         (["--set", "decoding.top_p=0.9"], ["--set", "temperature"]),
         (["--threshold", "nan"], ["--threshold"]),
         (["--segment", "0.01"], ["--segment"]),

@@ -1,4 +1,4 @@
-"""What commands over many recordings share: a display, Ctrl-C, what failed, the result as JSON or as a page."""
+"""What commands over many recordings share: their run, Ctrl-C, and the result as JSON or as a page."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def interruptible(*told: Callable[[], None]) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-class Work:
-    """One command at work: `with Work(...) as work`, then `return work.code(...)`.
+class CommandRun:
+    """One run of a command over recordings: its display, Ctrl-C, the recordings that failed, the exit code.
 
-    Ctrl-C ends the block without an error, and `interrupted` tells; the terminal is given back in any case.
+    `with CommandRun(...) as work`, then `return work.code()`. Ctrl-C ends the block without an error and sets
+    `interrupted`; the terminal is given back in any case.
 
     Args:
         quiet: show no progress.
@@ -66,7 +67,7 @@ class Work:
         self._interruption = interruption
         self._failed: set[str] = set()
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> CommandRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> bool:
