@@ -7,7 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, Self
@@ -69,9 +69,8 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
-            self._lock.release()
+        Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
+        self._lock.release()
 
     def lines(self) -> Iterator[StoredLine]:
         """The lines in order, but for empty ones; half a line at the end is cut off.
@@ -96,13 +95,13 @@ class Store:
             TranscriptError: the disk is full, for example.
         """
         data = "".join(f"{line}\n" for line in lines).encode("utf-8")
-        with writing(self.path), _open(self.path) as descriptor:
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        with writing(self.path), self.path.open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 data = b"\n" + data
-            written = os.write(descriptor, data)
+            written = file.write(data)
             if written != len(data):
-                os.ftruncate(descriptor, size)
+                file.truncate(size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
     def cut(self, size: int = 0) -> None:
@@ -114,39 +113,28 @@ class Store:
     def keep(self, offsets: Iterable[int]) -> None:
         """Writes the file anew with the lines at `offsets` alone; the new file takes the old one's place at once."""
         with self.path.open("rb") as old:
-            replace(self.path, (_line_at(old, offset) for offset in offsets), beside(self.path, "new"))
+            replace(self.path, (_line_at(old, offset) for offset in offsets), durable=True)
 
 
 class Watch(Protocol):
-    """Shows the progress and the errors of a run in steps."""
+    """Shows the progress of a run in steps, announced one by one, and the recordings that cannot be used."""
 
-    def begin(self, steps: int) -> None:
-        """There are so many steps to take."""
-        ...
-
-    def step(self, what: str) -> None:
-        """A step is about to be taken."""
-        ...
-
-    def advance(self) -> None:
-        """It was taken, or it turned out that it cannot be."""
-        ...
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        ...
+    def begin(self, steps: int) -> None: ...
+    def step(self, what: str) -> None: ...
+    def advance(self) -> None: ...
+    def failed(self, file: str, error: SpecdecError) -> None: ...
 
 
 class Journal(ABC):
     """What a run has made so far: in memory, and in a store from which a later run resumes. A context manager.
 
     Args:
-        path: file that is read and appended to, held until the journal is closed; None: memory alone.
-        kind: what its lines are. A last line that a killed process left half-written is cut off.
+        path: of the store; None: memory alone.
+        kind: what its lines are.
         read: whether to read what the file holds.
 
     Raises:
-        TranscriptError: the file cannot be read or written, holds something else, or another run is writing it.
+        TranscriptError: as `Store`.
     """
 
     def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
@@ -221,21 +209,19 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
     )
 
 
-def beside(path: Path, ending: str) -> Path:
-    """A file of this store's own in the same folder; its name is short however long the store's is."""
+def lock_file(path: Path) -> Path:
+    """The file in the same folder that is locked while a store is open; its name is short whatever the store's is."""
     real = Path(os.path.realpath(path))
-    return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.{ending}")
+    return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
 def _shown(value: object) -> str:
     return ascii(value)[:200] if isinstance(value, dict) else show(value)
 
 
-def _locked(path: Path, wait_s: float) -> FileLock | None:
-    """The lock of a file, held, which follows no link; None for a device or a pipe, which needs none."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        return None
-    lock = FileLock(beside(path, "lock"), timeout=wait_s, thread_local=False)
+def _locked(path: Path, wait_s: float) -> FileLock:
+    """The lock of a file, held, which follows no link."""
+    lock = FileLock(lock_file(path), timeout=wait_s, thread_local=False)
     with writing(path):
         if not Path(lock.lock_file).parent.is_dir():  # which the lock would create
             raise FileNotFoundError("its folder does not exist")
@@ -246,15 +232,6 @@ def _locked(path: Path, wait_s: float) -> FileLock | None:
                 f"{path} is being written by another run.", hint="Wait until it has ended, or name another file."
             ) from error
     return lock
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _line_at(file: BinaryIO, offset: int) -> bytes:

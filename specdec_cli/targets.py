@@ -30,7 +30,6 @@ _FORMATS: Final = {
 }
 """Ending that promises another format than transcripts -> its name in `specdec export`."""
 _HEAD: Final = 16_384  # bytes of a file that tell what it is
-_LINE: Final = re.compile(rb'\{\s*"(schema|recording)"\s*:\s*1\s*[,}]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +51,30 @@ class Kind:
     appended: bool = False
 
 
-def _lines(*beginnings: bytes) -> Callable[[bytes], bool]:
-    """Recognises JSON lines by the beginning of the first, which may be torn, or written by another JSON library."""
-    keys = [beginning.split(b'"')[1] for beginning in beginnings]
-
-    def ours(head: bytes) -> bool:
-        found = _LINE.match(head)
-        return (found is not None and found[1] in keys) or any(b.startswith(head) for b in beginnings)
-
-    return ours
+def _like(pattern: bytes, *torn: bytes) -> Callable[[bytes], bool]:
+    """Whether a file's beginning matches, or is the beginning of a line that was torn."""
+    expected = re.compile(pattern, re.DOTALL)
+    return lambda head: expected.match(head) is not None or any(line.startswith(head) for line in torn)
 
 
-def _page(title: bytes) -> Callable[[bytes], bool]:
-    named = b"<title>specdec %s</title>" % title
-    return lambda head: head.lower().startswith(b"<!doctype html>") and named in head
+_SCHEMA: Final = rb'\{\s*"schema"\s*:\s*1\s*[,}]'  # as another JSON library may write it
+_PAGE: Final = rb"(?i:<!doctype html>).*<title>specdec %s</title>"
+_FORMAT: Final = rb'\{\s*"format"\s*:\s*"specdec %s"'
 
-
-def _format(name: bytes) -> Callable[[bytes], bool]:
-    return lambda head: re.match(rb'\{\s*"format"\s*:\s*"specdec %s"' % name, head) is not None
-
-
-TRANSCRIPTS: Final = Kind("transcripts", _lines(TRANSCRIPT), appended=True)
-RECORDINGS: Final = Kind("recordings of specdec tune", _lines(RECORDING, TRANSCRIPT), appended=True)
-TABLE: Final = Kind(
-    "tables of specdec batch", lambda head: head.startswith(",".join(COLUMNS[:8]).encode()), stdout=True
+TRANSCRIPTS: Final = Kind("transcripts", _like(_SCHEMA, TRANSCRIPT), appended=True)
+RECORDINGS: Final = Kind(
+    "recordings of specdec tune",
+    _like(_SCHEMA + rb'|\{\s*"recording"\s*:\s*1\s*[,}]', RECORDING, TRANSCRIPT),
+    appended=True,
 )
-PICTURE: Final = Kind(
-    "pictures of specdec",
-    lambda head: head.startswith((b"<svg", b"\x89PNG")) and b"specdec" in head,  # a PDF does not say so at its head
-    (".svg", ".png", ".pdf"),
+TABLE: Final = Kind("tables of specdec batch", _like(",".join(COLUMNS[:8]).encode()), stdout=True)
+PICTURE: Final = Kind(  # a PDF does not say so at its head
+    "pictures of specdec", _like(rb"(?:<svg|\x89PNG).*specdec"), (".svg", ".png", ".pdf")
 )
-PAGE: Final = Kind("pages of specdec", _page(b"report"), (".html",))
-REVIEW: Final = Kind("review pages of specdec", _page(b"review"), (".html",))
-CALIBRATION: Final = Kind("calibrations", _format(b"calibration"), (".json",))
-GATE: Final = Kind("gate files", _format(b"gate"), (".json",))
+PAGE: Final = Kind("pages of specdec", _like(_PAGE % b"report"), (".html",))
+REVIEW: Final = Kind("review pages of specdec", _like(_PAGE % b"review"), (".html",))
+CALIBRATION: Final = Kind("calibrations", _like(_FORMAT % b"calibration"), (".json",))
+GATE: Final = Kind("gate files", _like(_FORMAT % b"gate"), (".json",))
 
 
 def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
@@ -167,13 +156,10 @@ def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> Non
     replace(target, content)
 
 
-def replace(target: Path, content: str | bytes | Iterable[str | bytes], draft: Path | None = None) -> None:
+def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
 
-    Args:
-        target: the file.
-        content: all of it.
-        draft: what it is called until it is whole, in the same folder; None: a name that nobody can foretell.
+    `durable`: it is on the disk before it takes that place, for content that cannot be made again.
 
     Raises:
         TranscriptError: it cannot be written.
@@ -184,14 +170,12 @@ def replace(target: Path, content: str | bytes | Iterable[str | bytes], draft: P
                 file.writelines(_encoded(content))
             return
         target = Path(os.path.realpath(target))
-        held, draft = draft is not None, draft or target.with_name(f".specdec-{secrets.token_hex(8)}")
-        if held:
-            draft.unlink(missing_ok=True)  # of a run that was killed
+        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")  # which nobody can foretell
         try:
             with draft.open("xb") as file:
                 file.writelines(_encoded(content))
-                file.flush()
-                if held:  # nothing can make its captions again
+                if durable:
+                    file.flush()
                     os.fsync(file.fileno())
             if target.exists():
                 draft.chmod(target.stat().st_mode & 0o7777)

@@ -14,7 +14,7 @@ from specdec_cli.targets import replace, writing
 INDEX: Final = ".specdec-exports"
 """File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
 
-_HEAD: Final = b"specdec exports"
+_HEAD: Final = "specdec exports"
 _LONGEST: Final = 255  # bytes of a file's name
 
 
@@ -61,50 +61,39 @@ class Folder:
             there = target.read_bytes() if target.is_file() else b"\0"
             if there == data:
                 return
-            if target.is_symlink() or not self._wrote(digest(there)):
+            if digest(there) not in self._ours:
+                self._ours |= self._read_index()  # another run may have written it
+            if target.is_symlink() or digest(there) not in self._ours:
                 raise TranscriptError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away.",
                 )
-        for folder in reversed(target.parents):  # not parents=True, which calls itself for each of them
-            if not folder.is_dir():
-                folder.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         self._note(digest(data))
         replace(target, data)
 
-    def _wrote(self, content: str) -> bool:
-        """Whether this run or another one has written it."""
-        if content not in self._ours:
-            self._ours |= self._read_index()
-        return content in self._ours
-
     def _note(self, content: str) -> None:
+        """Adds a digest to the index, which is opened without following a link."""
         if content not in self._ours:
-            index = self.path / INDEX
-            line = content.encode() if self._ours else b"%s\n%s" % (_HEAD, content.encode())
-            with writing(index):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-                descriptor = os.open(index, flags, 0o644)
-                try:
-                    os.write(descriptor, line + b"\n")
-                finally:
-                    os.close(descriptor)
+            line = content if self._ours else f"{_HEAD}\n{content}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+            with writing(self.path / INDEX), os.fdopen(os.open(self.path / INDEX, flags, 0o644), "a") as index:
+                index.write(f"{line}\n")
             self._ours.add(content)
 
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
-        index, lines = self.path / INDEX, list[bytes]()
+        index = self.path / INDEX
         try:
-            if os.path.lexists(index):
-                lines = index.read_bytes().splitlines()
-        except OSError:
-            lines = [b""]
+            lines = index.read_text("utf-8").splitlines() if os.path.lexists(index) else []
+        except (OSError, ValueError):
+            lines = [""]
         if lines[:1] not in ([], [_HEAD]) or index.is_symlink():
             raise TranscriptError(
                 f"{index} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )
-        return {line.decode("ascii", "replace") for line in lines}
+        return set(lines)
 
 
 def fitted(path: str, ending: str) -> str:

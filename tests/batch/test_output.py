@@ -10,7 +10,6 @@ import pytest
 from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import Key
-from specdec_cli.store import beside
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from tests.batch.lines import failed_line, good_line, write
@@ -136,16 +135,6 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
     with Output(tmp_path / "mine.jsonl", accept):
         pass
     assert os.listdir(tmp_path) == ["mine.jsonl"]
-
-
-def test_what_a_killed_compaction_left_is_cleared_away(tmp_path: Path) -> None:
-    path = write(tmp_path / "o.jsonl", failed_line("/a.wav"), good_line("/a.wav"))
-    mine = tmp_path / ".o.jsonl.new"
-    mine.write_text("a person's")
-    beside(path, "new").write_text("half")
-    with Output(path, accept):
-        pass
-    assert sorted(os.listdir(tmp_path)) == [mine.name, "o.jsonl"]
 
 
 def test_a_name_that_is_no_utf_8_is_found_again(tmp_path: Path) -> None:
