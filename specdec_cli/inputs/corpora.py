@@ -12,9 +12,10 @@ from typing import Any, Final
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.parts import span
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.inputs.table_files import json_lines, one_line, read_text
-from specdec_cli.times import seconds
+from specdec_cli.times import MOST_S, seconds
 
 Listed = tuple[str, InputFile]
 """Where a manifest lists a recording, "cuts.jsonl, line 7", and the recording."""
@@ -30,10 +31,9 @@ def item(manifest: Path, file: str, **more: Any) -> InputFile:
     return InputFile(str(manifest.parent / file), listed_in=str(manifest), **more)
 
 
-def part_id(file: str, start_s: float, end_s: float | None) -> str:
+def _part_id(file: str, start_s: float, end_s: float) -> str:
     """The id of a part that has none of its own: "talk-0012500-0014000", in milliseconds."""
-    end = "" if end_s is None else f"-{round(1000 * end_s):07d}"
-    return f"{Path(file).stem}-{round(1000 * start_s):07d}{end}"
+    return f"{Path(file).stem}-{round(1000 * start_s):07d}-{round(1000 * end_s):07d}"
 
 
 # --- Kaldi ---
@@ -68,16 +68,11 @@ def kaldi(scp: Path) -> Iterator[Listed]:
         yield from ((place, listed(name, file)) for name, (place, file) in recordings.items())
         return
     for place, utterance, rest in _pairs(segments):
-        name, *times = rest.split()
-        begins, ends = times[:2] if len(times) >= 2 else ("", "")
-        start_s, end_s = seconds(begins), None if ends == "-1" else seconds(ends)  # -1: to the end of the recording
-        if start_s is None or (end_s is None and ends != "-1"):
-            hint = "A line is: utterance recording start end, in seconds."
-            raise ReferencesError(f"{place}: this is no segment.", hint=hint)
-        if name not in recordings:
-            raise ReferencesError(f"{place}: {scp} has no recording {show(name)}.", hint="Add it, or drop the segment.")
-        _require_part(place, start_s, end_s)
-        yield place, listed(utterance, recordings[name][1], start_s, end_s)
+        of, start, end = (*rest.split(), None, None)[:3]
+        if of not in recordings:
+            raise ReferencesError(f"{place}: {scp} has no recording {show(of)}.", hint="Add it, or drop the segment.")
+        start_s, end_s = span(place, start, MOST_S if end == "-1" else end)  # -1: to the end of the recording
+        yield place, listed(utterance, recordings[of][1], start_s, None if end == "-1" else end_s)
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -125,18 +120,11 @@ def nemo(path: Path) -> Iterator[Listed]:
         file = row.get("audio_filepath")
         if not isinstance(file, str) or not file:
             raise ReferencesError(f"{place}: audio_filepath is missing.", hint="Each line names one recording.")
-        start_s, end_s = None, None
+        known: dict[str, Any] = {name: one_line(row.get(name)) for name in ("id", "speaker", "text")}
         if row.get("offset") is not None:
-            start_s, length_s = seconds(row["offset"]), seconds(row.get("duration"))
-            if start_s is None or length_s is None:
-                raise ReferencesError(
-                    f"{place}: offset and duration are no times in a recording.", hint="Give both in seconds."
-                )
-            end_s = start_s + length_s
-            _require_part(place, start_s, end_s)
-        id_ = one_line(row.get("id")) or (None if start_s is None else part_id(file, start_s, end_s))
-        known = {"speaker": one_line(row.get("speaker")), "text": one_line(row.get("text"))}
-        yield place, item(path, file, id=id_, start_s=start_s, end_s=end_s, **known)
+            part = span(place, row["offset"], length=row.get("duration"))
+            known |= {"id": known["id"] or _part_id(file, *part), "start_s": part[0], "end_s": part[1]}
+        yield place, item(path, file, **known)
 
 
 def lhotse(path: Path) -> Iterator[Listed]:
@@ -155,15 +143,8 @@ def lhotse(path: Path) -> Iterator[Listed]:
         if not isinstance(source, dict) or source.get("type") != "file" or not isinstance(source.get("source"), str):
             hint = "Its source must be one file; write it to one first: cuts.save_audios(...)."
             raise ReferencesError(f"{place}: the recording {show(recording.get('id'))} is no file.", hint=hint)
-        start_s, length_s, total_s = (
-            seconds(value) for value in (row.get("start"), row.get("duration"), recording.get("duration"))
-        )
-        if start_s is None or length_s is None:
-            raise ReferencesError(
-                f"{place}: start and duration are no times in a recording.", hint="Give both in seconds."
-            )
-        _require_part(place, start_s, start_s + length_s)
-        whole = start_s == 0 and total_s is not None and abs(total_s - length_s) < _ROUNDING_S
+        start_s, end_s = span(place, row.get("start"), length=row.get("duration"))
+        whole = start_s == 0 and abs((seconds(recording.get("duration")) or 0.0) - end_s) < _ROUNDING_S
         listed = row.get("supervisions")
         said = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         speakers = {one_line(each.get("speaker")) for each in said} - {None}
@@ -172,9 +153,9 @@ def lhotse(path: Path) -> Iterator[Listed]:
             item(
                 path,
                 source["source"],
-                id=one_line(row.get("id")) or part_id(source["source"], start_s, start_s + length_s),
+                id=one_line(row.get("id")) or _part_id(source["source"], start_s, end_s),
                 start_s=None if whole else start_s,
-                end_s=None if whole else start_s + length_s,
+                end_s=None if whole else end_s,
                 speaker=speakers.pop() if len(speakers) == 1 else None,
                 text=" ".join(filter(None, (one_line(each.get("text")) for each in said))) or None,
             ),
@@ -186,9 +167,3 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not (text := read_text(path)).strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
     return json_lines(path, text)
-
-
-def _require_part(place: str, start_s: float, end_s: float | None) -> None:
-    if start_s < 0 or (end_s is not None and end_s <= start_s):
-        end = "the end" if end_s is None else f"{end_s:g} s"
-        raise ReferencesError(f"{place}: {start_s:g} s to {end} is no part.", hint="The end comes after the start.")

@@ -15,9 +15,9 @@ from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
+from specdec_cli.inputs.parts import span
 from specdec_cli.inputs.table_files import FILES, Row, one_line, parse_json, read_table, read_text
 from specdec_cli.inputs.textgrid import interval_tiers
-from specdec_cli.times import seconds
 
 _Named = tuple[str | None, Cut]
 """The recording that a cut belongs to, where its file says so, and the cut."""
@@ -106,23 +106,11 @@ def _read(path: Path) -> Iterator[_Named]:
     yield from found
 
 
-def _cut(place: str, start: object, end: object, speaker: object = None, text: object = None) -> Cut:
-    """A cut whose times make sense.
-
-    Raises:
-        ReferencesError: they do not.
-    """
-    times = [seconds(value) for value in (start, end)]
-    for value, time in zip((start, end), times, strict=True):
-        if time is None:
-            hint = "Write times as seconds, or as HH:MM:SS."
-            raise ReferencesError(f"{place}: {show(value)} is no time in a recording.", hint=hint)
-    assert times[0] is not None
-    assert times[1] is not None
-    if times[1] <= times[0]:
-        message = f"{place}: it ends at {times[1]:g} s, and begins at {times[0]:g} s."
-        raise ReferencesError(message, hint="The end comes after the start.")
-    return Cut(times[0], times[1], one_line(speaker), one_line(text), place)
+def _cut(
+    place: str, start: object, end: object = None, speaker: object = None, text: object = None, *, length: object = None
+) -> Cut:
+    """A cut; its times, and errors, are those of `span`."""
+    return Cut(*span(place, start, end, length=length), one_line(speaker), one_line(text), place)
 
 
 def _rttm(path: Path) -> Iterator[_Named]:
@@ -133,10 +121,8 @@ def _rttm(path: Path) -> Iterator[_Named]:
         if fields[0] != "SPEAKER" or len(fields) < 8:
             hint = "A line is: SPEAKER recording channel start duration <NA> <NA> speaker <NA> <NA>."
             raise ReferencesError(f"{place}: this is no line of RTTM.", hint=hint)
-        start, length = seconds(fields[3]), seconds(fields[4])
-        end = None if start is None or length is None else start + length
         speaker = None if fields[7] == "<NA>" else fields[7]
-        yield fields[1], _cut(place, fields[3], fields[4] if end is None else end, speaker)
+        yield fields[1], _cut(place, fields[3], speaker=speaker, length=fields[4])
 
 
 def _textgrid(path: Path) -> Iterator[_Named]:
@@ -207,10 +193,11 @@ def _table(path: Path) -> Iterator[_Named]:
         return None if column is None else row.single(column)
 
     for row in table.rows:
-        begins, ends = row.single(start), cell(row, end)
-        if end is None and None not in (at := (seconds(begins), seconds(cell(row, length)))):
-            ends = str(sum(filter(None, at)))
-        yield cell(row, file), _cut(row.place, begins, ends, cell(row, speaker), cell(row, text))
+        times = {"end": cell(row, end)} if end else {"length": cell(row, length)}
+        yield (
+            cell(row, file),
+            _cut(row.place, row.single(start), **times, speaker=cell(row, speaker), text=cell(row, text)),
+        )
 
 
 _READERS: Final[dict[str, Callable[[Path], Iterator[_Named]]]] = {

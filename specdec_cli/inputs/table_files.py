@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,6 @@ FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path"
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
-MOST_COLUMNS: Final = 1000
 _KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
@@ -165,16 +163,10 @@ def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[
 
 def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]:
     (line, header), *body = records
-    columns = [name.strip() for name in header]
-    if len(columns) > MOST_COLUMNS:
-        message = f"{path}, line {line}: {len(columns):,} columns, of at most {MOST_COLUMNS:,}."
-        raise ReferencesError(message, hint="Keep the columns that name recordings, captions and classes.")
-    for index, name in enumerate(columns):
-        if not name:
-            raise ReferencesError(f"{path}, line {line}: column {index + 1} has no name.", hint="Name every column.")
-        if name in columns[:index]:
-            message = f"{path}, line {line}: two columns are called {show_name(name)}."
-            raise ReferencesError(message, hint="Give each its own name.")
+    columns = dict.fromkeys(name.strip() for name in header)
+    if "" in columns or len(columns) < len(header):
+        message = f"{path}, line {line}: a column has no name, or two have the same: {show([*columns])}."
+        raise ReferencesError(message, hint="Give every column a name of its own.")
     for line, cells in body:
         if len(cells) != len(columns):
             raise ReferencesError(
@@ -190,10 +182,7 @@ def _json(path: Path, text: str) -> Iterator[Row]:
     if isinstance(tree, dict):
         for key, value in tree.items():
             place = f"{path}, item {show(key)}"
-            if "key" in _object(place, value):
-                message = f"{place}: it has a member called key, and its own key besides."
-                raise ReferencesError(message, hint="Write a list of objects instead.")
-            yield _object_row(place, {"key": key, **value})
+            yield _object_row(place, {**_object(place, value), "key": key})
     elif isinstance(tree, list):
         for number, value in enumerate(tree, 1):
             yield _object_row(f"{path}, item {number}", value)
@@ -225,21 +214,12 @@ def parse_json(path: Path, text: str, line: int = 1) -> Any:
         ReferencesError: it is malformed; names line and column.
     """
     try:
-        return json.loads(text, object_pairs_hook=partial(_once, path))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"{path}, line {line + error.lineno - 1}, column {error.colno}"
         raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
     except (RecursionError, ValueError) as error:
         raise ReferencesError(f"{path}, line {line}: nested too deep, or a number too long.", hint=_SUFFIXES) from error
-
-
-def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ReferencesError(f"{path}: {show(name)} is given twice in one object.", hint="Keep one of them.")
-        found[name] = value
-    return found
 
 
 def _object(place: str, value: Any) -> dict[str, Any]:

@@ -69,5 +69,5 @@ def test_runs_of_brackets_and_wide_tables_are_parsed_or_refused(tmp_path: Path) 
     (tmp_path / "a.srt").write_text("00:01.000 --> 00:02.000\n" + "<" * 400_000 + "<v " * 100_000 + "\n")
     (tmp_path / "wide.csv").write_text(",".join(f"c{index}" for index in range(100_000)) + "\n")
     Cuts.read(tmp_path / "a.srt")
-    with pytest.raises(ReferencesError, match="100,000 columns"):
+    with pytest.raises(ReferencesError, match="has no rows"):
         read_table(tmp_path / "wide.csv")
