@@ -47,7 +47,7 @@ def open_embedded(table: str, row: int) -> FileIO:
         return FileIO(os.dup(file.fileno()), "rb")
 
 
-class Table:
+class AudioTable:
     """A Parquet or Arrow file, read a few rows at a time. Raises ConfigError if that fails, or without pyarrow.
 
     A page of a kilobyte may unpack to gigabytes, so that no group of rows is read as a whole.
@@ -150,5 +150,5 @@ def _reader(path: Path) -> Any:
         return pa.ipc.open_file(source)
 
 
-open_table = lru_cache(maxsize=4)(Table)
-"""A table, of which a few stay open; raises as `Table` does."""
+open_table = lru_cache(maxsize=4)(AudioTable)
+"""A table, of which a few stay open; raises as `AudioTable` does."""

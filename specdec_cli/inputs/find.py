@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from specdec_cli.audio.codecs import open_sound
@@ -95,27 +96,15 @@ class Paths:
     def _search(self, folder: str) -> Iterator[str]:
         """Recordings inside a folder, and then those of the folders inside it, if those are to be searched.
 
-        A link to a folder is not followed, for it could lead in a circle. A folder that may not be listed comes itself,
-        so that it is reported when it is opened.
+        A folder that may not be listed comes itself, so that it is reported when it is opened.
         """
-        waiting = [folder]
-        while waiting:
-            at, inner = waiting.pop(), []
-            try:
-                with os.scandir(at) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
-            except OSError:
-                yield at
-                continue
-            for entry in found:
-                if os.path.abspath(entry.path) in self.without:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    inner.append(entry.path)
-                elif self._wanted(entry.name):
-                    yield entry.path
-            if self.recursive:
-                waiting += reversed(inner)
+        unlisted: list[OSError] = []
+        for at, inner, names in os.walk(folder, onerror=unlisted.append):
+            paths = (os.path.join(at, name) for name in sorted(names) if self._wanted(name))
+            yield from (path for path in paths if os.path.abspath(path) not in self.without)
+            own = (os.path.abspath(os.path.join(at, name)) in self.without for name in inner)
+            inner[:] = sorted(name for name, skipped in zip(inner, own, strict=True) if self.recursive and not skipped)
+        yield from (error.filename for error in unlisted)
 
     def _wanted(self, name: str) -> bool:
         if name.startswith(".specdec-"):  # files that specdec itself keeps beside outputs
@@ -125,11 +114,7 @@ class Paths:
         return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
     def _match(self, pattern: str) -> Iterator[str]:
-        try:
-            found = sorted(glob.iglob(pattern, recursive=True))
-        except RecursionError as error:
-            hint = "Name the folder, with --recursive; batch chooses by name in it with --glob."
-            raise ConfigError(f"The folders below {_root(pattern)} are too deep for a **.", hint=hint) from error
+        found = sorted(glob.iglob(pattern, recursive=True))
         found = [path for path in found if not os.path.isdir(path) and os.path.abspath(path) not in self.without]
         yield from found or [pattern]
 
@@ -189,7 +174,7 @@ def find_recordings(
     given = with_list(paths, stdin)
     for path in given:
         Paths([path], recursive).require_one()
-    return [found.path for found in Paths(given, recursive)][:limit]
+    return [found.path for found in islice(Paths(given, recursive), limit)]
 
 
 def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
