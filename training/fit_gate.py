@@ -36,9 +36,9 @@ from specdec_cli.prompts import Language
 from specdec_cli.store import Watch
 from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.measure import CaptionQuality
-from specdec_cli.tune.record import setup_of
+from specdec_cli.tune.recording import Trace, setup_of
+from specdec_cli.tune.replay import Replayed, replay
 from specdec_cli.tune.stored_recordings import StoredRecordings
-from specdec_cli.tune.trace import Replayed, Trace, replay
 from specdec_cli.tune.tuner import Tuner
 from specdec_cli.tune.tuning_plan import TuningPlan
 from training import WEIGHTS

@@ -31,12 +31,11 @@ from specdec_cli.inputs.find import identify
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.tune.candidates import candidates, deferred
 from specdec_cli.tune.measure import CaptionQuality, Parts, parts_of
 from specdec_cli.tune.outcomes import SettingOutcome
-from specdec_cli.tune.record import setup_of
+from specdec_cli.tune.recording import Trace, setup_of
+from specdec_cli.tune.replay import candidates, deferred
 from specdec_cli.tune.stored_recordings import StoredRecordings
-from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuner import Tuner, swept
 from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import COSTS, Cost, GateName
@@ -120,8 +119,8 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
         tried = {gate: whole, f"{gate}, {_DEFERRED}": list(deferred(traces, (gate,), k, classifier))}
         for name, each in tried.items():
             made = [swept(candidate, traces, quality, classifier, plan.seed, parts) for candidate in each]
-            settings |= {name: [outcome for outcome, _ in made]} if made else {}
-            exact += sum(same for _, same in made)
+            settings |= {name: made} if made else {}
+            exact += sum(outcome.exact for outcome in made)
             total += len(made) * len(traces)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 
@@ -223,7 +222,7 @@ def _markdown(found: Replays, language: str) -> Iterator[str]:
         }
         edge, cloud = found.edge[:, columns], found.cloud[:, columns]
         for cost in COSTS:
-            if any("time" not in each.spendings for each in settings["random"]) and cost == "time":
+            if cost == "time" and any(np.isnan(each.share(cost)) for each in settings["random"]):
                 continue
             best = found.best(columns)
             if cost == "blocks":  # deferred, a block is the whole caption

@@ -79,7 +79,7 @@ def tune(
             return FAILED
         require_tunable(resolved.config, competing, len(clips), risk)
         with work.libraries():
-            from specdec_cli.tune.record import setup_of
+            from specdec_cli.tune.recording import setup_of
             from specdec_cli.tune.stored_recordings import StoredRecordings
             from specdec_cli.tune.tuning import tune as tuned
             from specdec_cli.tune.tuning_plan import TuningPlan

@@ -103,6 +103,11 @@ def _figures(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) ->
     )
 
 
+def cloud_ms(run: Transcript) -> float | None:
+    """Time of the cloud's forwards, audio encoder included; 0 where it did nothing, None where it is not known."""
+    return run.timing.forwards_cloud_ms if run.woken else 0.0
+
+
 def _product(*factors: float | None) -> float | None:
     known = [factor for factor in factors if factor is not None]
     return math.prod(known) if len(known) == len(factors) else None
@@ -144,7 +149,7 @@ _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
     "prompt_tokens": lambda run: _product(run.timing.input_tokens_per_s, _prefill_ms(run), 1e-3),
     "prefill_ms": _prefill_ms,
     "woken": lambda run: float(run.woken),
-    "cloud_ms": lambda run: run.timing.forwards_cloud_ms if run.woken else 0.0,
+    "cloud_ms": cloud_ms,
     "prefill_cloud_ms": lambda run: run.timing.prefill_cloud_ms,
     "cpu_ms": lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2),
     "uplink": lambda run: run.uplink.bytes,

@@ -27,7 +27,7 @@ from specdec_cli.decoding.gate import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Values
-from specdec_cli.tune.trace import Trace, Track
+from specdec_cli.tune.recording import Trace, Track
 
 PENALTIES: Final = (10.0, 30.0, 100.0, 300.0, 1000.0)
 """Strengths of the L2 penalty on the weights of standardised features that are tried (scikit-learn's 1 / C)."""

@@ -16,7 +16,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.recording import Trace
 
 Measure = Literal["labels", "texts", "agreement"]
 
@@ -52,16 +52,9 @@ class CaptionQuality:
         elif any(reference.texts for reference in references.values()):
             self.measure = "texts"
 
-    def figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
-        """Of one text of a clip [attributes], a single one for texts; NaN where its reference does not tell."""
-        key = trace.sha256, ids
-        if key not in self._known:  # most settings give a clip one of a few texts
-            self._known[key] = self._figures(trace, ids)
-        return self._known[key]
-
     def table(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
-        """The figures of one text of each clip [clips, attributes]."""
-        return np.stack([self.figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
+        """Figures of one text of each clip [clips, attributes], one column for texts; NaN where no reference tells."""
+        return np.stack([self._figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
     def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
         """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
@@ -75,14 +68,20 @@ class CaptionQuality:
         return self._classes[ids]
 
     def _figures(self, trace: Trace, ids: tuple[int, ...]) -> Values:
+        key = trace.sha256, ids
+        if key in self._known:  # most settings give a clip one of a few texts
+            return self._known[key]
         reference = self._references.get(trace.sha256)
         if self.measure == "labels":
             truth = reference.labels if reference else {}
-            return attribute_table(label_hits([self.classes(ids)], [truth], self._lexicon)).ravel()
-        texts = reference.texts if reference else ()
-        if self.measure == "agreement":
-            texts = (trace.cloud_caption,)
-        return clip_chrf([self._decode(ids)], [texts]) / 100
+            found = attribute_table(label_hits([self.classes(ids)], [truth], self._lexicon)).ravel()
+        else:
+            texts = reference.texts if reference else ()
+            if self.measure == "agreement":
+                texts = (trace.cloud_caption,)
+            found = clip_chrf([self._decode(ids)], [texts]) / 100
+        self._known[key] = found
+        return found
 
 
 class Parts(Figures):
@@ -92,9 +91,9 @@ class Parts(Figures):
     step_ms: float = Field(description="each further forward of cloud-only")
     verification_ms: float = Field(description="each verification after the first one, which the prefill makes too")
 
-    def hybrid_ms(self, woken: Values, escalations: Values) -> Values:
-        """Of clips with so many escalations [n], some of which wake the cloud."""
-        return np.asarray(woken * self.prefill_ms + np.maximum(escalations - 1, 0.0) * self.verification_ms)
+    def hybrid_ms(self, escalations: Values) -> Values:
+        """Of clips with so many escalations [n]; a clip without any takes no time."""
+        return np.where(escalations > 0, self.prefill_ms + (escalations - 1) * self.verification_ms, 0.0)
 
     def alone_ms(self, tokens: Sequence[int]) -> Values:
         """Of cloud-only, which writes so many tokens [n]."""
@@ -102,7 +101,7 @@ class Parts(Figures):
 
 
 def parts_of(alone: Sequence[Transcript], lossless: Sequence[Transcript]) -> Parts | None:
-    """The parts, by runs of cloud-only and of lossless; None where the cloud does not say what it spent."""
+    """The parts, by runs of cloud-only and of lossless; None where the cloud does not report its times."""
     prefills = [run.timing.prefill_cloud_ms for run in alone if run.timing.prefill_cloud_ms is not None]
     steps, verifications = (
         [ms for run in runs if (ms := _after_prefill_ms(run)) is not None] for runs in (alone, lossless)
@@ -113,15 +112,9 @@ def parts_of(alone: Sequence[Transcript], lossless: Sequence[Transcript]) -> Par
     return Parts(**{name: round(median(ms), 4) for name, ms in found.items()})
 
 
-def cloud_ms(run: Transcript) -> float:
-    """Time of the cloud's forwards, audio encoder included; 0 where it did nothing, NaN where it does not say."""
-    spent = run.timing.forwards_cloud_ms if run.woken else 0.0
-    return float("nan") if spent is None else spent
-
-
 def _after_prefill_ms(run: Transcript) -> float | None:
     """Mean time of the cloud's forwards after its prefill."""
-    spent, read, totals = run.timing.forwards_cloud_ms, run.timing.prefill_cloud_ms, run.totals
-    if spent is None or read is None or totals is None or (totals.forwards_cloud or 0) < 2:
-        return None
-    return (spent - read) / ((totals.forwards_cloud or 0) - 1)
+    spent, read, forwards = run.timing.forwards_cloud_ms, run.timing.prefill_cloud_ms, 0
+    if run.totals is not None:
+        forwards = run.totals.forwards_cloud or 0
+    return None if spent is None or read is None or forwards < 2 else (spent - read) / (forwards - 1)

@@ -1,9 +1,7 @@
-"""What a tuning finds: the frontier of quality against each cost, and which setting to take."""
+"""What a tuning finds: what each setting did with clips, and the frontier of quality against each cost."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,9 +10,9 @@ from pydantic import Field
 
 from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
 from specdec_cli.evaluate.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs
-from specdec_cli.evaluate.gap import measure_gap
-from specdec_cli.tune.candidates import Candidate
+from specdec_cli.evaluate.gap import GapClosed, measure_gap
 from specdec_cli.tune.measure import Measure, Parts
+from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.risk import Certified
 from specdec_cli.types import COSTS, Cost, GateName
 
@@ -57,12 +55,12 @@ class Tuning(Figures):
     split_by: str = Field(description="what keeps the two apart: speaker or clip")
     cost: Cost = Field(description="what the budget is of: share of blocks, of clips, or of cloud-only's time")
     budget: float = Field(description="largest share of it that was to be recommended")
-    risk: Certified | None = Field(default=None, description="guarantee of the recommended setting; null: none asked")
+    risk: Certified | None = Field(default=None, description="guarantee of the recommended setting; null: no --risk")
     edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
     cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
     gap: Interval = Field(description="their difference")
     parts: Parts | None = Field(
-        description="by which the cloud's time of estimates is reckoned; null: the cloud does not say"
+        description="by which the cloud's time of estimates is reckoned; null: the cloud does not report its times"
     )
     replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
     estimated: tuple[TunedPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
@@ -76,28 +74,43 @@ class Tuning(Figures):
 
 
 @dataclass(frozen=True, slots=True)
+class Baselines:
+    """Quality of the edge alone and of the cloud alone on the same n clips [n, attributes], and their resampler."""
+
+    edge: Values
+    cloud: Values
+    resampler: Resampler
+
+    def gap(self, quality: Values) -> GapClosed | None:
+        """What captions of this quality gain over the edge's; None: no reference tells anything about the clips."""
+        return measure_gap(self.edge, quality, self.cloud, self.resampler)
+
+
+@dataclass(frozen=True, slots=True)
 class SettingOutcome:
-    """What a setting did with each of n clips."""
+    """What a setting did with each of n clips, by replays or by real runs."""
 
     candidate: Candidate
+    confirmed: bool  # by real runs
     quality: Values  # figures per clip [n, attributes], NaN where the reference does not tell
+    differing: Values  # 1 for clips that name another class than the cloud [n]
     rounds: Values  # blocks per clip [n]
     escalations: Values  # of them, those that were escalated [n]
-    confirmed: bool  # by real runs
-    differing: Values | None = None  # 1 for clips that name another class than the cloud [n]; None: not read
-    woken: Values | None = None  # 1 for clips on which the cloud worked [n]; None: those with an escalation
-    cloud_ms: Values | None = None  # time of the cloud's forwards [n]; None: not known
-    alone_ms: Values | None = None  # the same of cloud-only [n]
+    woken: Values  # 1 for clips on which the cloud worked [n]
+    cloud_ms: Values  # time of the cloud's forwards [n]; NaN: not known
+    alone_ms: Values  # the same of cloud-only [n]
+    exact: int = 0  # clips whose replay is exact
 
     @property
     def spendings(self) -> dict[Cost, Spending]:
-        """What is known of it by cost; a deferred draft is no block like others."""
-        woken = (self.escalations > 0).astype(np.float64) if self.woken is None else self.woken
-        found: dict[Cost, Spending] = {"clips": Spending(woken, np.ones(len(woken)))}
-        if not self.candidate.deferred:
-            found = {"blocks": Spending(self.escalations, self.rounds), **found}
-        if self.cloud_ms is not None and self.alone_ms is not None:
-            found["time"] = Spending(self.cloud_ms, self.alone_ms)
+        """What it spent by cost; a deferred draft is no block like others."""
+        found: dict[Cost, Spending] = {
+            "blocks": Spending(self.escalations, self.rounds),
+            "clips": Spending(self.woken, np.ones(len(self.woken))),
+            "time": Spending(self.cloud_ms, self.alone_ms),
+        }
+        if self.candidate.deferred:
+            del found["blocks"]
         return found
 
     def share(self, cost: Cost) -> float:
@@ -110,88 +123,25 @@ class SettingOutcome:
         """Mean quality: over attributes, of the mean over the clips whose reference tells."""
         return float(mean(self.quality)(np.ones(len(self.quality))))
 
-    def point(self, edge: Values, cloud: Values, best: Oracle | None, resampler: Resampler) -> TunedPoint:
-        """The setting as a point; `edge` and `cloud` are the two models' quality on the same clips, `best` the oracle.
+    def point(self, alone: Baselines, best: Oracle | None) -> TunedPoint:
+        """The setting as a point, on the frontier of these baselines and this oracle.
 
         Estimates come without the comparison with it, which takes its time for dozens of settings.
         """
-        found = measure_gap(edge, self.quality, cloud, resampler)
+        found = alone.gap(self.quality)
         closed = found.closed if found else None
-        tables = edge, self.quality, cloud
-        measurable = self.confirmed and closed is not None
+        at_costs: list[AtCost] = []
+        if self.confirmed:
+            tables, measurable = (alone.edge, self.quality, alone.cloud), closed is not None
+            at_costs = measure_costs(tables, self.spendings, best, alone.resampler, measurable=measurable)
+        shares = {cost: self.share(cost) for cost in COSTS}
         return TunedPoint(
             **asdict(self.candidate),
             label=self.candidate.label,
-            spent={cost: _known(self.share(cost)) for cost in COSTS},
+            spent={cost: share if np.isfinite(share) else None for cost, share in shares.items()},
             gap_closed=closed,
-            at_costs=measure_costs(tables, self.spendings, best, resampler, measurable=measurable)
-            if self.confirmed
-            else [],
+            at_costs=at_costs,
             quality=self.mean,
             confirmed=self.confirmed,
             escalations_per_clip=float(self.escalations.mean()),
         )
-
-
-def _known(share: float) -> float | None:
-    return share if np.isfinite(share) else None
-
-
-def worth_confirming(outcomes: Sequence[SettingOutcome], budget: float, cost: Cost = "blocks") -> list[Candidate]:
-    """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget."""
-    found: list[Candidate] = []
-    for gate in dict.fromkeys(outcome.candidate.gate for outcome in outcomes):
-        mine = [outcome for outcome in outcomes if outcome.candidate.gate == gate]
-        for share in (1 / 3, 2 / 3, 1.0):
-            within = [outcome for outcome in mine if outcome.share(cost) <= budget * share]
-            if within:
-                best = max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.share(cost)))
-                found.append(best.candidate)
-    return list(dict.fromkeys(found))
-
-
-def measurably_better(
-    outcomes: Sequence[SettingOutcome], edge: Values, cloud: Values, resampler: Resampler
-) -> list[SettingOutcome]:
-    """The settings whose gain over the edge alone is certain: its interval lies above 0."""
-    found = [(outcome, measure_gap(edge, outcome.quality, cloud, resampler)) for outcome in outcomes]
-    return [outcome for outcome, gap in found if gap is not None and (gap.gain.low or 0.0) > 0]
-
-
-def clips_needed(gain: Interval, clips: int) -> int | None:
-    """Clips at which a gain as large as this one would be certain four times in five; None: there is none.
-
-    By the normal approximation: 1.96 + 0.84 standard errors, which fall with the root of the number of clips.
-    """
-    if gain.value <= 0 or gain.low is None or gain.high is None:
-        return None
-    error = (gain.high - gain.low) / (2 * 1.96)
-    return math.ceil(clips * (2.8 * error / gain.value) ** 2)
-
-
-def recommended(outcomes: Sequence[SettingOutcome], budget: float, cost: Cost = "blocks") -> SettingOutcome | None:
-    """The confirmed setting that spends least within one standard error of the best quality within the budget.
-
-    Never the random gate; None if no setting is within the budget.
-
-    The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
-    "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
-    few clips excuse any setting.
-    """
-    usable = (outcome for outcome in outcomes if outcome.confirmed and outcome.candidate.gate != "random")
-    within = [outcome for outcome in usable if outcome.share(cost) <= budget]
-    if not within:
-        return None
-    best = max(within, key=lambda outcome: (outcome.mean, -outcome.share(cost)))
-    as_good = (o for o in within if best.mean - o.mean <= _standard_error(best, o))
-    return min(as_good, key=lambda o: (o.share(cost), -o.mean))
-
-
-def _standard_error(best: SettingOutcome, other: SettingOutcome) -> float:
-    """Of the difference in mean quality, paired by clip (delta method: a mean over attributes of ratios)."""
-    differences = best.quality - other.quality
-    known = np.isfinite(differences)
-    clips = known.sum(axis=0)
-    centred = np.where(known, differences - np.nansum(differences, axis=0) / np.maximum(clips, 1), 0.0)
-    influence = (centred / np.sqrt(np.maximum(clips * (clips - 1), 1))).sum(axis=1) / max((clips > 0).sum(), 1)
-    return float(np.sqrt((influence**2).sum()))

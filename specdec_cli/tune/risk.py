@@ -14,25 +14,13 @@ which escalates more has on the clip, which can only overstate it.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from pydantic import Field
 
 from specdec_cli.evaluate.bootstrap import Figures, Values
-from specdec_cli.types import Cost
 
-if TYPE_CHECKING:
-    from specdec_cli.tune.candidates import Candidate
-    from specdec_cli.tune.outcomes import SettingOutcome
-
-RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
-"""Shares of the blocks that thresholds are chosen for: a small risk takes many escalations."""
-
-BELOW: Final = ("margin", "logprob")  # gates that escalate at or below their threshold
 LOSS: Final = "captions of which a class that the lexicon reads differs from that in the cloud's own caption"
 
 
@@ -45,28 +33,6 @@ class Certified(Figures):
     bound: float = Field(description="(differing + 1) / (clips + 1), which is at most alpha")
     loss: str = Field(default=LOSS, description="what is counted")
     method: str = Field(default="conformal risk control (Angelopoulos et al. 2022)", description="how it is certified")
-
-
-def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cost) -> list[Candidate]:
-    """The settings to run and to certify, that which escalates most first.
-
-    Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, and up
-    to two on either side of it.
-    """
-    families: dict[Candidate, list[SettingOutcome]] = defaultdict(list)
-    for outcome in outcomes:
-        candidate = outcome.candidate
-        if candidate.gate != "random" and outcome.differing is not None:
-            family = replace(candidate, wake=0.0) if candidate.deferred else replace(candidate, threshold=0.0)
-            families[family].append(outcome)
-    found: list[tuple[float, list[Candidate]]] = []
-    for family, members in families.items():
-        members.sort(key=lambda outcome: outcome.candidate.searched, reverse=family.gate in BELOW)
-        losses = np.stack([outcome.differing for outcome in members if outcome.differing is not None], axis=1)
-        last, _ = certify(with_everything(losses), alpha) or (0, None)
-        spent = members[last - 1].share(cost) if last else 1.0
-        found.append((spent, [outcome.candidate for outcome in members[max(last - 3, 0) : last + 2]]))
-    return min(found, key=lambda each: each[0])[1] if found else []
 
 
 def with_everything(losses: Values) -> Values:

@@ -1,4 +1,4 @@
-"""What was recorded and run already: kept in memory, and in a store from which a later run goes on."""
+"""What was recorded and run already: kept in memory, and in a store from which a later run resumes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdec_cli.errors import TranscriptError
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.transcript.terms import Change, differing, model_changes
-from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.recording import Trace
 from specdec_cli.types import Mode
 
 _RECORDING: Final = b'{"recording"'
@@ -48,7 +48,7 @@ class StoredRecordings(store.Journal):
         self._take(line)
 
     def run(self, sha256: str, mode: Mode, settings: dict[str, object]) -> Transcript | None:
-        """The transcript of a clip in this mode under these settings, if there is one."""
+        """The last transcript of a clip in this mode under these settings, if there is one."""
         runs = reversed(self._runs.get(sha256, []))
         return next((run for run in runs if run.mode == mode and not any(differing(run.settings, settings))), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,15 +19,16 @@ from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.errors import ConfigError, TranscriptError, typed
+from specdec_cli.evaluate.bootstrap import Values
+from specdec_cli.evaluate.costs import cloud_ms
 from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.tune.candidates import WOKEN, Candidate, candidates, deferred
-from specdec_cli.tune.measure import CaptionQuality, Parts, cloud_ms, parts_of
+from specdec_cli.tune.measure import CaptionQuality, Parts, parts_of
 from specdec_cli.tune.outcomes import SettingOutcome
-from specdec_cli.tune.record import Recorder
+from specdec_cli.tune.recording import Trace, record
+from specdec_cli.tune.replay import Candidate, candidates, deferred
 from specdec_cli.tune.stored_recordings import StoredRecordings
-from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuning_plan import TuningPlan
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Tuner:
         self._journal = journal
         self._watch = watch
         self.fitted: Fitted | None = None
-        self.waking: Fitted | None = None
+        self.waking: Fitted | None = None  # for deferred drafts, until the cloud has been called
         self.notes: list[str] = []  # what was left out, in sentences
 
     def record(self, clips: Mapping[str, str]) -> list[Trace]:
@@ -85,9 +86,9 @@ class Tuner:
 
         Returns the traces of all that could be recorded, in the order of `clips`.
         """
-        recorder, known = Recorder(self._captioner), self._journal.recordings
+        known = self._journal.recordings
         missing = [path for sha256, path in clips.items() if sha256 not in known]
-        self._each((f"recording {path}", path, partial(recorder.record, path)) for path in missing)
+        self._each((f"recording {path}", path, partial(record, self._captioner, path)) for path in missing)
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def fit(self, halves: Halves, quality: CaptionQuality) -> None:
@@ -124,57 +125,44 @@ class Tuner:
             return fit(examples(halves.fitting, groups, k), seed=self._plan.seed)
         return fit(found, consequences.decided(halves.fitting), seed=self._plan.seed)
 
-    def gate_file(self, candidate: Candidate | None, origin: dict[str, Any]) -> GateFile:
-        """The gate file of a setting; of the fitted classifier with no setting yet if it is None."""
-        waking = self.waking
-        found = candidate or Candidate("learned", 0.5, self._plan.ks[0], wake=0.5 if waking else None)
-        learned = found.gate == "learned"
-        settings: dict[str, Any] = {
-            "gate": found.gate,
-            "threshold": found.threshold,
-            "k": found.k,
-            "stop_drafting": found.stop_drafting,
-            "defer": candidate is not None and found.deferred,
-            "wake": found.wake,
+    def gate_file(self, candidate: Candidate, origin: dict[str, Any]) -> GateFile:
+        """The gate file of a setting."""
+        fitted = self.fitted if candidate.gate == "learned" else None
+        waking = self.waking if fitted and candidate.deferred else None
+        settings = {
+            **asdict(candidate),
+            "defer": candidate.deferred,
             "tokenizer": tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab()),
             "fitted_on": origin,
-            "learned": self.fitted.weights if self.fitted and learned else None,
-            "waking": waking.weights if waking and learned and found.deferred else None,
+            "learned": fitted.weights if fitted else None,
+            "waking": waking.weights if waking else None,
         }
         return GateFile.model_validate(settings)
 
     def time(self, traces: Sequence[Trace]) -> Parts | None:
-        """What the parts of the cloud's work take, by runs on the first few of the clips; None: it does not say."""
-        config = self._captioner.config
-        decoding = config.decoding.model_copy(update={"mode": "lossless", "k": self._plan.k, "defer": False})
-        lossless = self._captioner.variant(config.model_copy(update={"decoding": decoding}))
+        """What the parts of the cloud's work take, by runs on the first few of the clips; None: it reports no times."""
+        config = _decoding(self._captioner.config, mode="lossless", k=self._plan.k, defer=False)
+        lossless = self._captioner.variant(config)
         modes, few = {"cloud-only": self._alone, "lossless": lossless}, traces[:TIMED]
         self._run("timing", modes, few)
         alone, verified = ([run for trace in few if (run := self._held(mode, trace))] for mode in modes.values())
         return parts_of(alone, verified)
 
     def sweep(
-        self,
-        traces: Sequence[Trace],
-        quality: CaptionQuality,
-        parts: Parts | None,
-        rates: Sequence[float],
-    ) -> tuple[list[SettingOutcome], float]:
-        """Every candidate replayed on every clip; and the share of replays that were exact."""
+        self, traces: Sequence[Trace], quality: CaptionQuality, parts: Parts | None, rates: Sequence[float]
+    ) -> list[SettingOutcome]:
+        """Every candidate replayed on every clip."""
         plan, classifier = self._plan, self._classifier
         found = list(candidates(traces, plan.gates, plan.ks, classifier, rates))
         if plan.defers:
-            found += deferred(traces, plan.gates, plan.k, classifier, WOKEN)
+            found += deferred(traces, plan.gates, plan.k, classifier)
         outcomes: list[SettingOutcome] = []
-        exact = 0
         self._watch.begin(len(found))
         for candidate in found:
             self._watch.step(f"replaying {candidate.label}")
-            outcome, same = swept(candidate, traces, quality, classifier, plan.seed, parts)
-            outcomes.append(outcome)
-            exact += same
+            outcomes.append(swept(candidate, traces, quality, classifier, plan.seed, parts))
             self._watch.advance()
-        return outcomes, exact / max(len(found) * len(traces), 1)
+        return outcomes
 
     def confirm(
         self, chosen: Sequence[Candidate], traces: Sequence[Trace], quality: CaptionQuality
@@ -187,7 +175,8 @@ class Tuner:
         with TemporaryDirectory(prefix="specdec-tune-") as folder:
             weights = Path(folder) / "gate.json"
             if self.fitted is not None:
-                weights.write_text(self.gate_file(None, {}).to_json(), encoding="utf-8")
+                learned = Candidate("learned", 0.5, self._plan.k, wake=0.5 if self.waking else None)
+                weights.write_text(self.gate_file(learned, {}).to_json(), encoding="utf-8")
             captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
         every = {"cloud-only": self._alone, **{c.label: captioner for c, captioner in captioners.items()}}
         self._run("confirming", every, traces)
@@ -197,9 +186,7 @@ class Tuner:
     @cached_property
     def _alone(self) -> Captioner:
         """The cloud alone."""
-        config = self._captioner.config
-        decoding = config.decoding.model_copy(update={"mode": "cloud"})
-        return self._captioner.variant(config.model_copy(update={"decoding": decoding}))
+        return self._captioner.variant(_decoding(self._captioner.config, mode="cloud"))
 
     def _held(self, captioner: Captioner, trace: Trace) -> Transcript | None:
         """The run of a clip, if there is one."""
@@ -223,18 +210,18 @@ class Tuner:
         texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
         return SettingOutcome(
             candidate,
-            quality.table(traces, texts),
-            np.array([len(run.rounds) for run in runs], float),
-            np.array([sum(round_.escalated for round_ in run.rounds) for run in runs], float),
             confirmed=True,
+            quality=quality.table(traces, texts),
             differing=quality.differing(traces, texts),
-            woken=np.array([run.woken for run in runs], float),
-            cloud_ms=np.array([cloud_ms(run) for run in runs]),
-            alone_ms=np.array([cloud_ms(run) for run in alone]),
+            rounds=_figures(len(run.rounds) for run in runs),
+            escalations=_figures(sum(round_.escalated for round_ in run.rounds) for run in runs),
+            woken=_figures(run.woken for run in runs),
+            cloud_ms=_figures(cloud_ms(run) for run in runs),
+            alone_ms=_figures(cloud_ms(run) for run in alone),
         )
 
     def _each(self, steps: Iterable[tuple[str, str, Callable[[], Trace | Transcript]]]) -> None:
-        """Takes steps (what to say, the file, what makes a line of the journal); an error costs its own step only.
+        """Takes steps (what is shown, the file, what makes a line of the journal); an error costs its own step only.
 
         Raises:
             TranscriptError: the journal cannot be written, which the next step would not change.
@@ -252,6 +239,15 @@ class Tuner:
             self._watch.advance()
 
 
+def _figures(values: Iterable[float | None]) -> Values:
+    """One figure a clip, NaN where it is not known."""
+    return np.array(list(values), dtype=np.float64)
+
+
+def _decoding(config: Config, **changed: object) -> Config:
+    return config.model_copy(update={"decoding": config.decoding.model_copy(update=changed)})
+
+
 def configured(config: Config, candidate: Candidate, weights: Path) -> Config:
     """`config` of a hybrid run with the candidate's gate and k; `weights` is the learned gate's file."""
     gate = {
@@ -261,8 +257,8 @@ def configured(config: Config, candidate: Candidate, weights: Path) -> Config:
         "stop_drafting": candidate.stop_drafting,
         "file": str(weights) if candidate.gate == "learned" else None,
     }
-    decoding = config.decoding.model_copy(update={"k": candidate.k, "defer": candidate.deferred})
-    return config.model_copy(update={"gate": config.gate.model_copy(update=gate), "decoding": decoding})
+    config = config.model_copy(update={"gate": config.gate.model_copy(update=gate)})
+    return _decoding(config, k=candidate.k, defer=candidate.deferred)
 
 
 def swept(
@@ -271,23 +267,22 @@ def swept(
     quality: CaptionQuality,
     classifier: Classifier | None,
     seed: int,
-    parts: Parts | None = None,
-) -> tuple[SettingOutcome, int]:
-    """A candidate replayed on every clip, and on how many of them the replay was exact.
-
-    With `parts` its time in the cloud is estimated from them.
-    """
+    parts: Parts | None,
+) -> SettingOutcome:
+    """A candidate replayed on every clip, its time in the cloud estimated from `parts`."""
     replays = [candidate.replay(trace, classifier, seed) for trace in traces]
-    escalations = np.array([each.escalations for each in replays], float)
+    escalations = _figures(each.escalations for each in replays)
     texts = [each.ids for each in replays]
-    outcome = SettingOutcome(
+    unknown = np.full(len(traces), np.nan)
+    return SettingOutcome(
         candidate,
-        quality.table(traces, texts),
-        np.array([each.rounds for each in replays], float),
-        escalations,
         confirmed=False,
+        quality=quality.table(traces, texts),
         differing=quality.differing(traces, texts),
-        cloud_ms=parts.hybrid_ms((escalations > 0).astype(float), escalations) if parts else None,
-        alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else None,
+        rounds=_figures(each.rounds for each in replays),
+        escalations=escalations,
+        woken=(escalations > 0).astype(np.float64),
+        cloud_ms=parts.hybrid_ms(escalations) if parts else unknown,
+        alone_ms=parts.alone_ms([len(trace.cloud.ids) for trace in traces]) if parts else unknown,
+        exact=sum(each.exact for each in replays),
     )
-    return outcome, sum(each.exact for each in replays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -12,38 +13,31 @@ from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import GateFile
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.bootstrap import Resampler, Values
+from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.frontier import Oracle, oracle, oracle_curves
-from specdec_cli.evaluate.gap import GapClosed, measure_gap
+from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.format import points, with_ends
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
-from specdec_cli.tune.candidates import RATES
-from specdec_cli.tune.measure import CaptionQuality, Parts
-from specdec_cli.tune.outcomes import (
-    SettingOutcome,
-    TunedPoint,
-    Tuning,
+from specdec_cli.tune.choosing import (
+    certified,
     clips_needed,
     measurably_better,
     recommended,
+    worth_certifying,
     worth_confirming,
 )
-from specdec_cli.tune.risk import RATES as RISK_RATES
-from specdec_cli.tune.risk import Certified, certify, with_everything, worth_certifying
+from specdec_cli.tune.measure import CaptionQuality, Parts
+from specdec_cli.tune.outcomes import Baselines, SettingOutcome, TunedPoint, Tuning
+from specdec_cli.tune.recording import Trace
+from specdec_cli.tune.replay import RATES
 from specdec_cli.tune.stored_recordings import StoredRecordings
-from specdec_cli.tune.trace import Trace
 from specdec_cli.tune.tuner import Tuner, split
-from specdec_cli.tune.tuning_plan import TuningPlan, left_out, require_certifiable, require_clips, require_tunable
-from specdec_cli.types import Cost
+from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, require_certifiable, require_clips
 
-BUDGETS: Final[Mapping[Cost, str]] = {
-    "blocks": "of the blocks",
-    "clips": "of the clips",
-    "time": "of cloud-only's time in the cloud",
-}
-"""What a budget is a share of."""
+_RISK_RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
+"""Shares of the blocks that thresholds are chosen for where a risk is certified, which takes many escalations."""
 
 
 def tune(
@@ -58,7 +52,7 @@ def tune(
     """Records clips, sweeps gates over the traces of one half, and confirms the best of them on the other.
 
     Args:
-        captioner: with both models, in hybrid mode, greedy.
+        captioner: with both models, in hybrid mode, greedy; with a configuration that `require_tunable` accepts.
         clips: SHA-256 -> path.
         find: the reference of a path, or None.
 
@@ -66,11 +60,10 @@ def tune(
         What was found, and the recommended setting as a gate file; None where nothing can be recommended.
 
     Raises:
-        ConfigError: what `require_tunable` refuses; too few clips can be recorded, or the cloud changes too little to
-            fit the learned gate where there is no other.
+        ConfigError: too few clips can be recorded, or the cloud changes too little to fit the learned gate where there
+            is no other.
         TranscriptError: the journal's file cannot be written.
     """
-    require_tunable(captioner.config, plan.gates, len(clips), plan.risk)
     tuner = Tuner(captioner, plan, journal, watch)
     traces = tuner.record(clips)
     require_clips(len(traces))
@@ -82,8 +75,8 @@ def tune(
         require_certifiable(plan.risk, len(halves.held_out), len(traces))
     parts = tuner.time(halves.held_out)
     if plan.cost == "time" and parts is None:
-        raise ConfigError("--budget time=... needs the cloud's times, and this cloud does not say what it spent")
-    swept, exact = tuner.sweep(halves.fitting, quality, parts, RATES if plan.risk is None else RISK_RATES)
+        raise ConfigError("--budget time=... needs the cloud's times, and this cloud does not report them")
+    swept = tuner.sweep(halves.fitting, quality, parts, RATES if plan.risk is None else _RISK_RATES)
     if plan.risk is None:
         chosen = worth_confirming(swept, plan.budget, plan.cost)
     else:
@@ -91,24 +84,22 @@ def tune(
     runs, held_out = tuner.confirm(chosen, halves.held_out, quality)
     if not held_out:
         raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
-    estimating, confirming = (Resampler(len(half), seed=plan.seed) for half in (halves.fitting, held_out))
-    edge, cloud = _baselines(held_out, quality)
-    ends = measure_gap(edge, cloud, cloud, confirming)
+    alone = _baselines(held_out, quality, plan.seed)
+    ends = alone.gap(alone.cloud)
     if ends is None:
         raise ConfigError(
             "no reference tells anything about the clips that settings are confirmed on",
             hint="Look at the column that names the files (--file-column), or leave the references out.",
         )
-    guarantee = None
     if plan.risk is not None:
-        best, guarantee = _certified(runs, plan)
+        best, guarantee = certified(runs, plan.risk, plan.budget, plan.cost)
     else:
-        better = measurably_better(runs, edge, cloud, confirming) if ends.closed else []
-        best = recommended(better, plan.budget, plan.cost)
+        better = measurably_better(runs, alone) if ends.closed else []
+        best, guarantee = recommended(better, plan.budget, plan.cost), None
     k = best.candidate.k if best else plan.ks[0]
     oracles: dict[int, Oracle] = {}
     if quality.measure == "labels":
-        oracles = {each: _oracle(edge, cloud, held_out, each, parts, runs) for each in plan.ks}
+        oracles = {each: _oracle(alone, held_out, each, parts, runs) for each in plan.ks}
     tuning = Tuning(
         measure=quality.measure,
         clips=len(traces),
@@ -122,65 +113,61 @@ def tune(
         cloud_quality=ends.cloud,
         gap=ends.gap,
         parts=parts,
-        replays_exact=exact,
-        estimated=_points(swept, *_baselines(halves.fitting, quality), {}, estimating),
-        confirmed=_points(runs, edge, cloud, oracles, confirming),
-        recommended=best.point(edge, cloud, oracles.get(k), confirming) if best else None,
-        reason=None if best else _reason(ends, plan, _largest_gain(runs, plan, edge, cloud, confirming)),
+        replays_exact=sum(outcome.exact for outcome in swept) / max(len(swept) * len(halves.fitting), 1),
+        estimated=_points(swept, _baselines(halves.fitting, quality, plan.seed), {}),
+        confirmed=_points(runs, alone, oracles),
+        recommended=best.point(alone, oracles.get(k)) if best else None,
+        reason=None if best else _reason(ends, plan, _best_gain(runs, plan, alone)),
         oracles=oracle_curves(oracles[k]) if oracles else [],
-        notes=[*left_out(plan.gates), *tuner.notes],
+        notes=[*_left_out(plan), *tuner.notes],
         learned=tuner.fitted.figures if tuner.fitted else None,
     )
     return tuning, tuner.gate_file(best.candidate, _origin(captioner, tuning)) if best else None
 
 
-def _baselines(traces: Sequence[Trace], quality: CaptionQuality) -> tuple[Values, Values]:
-    """Quality of the edge alone and of the cloud alone [clips, attributes]."""
-    edge = quality.table(traces, [trace.edge.ids for trace in traces])
-    return edge, quality.table(traces, [trace.cloud.ids for trace in traces])
+def _baselines(traces: Sequence[Trace], quality: CaptionQuality, seed: int) -> Baselines:
+    edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
+    return Baselines(edge, cloud, Resampler(len(traces), seed=seed))
 
 
 def _points(
-    outcomes: Sequence[SettingOutcome], edge: Values, cloud: Values, oracles: Mapping[int, Oracle], resampler: Resampler
+    outcomes: Sequence[SettingOutcome], alone: Baselines, oracles: Mapping[int, Oracle]
 ) -> tuple[TunedPoint, ...]:
-    points = (outcome.point(edge, cloud, oracles.get(outcome.candidate.k), resampler) for outcome in outcomes)
-    return tuple(sorted(points, key=lambda point: (point.gate, point.wake is not None, point.spent["clips"] or 0.0)))
+    found = (outcome.point(alone, oracles.get(outcome.candidate.k)) for outcome in outcomes)
+    return tuple(sorted(found, key=lambda point: (point.gate, point.wake is not None, point.spent["clips"] or 0.0)))
 
 
 def _oracle(
-    edge: Values, cloud: Values, traces: Sequence[Trace], k: int, parts: Parts | None, runs: Sequence[SettingOutcome]
+    alone: Baselines, traces: Sequence[Trace], k: int, parts: Parts | None, runs: Sequence[SettingOutcome]
 ) -> Oracle:
     """The oracle of these clips, with blocks of `k` tokens."""
     blocks = np.array([math.ceil(len(trace.edge.ids) / k) for trace in traces], float)
-    alone_ms = next((run.alone_ms for run in runs if run.alone_ms is not None), np.full(len(traces), np.nan))
+    alone_ms = runs[0].alone_ms if runs else np.full(len(traces), np.nan)
     prefill_ms = np.full(len(traces), parts.prefill_ms if parts else np.nan)
-    return oracle(edge, cloud, blocks, prefill_ms, parts.verification_ms if parts else None, alone_ms)
+    return oracle(alone.edge, alone.cloud, blocks, prefill_ms, parts.verification_ms if parts else None, alone_ms)
 
 
-def _certified(runs: Sequence[SettingOutcome], plan: TuningPlan) -> tuple[SettingOutcome | None, Certified | None]:
-    """The last setting that keeps to the risk, and its guarantee, if it keeps to the budget as well."""
-    losses = [run.differing for run in runs if run.differing is not None]
-    found = certify(with_everything(np.stack(losses, axis=1)), plan.risk or 0.0) if losses else None
-    if found is None or found[0] == 0 or runs[found[0] - 1].share(plan.cost) > plan.budget:
-        return None, None
-    return runs[found[0] - 1], found[1]
+def _left_out(plan: TuningPlan) -> list[str]:
+    """A sentence about the learned gate where it is not tried because a package is missing."""
+    if "learned" in plan.gates or find_spec("sklearn") is not None:
+        return []
+    return [f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"]
 
 
-def _largest_gain(
-    runs: Sequence[SettingOutcome], plan: TuningPlan, edge: Values, cloud: Values, resampler: Resampler
-) -> GapClosed | None:
+def _best_gain(runs: Sequence[SettingOutcome], plan: TuningPlan, alone: Baselines) -> GapClosed | None:
     """The gain over the edge of the best confirmed setting within the budget; None if none is within it."""
     best = max((run for run in runs if run.share(plan.cost) <= plan.budget), key=lambda run: run.mean, default=None)
-    return None if best is None else measure_gap(edge, best.quality, cloud, resampler)
+    return None if best is None else alone.gap(best.quality)
 
 
 def _reason(ends: GapClosed, plan: TuningPlan, best: GapClosed | None) -> str:
     """Why nothing is recommended, and how many clips it would take at this variance."""
-    budget = f"{100 * plan.budget:.1f}% {BUDGETS[plan.cost]}"
+    budget = f"a budget of {plan.cost}={plan.budget:g}"
     if plan.risk is not None:
+        within = f" within {budget}" if plan.budget < 1 else ""
         return (
-            f"No setting below escalating everything is certified to keep to a risk of {100 * plan.risk:g}%"
-            f"{f' within {budget}' if plan.budget < 1 else ''}. Try more clips or a larger --risk."
+            f"No setting below escalating everything is certified to keep to a risk of {100 * plan.risk:g}%{within}. "
+            "Try more clips or a larger --risk."
         )
     if ends.closed is None:
         more = _more_clips(clips_needed(ends.gap, ends.clips))
@@ -200,7 +187,7 @@ def _more_clips(confirming: int | None) -> str:
 
 
 def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
-    """What a gate file says about where it comes from."""
+    """What a gate file records about where it comes from."""
     best = tuning.recommended
     assert best is not None  # nothing is written without a recommendation
     return {

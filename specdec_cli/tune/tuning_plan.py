@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
 
 FEWEST: Final = 8
-"""Clips below which halves of them say nothing."""
+"""Clips below which halves of them decide nothing."""
 
 INSTALL: Final = install("tune")
 
@@ -99,10 +99,3 @@ def require_clips(clips: int) -> None:
             f"tuning needs at least {FEWEST} clips, and {clips} can be recorded",
             hint="Half of them choose the settings, the other half confirms them. A hundred is a good number.",
         )
-
-
-def left_out(gates: Sequence[GateName]) -> list[str]:
-    """Sentences about gates that are not tried because a package is missing."""
-    if "learned" in gates or find_spec("sklearn") is not None:
-        return []
-    return [f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"]

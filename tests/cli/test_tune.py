@@ -15,7 +15,6 @@ from specdec_cli.cli.tune import parse_gates
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import ConfigError
 from specdec_cli.tune.outcomes import Tuning
-from specdec_cli.tune.record import Recorder
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
@@ -136,7 +135,7 @@ def test_a_second_run_does_nothing_again(
         raise AssertionError("this was done before")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "record", refuse)
+        patched.setattr("specdec_cli.tune.tuner.record", refuse)
         patched.setattr(Captioner, "caption", refuse)
         again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
         assert Tuning.model_validate_json(again.out) == first
@@ -190,7 +189,7 @@ def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
     assert len(bullets) == 2  # the gap, and one for the reason
     unwritten = specdec("tune", voices, *strict, "--json")
     assert unwritten.code == 0  # nobody asked for a file
-    assert "0.1%" in (Tuning.model_validate_json(unwritten.out).reason or "")
+    assert "blocks=0.001" in (Tuning.model_validate_json(unwritten.out).reason or "")
 
 
 def test_without_scikit_learn_the_learned_gate_is_missed_aloud(
@@ -276,7 +275,7 @@ def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices
         found = Tuning.model_validate_json(outcome.out)
         assert (found.cost, found.budget) == (cost, share)
         if found.recommended is None:
-            assert f"No setting keeps to {100 * share:.1f}% of" in (found.reason or "")
+            assert f"No setting keeps to a budget of {cost}={share}" in (found.reason or "")
         else:
             spent = found.recommended.spent[cost]  # type: ignore[index]
             assert spent is not None

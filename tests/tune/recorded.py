@@ -6,8 +6,7 @@ import torch
 
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.gate import Groups
-from specdec_cli.tune.record import record_tracks
-from specdec_cli.tune.trace import Trace
+from specdec_cli.tune.recording import Trace, record_tracks
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings
 

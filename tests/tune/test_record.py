@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.tune.record import record_tracks
+from specdec_cli.tune.recording import record_tracks
 from tests.table import table_prompt
 from tests.tiny import collect, settings
 from tests.tune.recorded import GROUPS, table_pair

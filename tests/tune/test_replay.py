@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.tune.trace import replay
+from specdec_cli.tune.replay import replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
 from tests.table import table_loop

@@ -5,19 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from specdec_cli.evaluate.bootstrap import Interval, Resampler
-from specdec_cli.tune.candidates import Candidate
-from specdec_cli.tune.outcomes import SettingOutcome, clips_needed, measurably_better, recommended, worth_confirming
+from specdec_cli.tune.choosing import clips_needed, measurably_better, recommended, worth_confirming
+from specdec_cli.tune.outcomes import Baselines, SettingOutcome
+from specdec_cli.tune.replay import Candidate
 from specdec_cli.types import GateName
 
 
 def _outcome(
     rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0, confirmed: bool = True
 ) -> SettingOutcome:
-    rounds = np.full(len(quality), 10.0)
-    return SettingOutcome(Candidate(gate, threshold, 3), np.array(quality)[:, None], rounds, rounds * rate, confirmed)
+    nothing, rounds = np.zeros(len(quality)), np.full(len(quality), 10.0)
+    calls = rounds * rate
+    candidate = Candidate(gate, threshold, 3)
+    return SettingOutcome(
+        candidate, confirmed, np.array(quality)[:, None], nothing, rounds, calls, calls, nothing, nothing
+    )
 
 
-def test_the_least_asking_within_one_standard_error_of_the_best_is_recommended() -> None:
+def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_recommended() -> None:
     rng = np.random.default_rng(0)
     base = rng.uniform(0.5, 0.9, 200)
     best = _outcome(0.2, list(base + 0.05), threshold=1)
@@ -25,17 +30,17 @@ def test_the_least_asking_within_one_standard_error_of_the_best_is_recommended()
     close = _outcome(0.1, list(base + 0.049 + swing), threshold=2)
     worse = _outcome(0.05, list(base + 0.045 + swing), threshold=3)
     dear = _outcome(0.6, list(base + 0.2), threshold=4)
-    assert recommended([best, close, worse, dear], 0.3) is close
-    assert recommended([best, worse, dear], 0.3) is best
-    assert recommended([best, close, worse, dear], 0.7) is dear
-    assert recommended([best, close, worse, dear], 0.01) is None
+    assert recommended([best, close, worse, dear], 0.3, "blocks") is close
+    assert recommended([best, worse, dear], 0.3, "blocks") is best
+    assert recommended([best, close, worse, dear], 0.7, "blocks") is dear
+    assert recommended([best, close, worse, dear], 0.01, "blocks") is None
 
 
 def test_nothing_estimated_and_nothing_random_is_recommended() -> None:
     chance = _outcome(0.05, [1.0, 1.0, 1.0], gate="random", threshold=0.05)
     guess = _outcome(0.05, [1.0, 1.0, 1.0], confirmed=False)
     run = _outcome(0.2, [0.5, 0.5, 0.6], threshold=2)
-    assert recommended([chance, guess, run], 0.3) is run
+    assert recommended([chance, guess, run], 0.3, "blocks") is run
 
 
 def test_a_gain_that_may_be_none_recommends_nothing() -> None:
@@ -45,7 +50,7 @@ def test_a_gain_that_may_be_none_recommends_nothing() -> None:
     few[0] = 1.0
     half[:20] = 1.0
     outcomes = [_outcome(0.1, list(quality[:, 0])) for quality in (silent, few, half)]
-    assert measurably_better(outcomes, edge, cloud, Resampler(40)) == outcomes[2:]
+    assert measurably_better(outcomes, Baselines(edge, cloud, Resampler(40))) == outcomes[2:]
 
 
 def test_how_many_clips_it_would_take_grows_with_the_variance() -> None:
@@ -64,7 +69,7 @@ def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:
         for gate in ("entropy", "random")
         for rate in (0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
     ]
-    chosen = worth_confirming(swept, 0.2)
+    chosen = worth_confirming(swept, 0.2, "blocks")
     assert [(c.gate, c.threshold) for c in chosen] == [
         ("entropy", 0.05), ("entropy", 0.1), ("entropy", 0.2), ("random", 0.05), ("random", 0.1), ("random", 0.2)
     ]  # fmt: skip

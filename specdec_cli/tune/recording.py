@@ -1,62 +1,100 @@
-"""Recording a clip: both texts, and both models' scores along each."""
+"""Recording a clip: the edge's text and the cloud's, each scored by both models at every position."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import torch
+from pydantic import Field
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
 from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.gate import Gate, Groups, evidence_of
+from specdec_cli.decoding.gate import Gate, Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.tune.trace import DIGITS, Trace, Track
+from specdec_cli.types import Candidates
+
+_DIGITS: Final = 5
 
 
-class Recorder:
-    """Records clips with a captioner that has both models, in hybrid mode, greedy."""
+class Track(Figures):
+    """One text, with what both models predict at each of its n positions. All lists have n entries."""
 
-    def __init__(self, captioner: Captioner) -> None:
-        self._captioner = captioner
-        self.setup = setup_of(captioner)
+    ids: tuple[int, ...] = Field(description="the text")
+    chosen: tuple[int, ...] = Field(description="the edge's likeliest token after the text so far")
+    target: tuple[int, ...] = Field(description="the cloud's likeliest token there")
+    entropy: tuple[float, ...] = Field(description="of the edge, nats")
+    logprob: tuple[float, ...] = Field(description="of the edge's likeliest token, nats")
+    class_entropy: tuple[float, ...] = Field(description="of the edge, summed over groups of tokens, nats")
+    candidates: tuple[Candidates, ...] = Field(description="the edge's likeliest tokens with their probabilities")
 
-    def record(self, path: str) -> Trace:
-        """Records one clip.
+    def evidence(self, position: int) -> TokenEvidence:
+        """The evidence on the token that the edge chooses at `position`."""
+        candidates = self.candidates[position]
+        second = candidates[1][1] if len(candidates) > 1 else 0.0
+        own = self.chosen[position], self.entropy[position], candidates[0][1] - second, self.logprob[position]
+        return TokenEvidence(*own, candidates, self.class_entropy[position])
 
-        Raises:
-            AudioError: the clip cannot be captioned as a whole.
-        """
-        captioner = self._captioner
-        recording = captioner.recording(InputFile(path))
-        if not recording.whole:
-            raise AudioContentError(
-                f"{path} is longer than the {captioner.window_s:g} s that the models take at once.",
-                hint="Cut it into clips first, or give --set audio.end_s.",
-            )
-        (cut,) = recording.pieces()
-        prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
-        edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts, captioner.class_groups)
-        return Trace(
-            file=path,
-            sha256=recording.sha256,
-            duration_s=round(recording.duration_s, 4),
-            setup=self.setup,
-            edge=edge,
-            cloud=cloud,
-            edge_caption=captioner.decode(edge.ids),
-            cloud_caption=captioner.decode(cloud.ids),
+    def drafted(self, position: int, k: int) -> list[TokenEvidence]:
+        """The block of up to `k` tokens that the edge drafts at `position`, ended by the end of the text."""
+        return [self.evidence(place) for place in range(position, min(position + k, len(self.ids)))]
+
+
+class Trace(Figures):
+    """One clip, as a line of the file of recordings holds it."""
+
+    recording: Literal[1] = 1
+    file: str
+    sha256: str
+    duration_s: float
+    setup: dict[str, Any] = Field(description="models, prompt and decoding settings; another setup is another text")
+    edge: Track = Field(description="the text that the edge writes alone")
+    cloud: Track = Field(description="the text that the cloud writes alone, which is that of a lossless run")
+    edge_caption: str
+    cloud_caption: str
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return self.model_dump_json()
+
+
+def record(captioner: Captioner, path: str) -> Trace:
+    """Records one clip with a captioner that has both models, in hybrid mode, greedy.
+
+    Raises:
+        AudioError: the clip cannot be captioned as a whole.
+    """
+    recording = captioner.recording(InputFile(path))
+    if not recording.whole:
+        raise AudioContentError(
+            f"{path} is longer than the {captioner.window_s:g} s that the models take at once.",
+            hint="Cut it into clips first, or give --set audio.end_s.",
         )
+    (cut,) = recording.pieces()
+    prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
+    edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts, captioner.class_groups)
+    return Trace(
+        file=path,
+        sha256=recording.sha256,
+        duration_s=round(recording.duration_s, 4),
+        setup=setup_of(captioner),
+        edge=edge,
+        cloud=cloud,
+        edge_caption=captioner.decode(edge.ids),
+        cloud_caption=captioner.decode(cloud.ids),
+    )
 
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
@@ -120,8 +158,8 @@ def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Gro
         ids=tuple(text),
         chosen=tuple(chosen),
         target=tuple(_scores_along(text, cloud).argmax(dim=-1).tolist()),
-        entropy=tuple(round(token.entropy, DIGITS) for token in evidence),
-        logprob=tuple(round(token.logprob, DIGITS) for token in evidence),
-        class_entropy=tuple(round(token.class_entropy, DIGITS) for token in evidence),
-        candidates=tuple(tuple((id_, round(p, DIGITS)) for id_, p in token.candidates) for token in evidence),
+        entropy=tuple(round(token.entropy, _DIGITS) for token in evidence),
+        logprob=tuple(round(token.logprob, _DIGITS) for token in evidence),
+        class_entropy=tuple(round(token.class_entropy, _DIGITS) for token in evidence),
+        candidates=tuple(tuple((id_, round(p, _DIGITS)) for id_, p in token.candidates) for token in evidence),
     )

@@ -1,0 +1,196 @@
+"""Settings, and what each would do with a recorded clip.
+
+A recording holds two texts because a gate changes the text that follows. A hybrid run starts on the edge's text and
+stays on it, word for word, until the cloud first changes a token; from there it is on the cloud's text until the gate
+first keeps a token that the cloud would have changed. So nearly every block of nearly every hybrid run, whatever its
+gate and k, stands on one of the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+
+from specdec_cli.decoding.gate import Gate, GateState, TokenEvidence
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.length import MOST_DEFERRED
+from specdec_cli.tune.recording import Trace
+from specdec_cli.types import TOKEN_GATES, GateName
+
+RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
+"""Shares of the blocks that thresholds are chosen for."""
+
+WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the clips that call the cloud with deferred drafts."""
+
+AWAKE: Final[Mapping[GateName, float]] = {
+    "entropy": 0.3,
+    "class-entropy": 0.3,
+    "margin": 0.85,
+    "logprob": -0.1,
+    "learned": 0.3,
+}
+"""Thresholds of deferred drafts after the first call, when a verification is cheap."""
+
+BELOW: Final[frozenset[GateName]] = frozenset({"margin", "logprob"})
+"""Gates that escalate at or below their threshold."""
+
+_DIGITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One setting: those of `Gate`, and k, the tokens drafted per block; with `wake` drafts are deferred."""
+
+    gate: GateName
+    threshold: float
+    k: int
+    stop_drafting: bool = False
+    wake: float | None = None
+
+    @property
+    def deferred(self) -> bool:
+        """Whether a block is the rest of the caption, and k does not count."""
+        return self.wake is not None
+
+    @property
+    def label(self) -> str:
+        """Short name: "entropy 0.85, k 3, stopping", "entropy 0.85, deferred"."""
+        if self.deferred:
+            return f"{self.gate} {self.wake:g}, deferred"
+        return f"{self.gate} {self.threshold:g}, k {self.k}" + (", stopping" if self.stop_drafting else "")
+
+    def replay(self, trace: Trace, classifier: Classifier | None, seed: int) -> Replayed:
+        """What it would do with a clip; the random gate's draws differ from clip to clip."""
+        generator = None
+        if self.gate == "random":
+            digest = hashlib.blake2b(f"{seed}:{trace.sha256}".encode(), digest_size=8).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+        gate = Gate(
+            self.gate,
+            self.threshold,
+            wake=self.wake,
+            stop_drafting=self.stop_drafting,
+            classifier=classifier,
+            generator=generator,
+        )
+        return replay(trace, gate, self.k, defer=self.deferred)
+
+
+def candidates(
+    traces: Sequence[Trace],
+    gates: Sequence[GateName],
+    ks: Sequence[int],
+    classifier: Classifier | None,
+    rates: Sequence[float] = RATES,
+) -> Iterator[Candidate]:
+    """Every gate with every k, with and without stopping, at the thresholds that would escalate `rates` of the blocks.
+
+    Thresholds are quantiles over the blocks of `traces`, cut as the edge alone would cut them; `classifier` is that of
+    the learned gate, if that is among them.
+    """
+    for gate in gates:
+        for k in ks:
+            thresholds = rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates)
+            for threshold in thresholds:
+                yield Candidate(gate, threshold, k)
+                if gate in TOKEN_GATES and k > 1:
+                    yield Candidate(gate, threshold, k, stop_drafting=True)
+
+
+def deferred(
+    traces: Sequence[Trace], gates: Sequence[GateName], k: int, classifier: Classifier | None
+) -> Iterator[Candidate]:
+    """Every gate but the random one with deferred drafts, at the thresholds by which `WOKEN` of the clips call.
+
+    `k` is recorded beside the setting, for runs without deferral; the rest is as for `candidates`.
+    """
+    for gate in (gate for gate in gates if gate in AWAKE):
+        for wake in _thresholds(traces, gate, None, classifier, WOKEN):
+            yield Candidate(gate, AWAKE[gate], k, wake=wake)
+
+
+def _thresholds(
+    traces: Sequence[Trace], name: GateName, k: int | None, classifier: Classifier | None, rates: Sequence[float]
+) -> Sequence[float]:
+    """The thresholds that separate the most doubtful blocks, each once; `k` None: a clip's first deferred draft."""
+    gate = Gate(name, 0.0, classifier=classifier)
+    figures = []
+    for trace in traces:
+        for position in range(0, len(trace.edge.ids), k) if k else (0,):
+            state = gate.open(position, waking=k is None, whole=k is None)
+            for token in trace.edge.drafted(position, k or MOST_DEFERRED):
+                state.add(token)
+            assert state.block_value is not None  # a trace has tokens
+            figures.append(state.block_value)
+    quantiles = np.quantile(figures, rates if name in BELOW else [1 - rate for rate in rates])
+    return tuple(dict.fromkeys(round(float(value), _DIGITS) for value in quantiles))
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a setting would have done with a clip; exact where the run never leaves the recorded texts."""
+
+    ids: tuple[int, ...]
+    rounds: int
+    escalations: int
+    exact: bool
+
+
+def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed:
+    """Runs `gate` over a trace, without the models: blocks of `k` tokens, greedy acceptance, no loops.
+
+    With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated.
+
+    Exact while the run stands on one of the two recorded texts. It leaves them where the gate keeps a token that the
+    cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on and
+    takes the other token in place of the recorded one, as if what follows did not depend on it. That is why settings
+    near the frontier are confirmed by real runs.
+    """
+    track, position = trace.edge, 0
+    ids: list[int] = []
+    rounds = escalations = 0
+    exact = True
+    while position < len(track.ids):
+        tokens = track.drafted(position, MOST_DEFERRED if defer else k)
+        crossed, size = _escalated(gate.open(position, waking=defer and not escalations, whole=defer), tokens)
+        rounds += 1
+        # after the first token that is not the text's own, a block's evidence is that of the recorded text
+        departs = next((t for t, token in enumerate(tokens) if token.id != track.ids[position + t]), len(tokens))
+        exact = exact and (departs >= size or (crossed is not None and crossed <= departs))
+        if crossed is None:
+            ids += [token.id for token in tokens[:size]]
+            position += size
+            continue
+        escalations += 1
+        accepted = 0
+        while accepted < size and tokens[accepted].id == track.target[position + accepted]:
+            accepted += 1
+        ids += [token.id for token in tokens[:accepted]]
+        position += accepted
+        if position >= len(track.ids):  # the block ended the text, and nothing comes after that
+            break
+        ids.append(track.target[position])
+        if track is trace.edge and ids[-1] != track.ids[position]:
+            if tuple(ids) == trace.cloud.ids[: len(ids)]:
+                track = trace.cloud
+            else:
+                exact = False
+        position += 1
+    return Replayed(tuple(ids), rounds, escalations, exact)
+
+
+def _escalated(state: GateState, tokens: list[TokenEvidence]) -> tuple[int | None, int]:
+    """Index of the token at which the gate escalates a block, None if it does not; and how many tokens are drafted."""
+    crossed = None
+    for index, token in enumerate(tokens):
+        if state.add(token) and crossed is None:
+            crossed = index
+            if state.stops:
+                return crossed, index + 1
+    return crossed, len(tokens)
