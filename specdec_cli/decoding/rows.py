@@ -98,5 +98,7 @@ class Rows:
         if not guess.ids:
             return NO_GUESS
         stops = (index for index, id_ in enumerate(guess.ids) if id_ in self._stop_ids)  # nothing follows one
-        worth = min(guesses.costs.worth(guess.chances), next(stops, most))
+        reading = self.session.cache is None  # among the rows of a prompt, those of guesses cost next to nothing
+        pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
+        worth = min(pay, next(stops, most))
         return Guess(guess.ids[:worth], guess.chances[:worth])

@@ -24,7 +24,7 @@ from specdec_cli.errors import CheckpointError
 
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
-_MANY_ROWS: Final = 16  # below, what a call of oneDNN costs is more than it saves
+_MANY_ROWS: Final = 128  # below, what a call of oneDNN costs is more than it saves
 _AT_ONCE: Final = 1 << 18  # activations, rounded to int8 while they are in the processor's cache
 _LEAST: Final = 1e-8  # scale
 
