@@ -25,7 +25,7 @@ from specdec_cli.config import CloudConfig, Config, load_config
 from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.gate import Groups
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.lookup import OWN
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed

@@ -31,7 +31,10 @@ DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {
 """Nats; nats; a difference of probabilities; nats; a share of the blocks. The learned gate's comes with its weights."""
 
 TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "class-entropy", "margin", "logprob", "learned"})
-"""Gates that judge token by token, so that drafting can stop at the first one they are unsure of."""
+"""Gates that decide token by token, so that drafting can stop at the first one they are unsure of."""
+
+LOW_IS_UNSURE: Final[frozenset[GateName]] = frozenset({"margin", "logprob", "random"})
+"""Gates that escalate a block whose figure is low; the others escalate one whose figure is high."""
 
 LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "cascade", "class"})
 """Acceptance rules under which the text may differ from the cloud's own."""

@@ -15,7 +15,7 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.gate import Groups
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM

@@ -40,7 +40,8 @@ from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.config.schema import AcceptanceConfig, Config, LinkedConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
 from specdec_cli.decoding.block import Draft, Enough
-from specdec_cli.decoding.gate import CANDIDATES, GateState, TokenEvidence
+from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
+from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, EdgeError
 from specdec_cli.models.processor import Processor, Prompt, effective
 from specdec_cli.types import LEAST_PROBABILITY, Candidates, Decider, ModelWork

@@ -13,14 +13,14 @@ from rich.text import Text
 from specdec_cli.console.cells import padded, prefix_length
 from specdec_cli.console.theme import ABOVE, BELOW, DIM, STYLES, Signs
 from specdec_cli.console.tokens import is_eos, shown, sign_style
+from specdec_cli.decoding.gate import crosses
 from specdec_cli.transcript.token_fates import Fate, fates
-from specdec_cli.types import EventText, Round
+from specdec_cli.types import LOW_IS_UNSURE, EventText, Round
 
 ROW: Final = 8
 """Most tokens of a row."""
 
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
-_BELOW_IS_UNSURE: Final = frozenset({"margin", "logprob"})
 OWN_FIGURES: Final = {
     "learned": "probability that the cloud changes the token",
     "margin": "p(likeliest) - p(second)",
@@ -90,14 +90,15 @@ def _figures(round_: Round, index: int, settings: Mapping[str, object]) -> Itera
         values = round_.entropy if name == "entropy" else round_.gate_values
         decides = name == settings.get("gate")
         if index < len(values):
-            yield _figure(values[index], threshold if decides else None, below=name in _BELOW_IS_UNSURE)
+            yield _figure(values[index], threshold if decides else None, name)
 
 
-def _figure(value: float, threshold: float | None, *, below: bool) -> Text:
+def _figure(value: float, threshold: float | None, gate: str) -> Text:
     """`0.42`, and `1.64!` where the token by itself crosses the gate's threshold."""
-    crosses = threshold is not None and (value <= threshold if below else value >= threshold)
     shown_value = "?" if math.isnan(value) else f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
-    return Text(shown_value + "!", ABOVE) if crosses else Text(shown_value, BELOW)
+    if threshold is not None and crosses(gate, value, threshold):
+        return Text(shown_value + "!", ABOVE)
+    return Text(shown_value, BELOW)
 
 
 def rows(cells: Sequence[TokenCell], width: int, *, by_clause: bool) -> Iterator[Sequence[TokenCell]]:
@@ -153,7 +154,7 @@ def figures_legend(settings: Mapping[str, object]) -> Text:
     if gate in OWN_FIGURES:
         parts.append(f"{gate}: {OWN_FIGURES[gate]}")
     if threshold is not None and gate in ("entropy", *OWN_FIGURES):
-        direction = "at or below" if gate in _BELOW_IS_UNSURE else "at or above"
+        direction = "at or below" if gate in LOW_IS_UNSURE else "at or above"
         end = f"! {direction} {threshold:g}"
         if wake is not None:
             end = f"! {direction} {wake:g} until the cloud has been called, then {threshold:g}"
@@ -170,7 +171,6 @@ def verdict_of(round_: Round, settings: Mapping[str, object]) -> str:
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None or gate in ("always", "never"):
         return outcome
-    below = gate in _BELOW_IS_UNSURE
-    crosses = round_.gate_value <= threshold if below else round_.gate_value >= threshold
-    relation = ("at or below" if crosses else "above") if below else ("at or above" if crosses else "below")
+    low, escalates = gate in LOW_IS_UNSURE, crosses(gate, round_.gate_value, threshold)
+    relation = ("at or " if escalates else "") + ("below" if low is escalates else "above")
     return f"{gate} {round_.gate_value:.2f}, {relation} {threshold:g}: {outcome}"

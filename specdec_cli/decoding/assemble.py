@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.gate import Gate, Groups
+from specdec_cli.decoding.evidence import Groups
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, capacity
 from specdec_cli.decoding.lookup import Guesses, Lookup, key_of

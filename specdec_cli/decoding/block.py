@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specdec_cli.decoding.gate import GateState, TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import GateState
 from specdec_cli.types import Candidates, Reason
 
 if TYPE_CHECKING:
     import torch
 
 Enough = Callable[[GateState], bool]
-"""Whether a block ends with the token that was judged last."""
+"""Whether a block ends with the token that the gate read last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,102 +1,25 @@
-"""The gate: is the edge sure enough of its block, or does the block go to the cloud?
-
-It reads the evidence: what the drafting model's own distributions say of the tokens that it drafted.
-"""
+"""The gate: is the edge sure enough of its block, or is the block escalated to the cloud?"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.errors import DecodingError
-from specdec_cli.types import DEFAULT_THRESHOLDS, TOKEN_GATES, Candidates, GateName, Reason
+from specdec_cli.types import DEFAULT_THRESHOLDS, LOW_IS_UNSURE, TOKEN_GATES, GateName, Reason
 
 if TYPE_CHECKING:
     import torch
 
     from specdec_cli.decoding.learned import Classifier
 
-CANDIDATES: Final = 3  # likeliest tokens that are kept for each position
 
-
-class TokenEvidence(NamedTuple):
-    """One drafted token, after the logits processors."""
-
-    id: int
-    entropy: float  # of the distribution that it was chosen from, nats
-    margin: float  # probability of the likeliest token minus that of the second
-    logprob: float  # natural logarithm of the token's probability
-    candidates: Candidates  # at most `CANDIDATES`
-    class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
-    least_entropy: float | None = None  # where only the likeliest tokens are known: `entropy` is then the largest
-
-    @property
-    def probability(self) -> float:
-        return math.exp(self.logprob)
-
-
-def entropies(probabilities: torch.Tensor) -> torch.Tensor:
-    """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    import torch
-
-    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
-    return nats
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Tokens in groups, on the device of the probabilities that are summed over them."""
-
-    index: torch.Tensor  # [vocab] number of each token's group
-    count: int
-
-    @classmethod
-    def of(cls, groups: Mapping[int, int], vocab_size: int, device: torch.device | str = "cpu") -> Groups:
-        """From token id -> number of its group; tokens without one are a group of their own, the last."""
-        import torch
-
-        rest = max(groups.values(), default=-1) + 1
-        index = torch.full((vocab_size,), rest)
-        if groups:
-            index[torch.tensor(list(groups))] = torch.tensor(list(groups.values()))
-        return cls(index.to(device), rest + 1)
-
-
-def class_entropies(probabilities: torch.Tensor, groups: Groups) -> torch.Tensor:
-    """Entropy of each row [m, vocab] summed over groups of tokens, nats: [m].
-
-    Near 0 where a model wavers between words for one class, high where it wavers between classes.
-    """
-    sums = probabilities.new_zeros(len(probabilities), groups.count)
-    return entropies(sums.index_add_(1, groups.index, probabilities))
-
-
-def evidence_of(scores: torch.Tensor, ids: Sequence[int], groups: Groups | None = None) -> list[TokenEvidence]:
-    """The evidence on m drafted tokens, whose processed scores [m, vocab] they were chosen by.
-
-    `groups` are those of the gate class-entropy.
-    """
-    import torch
-
-    probabilities = scores.softmax(dim=-1)
-    best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
-    by_class = probabilities.new_zeros(len(ids)) if groups is None else class_entropies(probabilities, groups)
-    count = best.shape[-1]
-    # in one transfer: float32 holds ids below 2^24 exactly
-    figures = (entropies(probabilities)[:, None], by_class[:, None], best, likeliest.float())
-    found = []
-    for row, (id_, (nats, class_nats, *rest)) in enumerate(zip(ids, torch.cat(figures, dim=-1).tolist(), strict=True)):
-        ps, tokens = rest[:count], [int(token) for token in rest[count:]]
-        # nearly always one of the candidates, whose probabilities have been fetched already
-        own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        possible = zip(tokens, ps, strict=True)
-        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
-        margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        logprob = math.log(own) if own > 0 else -math.inf
-        found.append(TokenEvidence(id_, nats, margin, logprob, candidates, class_nats))
-    return found
+def crosses(gate: str, value: float, threshold: float) -> bool:
+    """Whether a figure escalates its block; a random gate whose threshold is 0 escalates none."""
+    if gate == "random":
+        return value < threshold
+    return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
 
 
 class Gate:
@@ -104,8 +27,8 @@ class Gate:
 
     Args:
         name: which figure of `TokenEvidence`, or `learned` (probability that the cloud would replace a token of the
-            block up to this one); `margin` and `logprob` escalate at or below the threshold, the others at or above;
-            `random` escalates a share of the blocks, the baseline that a gate has to beat.
+            block up to this one); `random` escalates a share of the blocks, the baseline that a gate has to beat.
+            See `crosses` for the side of the threshold.
         threshold: in the unit of the figure; None: the gate's own.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it.
@@ -127,7 +50,7 @@ class Gate:
     ) -> None:
         if name == "learned" and classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if name == "random" and generator is None:  # it would judge by entropy
+        if name == "random" and generator is None:  # it would read entropies
             raise DecodingError("the gate 'random' has no generator")
         self.name = name
         self.groups = groups if name == "class-entropy" else None
@@ -151,10 +74,7 @@ class Gate:
         """Whether a block with this figure is escalated; `waking`: by the wake threshold."""
         if self.name in ("always", "never"):
             return self.name == "always"
-        threshold = self.wake if waking else self.threshold
-        if self.name == "random":
-            return value < threshold
-        return value <= threshold if self.name in ("margin", "logprob") else value >= threshold
+        return crosses(self.name, value, self.wake if waking else self.threshold)
 
 
 class GateState:
@@ -176,7 +96,7 @@ class GateState:
         elif gate.classifier is not None:
             self.block_value = self._classifier(gate.classifier).combined(before, value)
         else:
-            self.block_value = (min if gate.name in ("margin", "logprob") else max)(before, value)
+            self.block_value = (min if gate.name in LOW_IS_UNSURE else max)(before, value)
         return gate.crosses(self.block_value, waking=self.waking)
 
     def _value(self, token: TokenEvidence) -> float:
@@ -198,7 +118,7 @@ class GateState:
         return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
 
     def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
-        """Judges the tokens that were not judged as they came, by the scores [m, vocab] of the whole block."""
+        """Reads the tokens that were not read as they came, by the scores [m, vocab] of the whole block."""
         seen = len(self.evidence)
         if seen < len(ids):
             self.read(scores[seen:], ids[seen:])

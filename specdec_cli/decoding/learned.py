@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.decoding.gate import TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.errors import ConfigError
 
 _FLOOR: Final = -7.0  # e^-7 is below a thousandth: smaller than that tells nothing more

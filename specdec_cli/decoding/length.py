@@ -182,6 +182,6 @@ class AdaptiveLength:
         """Takes in what became of a block."""
         if verdict is None or not draft.evidence:
             return
-        judged = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
-        self._passes.learn(len(judged), verdict.accepted)
-        self._trust.learn(sum(accumulate((token.probability for token in judged), mul)), verdict.accepted)
+        verified = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
+        self._passes.learn(len(verified), verdict.accepted)
+        self._trust.learn(sum(accumulate((token.probability for token in verified), mul)), verdict.accepted)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.verify import Verifier
 
 CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
-_BOUNDS_APART: Final = 0.01  # nats, from which on two bounds of an entropy are worth telling
+_BOUNDS_DIFFER: Final = 0.01  # nats, from which on both bounds of an entropy are reported
 _STEP_AHEAD: Final = 0.5  # a step, in units of a verification, up to which the edge drafts ahead by itself
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Loop:
     drafter: (
         Drafter | VllmDrafter | None
     )  # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
-    verifier: Verifier | None  # judges escalated blocks; None in the modes of one model
+    verifier: Verifier | None  # of escalated blocks; None in the modes of one model
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
@@ -65,7 +65,7 @@ class Loop:
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
     _loops: int = field(default=0, init=False)  # found, and left or to be left
     _loop_was_verified: bool = field(default=False, init=False)
-    _awake: bool = field(default=False, init=False)  # whether the cloud has read the clip, so that a call costs little
+    _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
     _degraded: str | None = field(default=None, init=False)
     _edge_failed: str | None = field(default=None, init=False)  # why the cloud writes the rest
 
@@ -106,7 +106,7 @@ class Loop:
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
-            self.costs.finished(called=self._awake)
+            self.costs.finished(called=self._cloud_called)
             if self.settings.may_skip_drafts:
                 self.costs.took("clip, alone" if self.cloud_alone else "clip, drafted", total_ms / len(self.text))
             for rows, own in self._guessing:
@@ -134,7 +134,7 @@ class Loop:
         if not self._available:
             size = max(size, 1)  # somebody has to write
         size = min(size, settings.max_new_tokens - start)
-        waking = whole and not self._awake and settings.mode == "hybrid"
+        waking = whole and not self._cloud_called and settings.mode == "hybrid"
         state = self.gate.open(start, waking=waking, whole=whole)
         before = self.drafter.work
         try:
@@ -162,7 +162,7 @@ class Loop:
         return draft
 
     def _ended(self, state: GateState) -> bool:
-        """Whether the text, with the block so far, ends with the token that was judged last."""
+        """Whether the text, with the block so far, ends with the token that the gate read last."""
         text = (*self.text, *(token.id for token in state.evidence))
         return self.stop.first_stop(text, len(text) - 1) is not None
 
@@ -189,7 +189,7 @@ class Loop:
             return None
         if not verdict.prefilled:
             self.costs.took("verification", verdict.ms / (1 + len(verdict.more)) + (verdict.network_ms or 0.0))
-        self._awake = True
+        self._cloud_called = True
         return verdict
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Round, FinishReason | None]:
@@ -211,16 +211,16 @@ class Loop:
             end, finish = looped, "loop"
         self.text = text[:end]
         drafts_ahead = self.drafter is not None and self._executor is not None and self.settings.draft_ahead != "off"
-        judged = verdict or Verdict(len(draft.ids), token=-1)
+        outcome = verdict or Verdict(len(draft.ids), token=-1)
         _, entropy, margin, logprob, candidates, _, least = (
             zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 7
         )
-        apart = any(low is not None and high - low > _BOUNDS_APART for low, high in zip(least, entropy, strict=True))
+        bounded = any(low is not None and high - low > _BOUNDS_DIFFER for low, high in zip(least, entropy, strict=True))
         round_ = Round(
             index=index,
             draft_ids=draft.ids,
             entropy=entropy,
-            least_entropy=least if apart else None,
+            least_entropy=least if bounded else None,
             gate_values=draft.gate_values,
             gate_value=draft.gate_value,
             margin=margin,
@@ -228,17 +228,17 @@ class Loop:
             candidates=candidates,
             escalated=verdict is not None and draft.reason is not None,
             reason=draft.reason if verdict is not None else None,
-            accepted=judged.accepted,
+            accepted=outcome.accepted,
             committed_ids=self.text[start:],
             source=tuple(sources[: end - start]),
             draft_ms=draft.ms,
-            verify_ms=judged.ms if verdict is not None else None,
-            network_ms=judged.network_ms,
+            verify_ms=outcome.ms if verdict is not None else None,
+            network_ms=outcome.network_ms,
             hidden_ms=draft.hidden_ms if drafts_ahead else None,
             thrown_away=0 if self.drafter is None else self.drafter.keep(None if finish else self.text),
-            near_ties=judged.near_ties,
-            bytes_up=judged.bytes_up,
-            bytes_down=judged.bytes_down,
+            near_ties=outcome.near_ties,
+            bytes_up=outcome.bytes_up,
+            bytes_down=outcome.bytes_down,
             alternatives=tuple(alternatives[: end - start]) if self.top_n else (),
             waking=draft.waking,
         )
@@ -254,14 +254,14 @@ class Loop:
         if verdict is None:
             by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
             return draft.ids, [by] * len(draft.ids), [(by, row) for row in edge]
-        kept = verdict.accepted
-        own: Source = "cloud" if not draft.ids else "bonus" if kept == len(draft.ids) else "corrected"
-        sources: list[Source] = ["accepted"] * kept
+        accepted = verdict.accepted
+        own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
+        sources: list[Source] = ["accepted"] * accepted
         sources.append(own)
         sources.extend("cloud" for _ in verdict.more)
-        known = cloud_top or [("edge", row) for row in edge[: kept + 1]]
+        known = cloud_top or [("edge", row) for row in edge[: accepted + 1]]
         unknown: Alternatives = ("cloud", ())
-        ids = (*draft.ids[:kept], verdict.token, *verdict.more)
+        ids = (*draft.ids[:accepted], verdict.token, *verdict.more)
         return ids, sources, [*known, *[unknown] * (len(ids) - len(known))]
 
     @property
@@ -323,8 +323,8 @@ class Loop:
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
         reading = self.settings.cloud_prefill
-        # under `auto` it counts as asleep all the same: what other clips have done must not change the text
-        self._awake = self.verifier is not None and reading in ("early", "overlap")
+        # under `auto` it counts as not called all the same: what other clips have done must not change the text
+        self._cloud_called = self.verifier is not None and reading in ("early", "overlap")
         if self.verifier is not None and self.reads_ahead:  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)
         elif self.verifier is not None and reading == "early":

@@ -20,7 +20,7 @@ from specdec_cli.types import ModelWork
 
 
 class Verifier(Protocol):
-    """Judges the blocks of one clip: a model of this process, or one that is elsewhere. Calls block."""
+    """Verifies the blocks of one clip, by a model of this process or one that is elsewhere. Calls block."""
 
     elsewhere: bool  # whether it works while this process waits, so that the edge can draft ahead
     rows: Rows | None  # of a model of this process
@@ -30,7 +30,7 @@ class Verifier(Protocol):
         """What the verifying model has done for this clip."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """Judges `draft` as the continuation of `text`. Two calls with the same arguments return the same.
+        """The verdict on `draft` as the continuation of `text`. Two calls with the same arguments return the same.
 
         Without drafted tokens the cloud just generates. At most `run_on` tokens follow the verdict's own one, in
         `Verdict.more`. Raises CloudError where a cloud elsewhere did not answer, or with nonsense.
@@ -44,7 +44,7 @@ class Verifier(Protocol):
 
 
 class LocalVerifier(Verifier):
-    """Judges blocks with a session of this process, and generates nothing past `most` tokens of text.
+    """Verifies blocks with a session of this process, and generates nothing past `most` tokens of text.
 
     Verdicts name the `top_n` likeliest tokens of each position that they decide.
     """
@@ -81,10 +81,10 @@ class LocalVerifier(Verifier):
         accepted, token = accept_block(draft, logits, rules, draws, sampling=settings.sampling, synonyms=groups)
         decided, written = [logits[: accepted + 1]], [*proposed[: len(text) + accepted], token]
         self.rows.tail = proposed
-        judged = len(written)
-        longest = judged + run_on if self._most is None else min(judged + run_on, self._most)
+        verified = len(written)
+        longest = verified + run_on if self._most is None else min(verified + run_on, self._most)
         if not self._stop_ids.isdisjoint(written[len(text) :]):
-            longest = judged
+            longest = verified
         while len(written) < longest and written[-1] not in self._stop_ids:
             decided.append(self.rows.after(written))
             written.append(chosen(decided[-1][0], draws, sampling=settings.sampling))
@@ -93,7 +93,7 @@ class LocalVerifier(Verifier):
         own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
         done = self.session.work - before
         ms, prefilled = own_s * 1e3 + done.step_ms, done.encoder_passes > 0
-        return Verdict(accepted, token, tuple(written[judged:]), ties, ms, prefilled, likeliest=rows or None)
+        return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=rows or None)
 
     def prefill(self) -> None:
         self.session.prefill()

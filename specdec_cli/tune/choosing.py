@@ -11,9 +11,9 @@ import numpy as np
 
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
-from specdec_cli.tune.replay import BELOW, Candidate
+from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.risk import Certified, certify, with_everything
-from specdec_cli.types import Cost
+from specdec_cli.types import LOW_IS_UNSURE, Cost
 
 
 def worth_confirming(outcomes: Sequence[SettingOutcome], budget: float, cost: Cost) -> list[Candidate]:
@@ -43,7 +43,7 @@ def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cos
             families[family].append(outcome)
     found: list[tuple[float, list[Candidate]]] = []
     for family, members in families.items():
-        members.sort(key=_threshold, reverse=family.gate in BELOW)
+        members.sort(key=_threshold, reverse=family.gate in LOW_IS_UNSURE)
         last, _ = _certified(members, alpha) or (0, None)
         spent = members[last - 1].share(cost) if last else 1.0
         found.append((spent, [outcome.candidate for outcome in members[max(last - 3, 0) : last + 2]]))

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from specdec_cli.config.gate_file import Combination, LearnedWeights
-from specdec_cli.decoding.gate import TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import DENSE, OF_TOKEN
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Values

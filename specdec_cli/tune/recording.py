@@ -12,7 +12,8 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
 from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.gate import Gate, Groups, TokenEvidence, evidence_of
+from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules

@@ -16,11 +16,12 @@ from typing import Final
 import numpy as np
 import torch
 
-from specdec_cli.decoding.gate import Gate, GateState, TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.tune.recording import Trace
-from specdec_cli.types import TOKEN_GATES, GateName
+from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
 
 RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 """Shares of the blocks that thresholds are chosen for."""
@@ -36,9 +37,6 @@ AWAKE: Final[Mapping[GateName, float]] = {
     "learned": 0.3,
 }
 """Thresholds of deferred drafts after the first call, when a verification is cheap."""
-
-BELOW: Final[frozenset[GateName]] = frozenset({"margin", "logprob"})
-"""Gates that escalate at or below their threshold."""
 
 _DIGITS: Final = 4
 
@@ -128,7 +126,7 @@ def _thresholds(
                 state.add(token)
             assert state.block_value is not None  # a trace has tokens
             figures.append(state.block_value)
-    quantiles = np.quantile(figures, rates if name in BELOW else [1 - rate for rate in rates])
+    quantiles = np.quantile(figures, rates if name in LOW_IS_UNSURE else [1 - rate for rate in rates])
     return tuple(dict.fromkeys(round(float(value), _DIGITS) for value in quantiles))
 
 

@@ -32,7 +32,7 @@ from specdec_cli.cloud.vllm import GENERATE, Likely, VllmCloud, VllmDrafter, Vll
 from specdec_cli.config import EdgeConfig, ModelConfig, load_config
 from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.gate import entropies
+from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round

@@ -9,7 +9,8 @@ import pytest
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.assemble import block_length
 from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.gate import Gate, TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import MOST_DRAFTED, SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
 from specdec_cli.types import Round
 from tests.laws.cases import collect, make_case

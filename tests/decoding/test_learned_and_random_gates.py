@@ -9,7 +9,8 @@ import torch
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import gate_generator
-from specdec_cli.decoding.gate import Gate, GateState, evidence_of
+from specdec_cli.decoding.evidence import evidence_of
+from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.processor import Prompt

@@ -10,7 +10,8 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import accept_block, near_ties
 from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.gate import Gate, Groups, entropies, evidence_of
+from specdec_cli.decoding.evidence import Groups, entropies, evidence_of
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import draw
 from specdec_cli.errors import DecodingError
 from tests.laws.cases import collect, make_case

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.decoding.gate import Groups
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.tune.recording import Trace, record_tracks
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings

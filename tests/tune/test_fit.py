@@ -8,7 +8,7 @@ import random
 import pytest
 
 from specdec_cli.config.gate_file import GateFile, LearnedWeights
-from specdec_cli.decoding.gate import TokenEvidence
+from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 from tests.tune.recorded import trace_of
