@@ -103,7 +103,8 @@ class GuessCosts:
 
 
 Timed = Literal["token", "verification", "clip, drafted", "clip, alone"]
-"""A drafted token; a verification; a token of a lossless clip that the edge drafted, or that the cloud wrote alone."""
+"""A drafted token; a verification; a token of a lossless clip that the edge drafted, or that the cloud wrote alone,
+without the time in which the cloud reads the clip."""
 
 
 class Costs:

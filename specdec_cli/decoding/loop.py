@@ -107,8 +107,9 @@ class Loop:
                 index += 1
             total_ms = clock.ms
             self.costs.finished(called=self._cloud_called)
-            if self.settings.may_skip_drafts:
-                self.costs.took("clip, alone" if self.cloud_alone else "clip, drafted", total_ms / len(self.text))
+            if self.settings.may_skip_drafts and self.verifier is not None:
+                ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
+                self.costs.took("clip, alone" if self.cloud_alone else "clip, drafted", ms / len(self.text))
             for rows, own in self._guessing:
                 rows.learn(self.text, [source in own for source in sources])
         finally:
