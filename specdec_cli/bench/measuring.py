@@ -60,12 +60,12 @@ def benchmark(
             notes.append(f"{name} does not run here: {reason}")
     timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
     repeat, modes = -1, dict[Contender, Callable[[BenchClip], CaptionTiming]]()
-    for turn in turns(clips, list(contenders), rounds):
+    for number, turn in enumerate(turns(clips, list(contenders), rounds), 1):
         if turn.repeat != repeat:
             repeat, modes = turn.repeat, _modes(both)
-        for name in turn.modes:
-            timings[name].append((modes.get(name) or contenders[name])(turn.recording))
-        done()
+        timings[turn.mode].append((modes.get(turn.mode) or contenders[turn.mode])(turn.recording))
+        if number % len(contenders) == 0:
+            done()
     return timings, notes
 
 

@@ -65,11 +65,12 @@ def compare(
     the same --output again, and only what is missing is done.
     """
     from specdec_cli.cli.command_run import CommandRun, emit, exit_code
-    from specdec_cli.evaluate.modes import in_mode, parse_modes, richest, terms
+    from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
     from specdec_cli.evaluate.running import Runner
     from specdec_cli.evaluate.stored_runs import StoredRuns
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
+    from specdec_cli.transcript.terms import Terms
 
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
@@ -91,7 +92,7 @@ def compare(
         work.view.say(note)
     recordings = work.identified(files)
     configs = {mode: in_mode(config, mode) for mode in wanted}
-    made_with = terms(configs)
+    made_with = {mode: Terms.of(of) for mode, of in configs.items()}
     with StoredRuns(output, made_with, overwrite=overwrite) as journal:
         with work:
             runner = Runner(made_with, journal, work)
@@ -108,7 +109,7 @@ def compare(
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()
     from specdec_cli.console.comparison_view import print_comparison
-    from specdec_cli.evaluate.comparison import by_mode, comparison
+    from specdec_cli.evaluate.comparison import comparison
 
     found = comparison(
         transcripts,
@@ -123,7 +124,8 @@ def compare(
         from specdec_cli.evaluate.page import write_report
 
         with work.view.loading("the page"):
-            write_report(html, found, by_mode(transcripts, wanted), lexicon=words)
+            by_mode = {mode: [run for run in transcripts if run.mode == mode] for mode in wanted}
+            write_report(html, found, by_mode, lexicon=words)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
 

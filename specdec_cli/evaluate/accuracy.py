@@ -1,13 +1,16 @@
-"""Classes read from captions against true classes: accuracy, macro F1, confusion, and the majority baseline.
+"""Classes and emotion words that captions name, against true ones.
 
-A caption that says nothing about an attribute counts as wrong, never as left out. A clip whose true class is not known
-is left out.
+Of classes: accuracy, macro F1, confusion, and the majority baseline. A caption that names no class of an attribute
+counts as wrong, never as left out. A clip whose true class is not known is left out.
+
+Of emotion words: the set-based measure of open-vocabulary emotion recognition (OV-MERD; Lian et al. 2024), over groups
+of an emotion wheel, so that words for one feeling count as one. It measures what no class covers: regret, doubt.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -17,7 +20,7 @@ from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values,
 from specdec_cli.labels import Lexicon
 
 UNSAID: Final = "none"
-"""Column of the confusion for captions that say nothing about the attribute."""
+"""Column of the confusion for captions that name no class of the attribute."""
 
 Predicted = Sequence[Mapping[str, str | None]]
 Truth = Sequence[Mapping[str, str]]
@@ -33,6 +36,15 @@ class LabelQuality(Figures):
     confusion: dict[str, dict[str, int]] = Field(
         description="class by the reference -> class in the caption (none: no class named) -> clips"
     )
+
+
+class EmotionWords(Figures):
+    """Means over the clips whose reference names an emotion; a caption that names none has precision and recall 0."""
+
+    clips: int
+    precision: Interval = Field(description="groups of the caption that the reference has / of the caption")
+    recall: Interval = Field(description="groups of the reference that the caption has / of the reference")
+    mean: Interval = Field(description="of precision and recall")
 
 
 def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler: Resampler) -> dict[str, LabelQuality]:
@@ -98,3 +110,22 @@ def _quality(
         majority=max(true.values()) / pairs.total(),
         confusion={name: {other: pairs[name, other] for other in (*classes, UNSAID)} for name in classes},
     )
+
+
+def word_scores(said: Sequence[Set[str]], known: Sequence[Set[str]], resampler: Resampler) -> EmotionWords | None:
+    """Scores of the groups that captions name [clips] by those of their references; None: no reference names any.
+
+    Raises:
+        ValueError: lists of different length.
+    """
+    rows = [
+        (len(own & its) / len(own) if own else 0.0, len(own & its) / len(its)) if its else (np.nan, np.nan)
+        for own, its in zip(said, known, strict=True)
+    ]
+    precision, recall = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+    found = [resampler.interval(mean(values)) for values in (precision, recall, (precision + recall) / 2)]
+    intervals = [interval for interval in found if interval is not None]
+    if len(intervals) < len(found):
+        return None
+    names = dict(zip(("precision", "recall", "mean"), intervals, strict=True))
+    return EmotionWords(clips=int(np.isfinite(recall).sum()), **names)

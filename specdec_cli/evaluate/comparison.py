@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.costs import costs, measurements, process
-from specdec_cli.evaluate.findings import headline
-from specdec_cli.evaluate.pairing import MODES, pair
-from specdec_cli.evaluate.quality import Judged, gaps, quality
-from specdec_cli.evaluate.result import ClipComparison, Comparison
+from specdec_cli.evaluate.pairing import MODES, Pairing, pair
+from specdec_cli.evaluate.quality import Captions, gaps, quality
+from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
+from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
     from specdec_cli.labels.references import References
+
+FEWEST_CLIPS: Final = 10
+"""Below this a percentile bootstrap is too narrow to base a claim on."""
 
 _RICHEST: Final[tuple[Mode, ...]] = ("hybrid", "lossless", "cloud", "edge")
 """Modes, that which uses most settings first."""
@@ -33,7 +36,7 @@ def comparison(
     bertscore: bool = False,
     seed: int = 0,
 ) -> Comparison:
-    """Compares modes by what they wrote.
+    """Compares modes by their transcripts.
 
     Args:
         transcripts: of all modes, in the order in which clips are to be listed; several of a clip and mode are repeats.
@@ -51,15 +54,14 @@ def comparison(
         references.find(clip.about.file, clip.about.start_s, clip.about.end_s) if references else None
         for clip in pairing.clips
     )
-    judged = Judged(pairing, transcripts[0].language, lexicon, found_references)
+    captions = Captions(pairing, transcripts[0].language, lexicon, found_references)
     resampler = Resampler(len(pairing.clips), seed=seed)
     any_clips = bool(pairing.clips)
     table = measurements(pairing)
-    figures = costs(table, resampler) if any_clips else []
-    found, oracles = gaps(judged, table, resampler) if any_clips else ([], [])
+    found, oracles = gaps(captions, table, resampler) if any_clips else ([], [])
     runs = [run for clip in pairing.clips for runs in clip.runs.values() for run in runs]
     return Comparison(
-        headline=headline(pairing, found),
+        headline=_headline(pairing, found),
         modes=list(pairing.modes),
         language=transcripts[0].language,
         prompt=transcripts[0].prompt,
@@ -68,16 +70,16 @@ def comparison(
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
         ),
         settings=min(transcripts, key=lambda run: _RICHEST.index(run.mode)).settings,
-        clips=[_clip(judged, index) for index in range(len(pairing.clips))],
+        clips=[_clip(captions, index) for index in range(len(pairing.clips))],
         planned=planned,
         unfinished=pairing.unfinished,
         audio_s=round(sum(clip.about.duration_s or 0.0 for clip in pairing.clips), 4),
         repeats=max((len(runs) for clip in pairing.clips for runs in clip.runs.values()), default=0),
         unstable=pairing.unstable,
         errors=list(pairing.failures),
-        costs=figures,
+        costs=costs(table, resampler) if any_clips else [],
         process=process(runs),
-        quality=quality(judged, resampler, bertscore=bertscore) if any_clips else [],
+        quality=quality(captions, resampler, bertscore=bertscore) if any_clips else [],
         gaps=found,
         oracles=oracles,
         attributes=list(lexicon.attributes),
@@ -87,12 +89,6 @@ def comparison(
         level=resampler.level,
         seed=seed,
     )
-
-
-def by_mode(transcripts: Sequence[Transcript], modes: Sequence[Mode]) -> dict[Mode, list[Transcript]]:
-    """Mode -> the transcript of every compared clip, in the order of `Comparison.clips`; of repeats the first."""
-    pairing = pair(transcripts, modes)
-    return {mode: [clip.first(mode) for clip in pairing.clips] for mode in pairing.modes}
 
 
 def _require_one_task(transcripts: Sequence[Transcript]) -> None:
@@ -107,9 +103,9 @@ def _require_one_task(transcripts: Sequence[Transcript]) -> None:
             )
 
 
-def _clip(judged: Judged, index: int) -> ClipComparison:
-    clip, reference = judged.pairing.clips[index], judged.references[index]
-    about, modes = clip.about, judged.pairing.modes
+def _clip(captions: Captions, index: int) -> ClipComparison:
+    clip, reference = captions.pairing.clips[index], captions.references[index]
+    about, modes = clip.about, captions.pairing.modes
     return ClipComparison(
         file=about.file,
         sha256=about.sha256 or "",
@@ -118,11 +114,62 @@ def _clip(judged: Judged, index: int) -> ClipComparison:
         end_s=about.end_s,
         captions={mode: clip.caption(mode) for mode in modes},
         flags={mode: flags for mode in modes if (flags := clip.first(mode).flags)},
-        labels={mode: judged.said[mode][index] for mode in modes},
-        emotions={mode: list(judged.emotions[mode][index]) for mode in modes},
+        labels={mode: captions.labels[mode][index] for mode in modes},
+        emotions={mode: list(captions.emotions[mode][index]) for mode in modes},
         total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in modes},
         escalation_rate={mode: getattr(clip.first(mode).totals, "escalation_rate", None) for mode in modes},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
+
+
+def _headline(pairing: Pairing, gaps: Sequence[Gap]) -> list[str]:
+    """The sentences: faults first, then how much of the gap each mode closes by the measure that leads.
+
+    A mode whose captions all equal the cloud's is left out.
+    """
+    clips = len(pairing.clips)
+    if not clips:
+        return ["No clip was captioned by every mode, so there is nothing to compare."]
+    if clips < FEWEST_CLIPS:
+        few = f"{count(clips, 'clip')} only: at least {FEWEST_CLIPS} are needed to say which mode is better."
+        return [*_faults(pairing), few]
+    leading: dict[Mode, Gap] = {}
+    for gap in gaps:  # of the measures, the first that has a gap to close
+        known = leading.setdefault(gap.mode, gap)
+        if known.closed is None and gap.closed is not None and gap.basis == known.basis:
+            leading[gap.mode] = gap
+    return [*_faults(pairing), *(_closed(gap) for mode, gap in leading.items() if not pairing.alike(mode, "cloud"))]
+
+
+def _faults(pairing: Pairing) -> Iterator[str]:
+    """What must not happen."""
+    if unstable := pairing.unstable:
+        more = f" ({len(unstable)} such clips)" if len(unstable) > 1 else ""
+        yield (
+            f"Fault: the greedy caption of {unstable[0]} differs between repeats{more}. "
+            "Figures of quality are those of the first."
+        )
+    if {"lossless", "cloud"} <= set(pairing.modes):
+        greedy = [clip for clip in pairing.clips if clip.first("lossless").settings.get("acceptance") == "greedy"]
+        other = [clip for clip in greedy if clip.caption("lossless") != clip.caption("cloud")]
+        if other:
+            yield (
+                f"Lossless differs from cloud-only in {len(other)} of {len(greedy)} captions; "
+                "in 16-bit formats a near tie may fall the other way, in float32 it is a fault."
+            )
+
+
+def _closed(gap: Gap) -> str:
+    """How much of the gap a mode closes; no difference is reported whose interval includes 0."""
+    ends = f"edge-only {share(gap.edge)}, {gap.mode} {share(gap.value)}, cloud-only {share(gap.cloud)}"
+    if gap.closed is None:
+        verdict = "Cloud-only is not measurably better than edge-only here, so there is no gap to close."
+    elif gap.closed.low is not None and gap.closed.low > 0:
+        verdict = f"{gap.mode.capitalize()} closes {with_ends(gap.closed, percent)} of the gap."
+    elif gap.gain.high is not None and gap.gain.high < 0:
+        verdict = f"{gap.mode.capitalize()} is worse than edge-only."
+    else:
+        verdict = f"No difference between {gap.mode} and edge-only can be reported from these clips."
+    return f"{gap.subject}: {ends}. {verdict}"

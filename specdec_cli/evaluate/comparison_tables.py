@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.emotions import EmotionWords
-from specdec_cli.evaluate.findings import SUBJECTS
 from specdec_cli.evaluate.frontier import FrontierPoint
-from specdec_cli.evaluate.result import Basis, Comparison, Figure, Gap, GapMeasure, ModeFigures
+from specdec_cli.evaluate.result import Basis, Comparison, EmotionWords, Figure, Gap, GapMeasure, ModeFigures
 from specdec_cli.format import (
     COST_NAMES,
     NONE,
@@ -57,44 +55,41 @@ class FigureTable:
 
 
 _Found = Figure | Interval | float | None
-_COSTS: Final[tuple[tuple[str, Callable[[ModeFigures], _Found], Callable[[float | None], str]], ...]] = (
-    ("total time", lambda costs: costs.total_s, seconds),
-    ("first token", lambda costs: costs.ttft_ms, milliseconds),
-    ("tokens/s", lambda costs: costs.tokens_per_s, short),
-    ("prompt tokens/s", lambda costs: costs.input_tokens_per_s, short),
-    ("tokens", lambda costs: costs.tokens, whole),
-    ("edge forwards", lambda costs: costs.forwards_edge, whole),
-    ("cloud forwards", lambda costs: costs.forwards_cloud, whole),
-    ("cloud calls", lambda costs: costs.cloud_calls, whole),
-    ("blocks escalated", lambda costs: costs.escalation_rate, share),
-    ("clips woken", lambda costs: costs.clips_woken, share),
-    ("cloud's time", lambda costs: costs.cloud_time, share),
-    ("drafted by edge", lambda costs: costs.edge_token_share, share),
-    ("drafts accepted", lambda costs: costs.acceptance_rate, share),
-    ("near ties", lambda costs: costs.near_ties, whole),
-    ("uplink", lambda costs: costs.uplink_bytes, volume),
-    ("on the link", lambda costs: costs.network_s, seconds),
-    ("flights hidden", lambda costs: costs.hidden_share, share),
-    ("clips degraded", lambda costs: costs.degraded or None, whole),
-    ("CPU time", lambda costs: costs.cpu_s, seconds),
-    ("CPU load", lambda costs: None if costs.cpu_percent is None else costs.cpu_percent / 100, percent),
+_Row = tuple[Callable[[ModeFigures], _Found], Callable[[float | None], str]]
+_COSTS: Final[dict[str, _Row]] = {
+    "time of all clips": (lambda costs: costs.total_s, seconds),
+    "first token": (lambda costs: costs.ttft_ms, milliseconds),
+    "tokens/s": (lambda costs: costs.tokens_per_s, short),
+    "prompt tokens/s": (lambda costs: costs.input_tokens_per_s, short),
+    "tokens": (lambda costs: costs.tokens, whole),
+    "edge forwards": (lambda costs: costs.forwards_edge, whole),
+    "cloud forwards": (lambda costs: costs.forwards_cloud, whole),
+    "cloud calls": (lambda costs: costs.cloud_calls, whole),
+    "blocks escalated": (lambda costs: costs.escalation_rate, share),
+    "clips calling it": (lambda costs: costs.clips_woken, share),
+    "cloud's time": (lambda costs: costs.cloud_time, share),
+    "drafted by edge": (lambda costs: costs.edge_token_share, share),
+    "drafts accepted": (lambda costs: costs.acceptance_rate, share),
+    "near ties": (lambda costs: costs.near_ties, whole),
+    "uplink": (lambda costs: costs.uplink_bytes, volume),
+    "on the link": (lambda costs: costs.network_s, seconds),
+    "flights hidden": (lambda costs: costs.hidden_share, share),
+    "clips degraded": (lambda costs: costs.degraded or None, whole),
+    "CPU time": (lambda costs: costs.cpu_s, seconds),
+    "CPU load": (lambda costs: None if costs.cpu_percent is None else costs.cpu_percent / 100, percent),
+}
+_SUMMARY: Final = (
+    *("time of all clips", "first token", "blocks escalated", "clips calling it", "cloud's time"),
+    *("on the link", "clips degraded"),
 )
-_SUMMARY: Final[tuple[tuple[str, Callable[[ModeFigures], _Found], Callable[[float | None], str]], ...]] = (
-    ("time of all clips", lambda costs: costs.total_s, seconds),
-    ("first token", lambda costs: costs.ttft_ms.value, milliseconds),
-    ("blocks escalated", lambda costs: costs.escalation_rate, share),
-    ("clips calling it", lambda costs: costs.clips_woken, share),
-    ("cloud's time", lambda costs: costs.cloud_time, share),
-    ("on the link", lambda costs: costs.network_s, seconds),
-    ("clips degraded", lambda costs: costs.degraded or None, whole),
-)
+"""What the terminal shows of costs; the page has all of it."""
 _SHORT: Final[dict[tuple[Basis, GapMeasure], str]] = {
     ("references", "labels"): "classes right",
     ("references", "emotion"): "emotion right",
     ("references", "chrf"): "chrF, references",
     ("cloud", "captions"): "as the cloud's",
 }
-"""What the terminal shows of quality; the page has all of it."""
+"""What the terminal shows of quality."""
 _TEXTS: Final = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4", "chrf": "chrF"} | {
     "rouge_l": "ROUGE-L",
     "bertscore": "BERTScore F1",
@@ -132,15 +127,18 @@ def summary(comparison: Comparison) -> FigureTable | None:
                 rows.append(("  gap closed", closed))
     if "classes right" not in dict(rows) and any(each.label_mean for each in comparison.quality):
         rows.insert(0, ("classes right", [measured(each.label_mean) for each in comparison.quality]))
-    for label, of, show in _SUMMARY:
-        rows.append((label, [_cost(of(each), show) for each in comparison.costs]))
+    rows += [(label, _costs(comparison, label)) for label in _SUMMARY]
     return _table("", comparison.modes, rows)
 
 
 def costs(comparison: Comparison) -> FigureTable | None:
     """What each mode costs, with its ratios to edge-only and to cloud-only."""
-    rows = ((label, [_cost(of(each), show) for each in comparison.costs]) for label, of, show in _COSTS)
-    return _table("Cost by mode", comparison.modes, rows)
+    return _table("Cost by mode", comparison.modes, ((label, _costs(comparison, label)) for label in _COSTS))
+
+
+def _costs(comparison: Comparison, label: str) -> list[Cell]:
+    of, show = _COSTS[label]
+    return [_cost(of(each), show) for each in comparison.costs]
 
 
 def _cost(found: _Found, show: Callable[[float | None], str]) -> Cell:
@@ -234,7 +232,7 @@ def gaps(comparison: Comparison) -> FigureTable | None:
         yield from (measured(gap.closed, percent), Cell(whole(gap.clips)))
 
     columns = ("edge", "this mode", "cloud", "gap, points", "gain, points", "gap closed", "clips")
-    rows = ((f"{gap.mode}: {SUBJECTS[gap.basis, gap.measure]}", row(gap)) for gap in comparison.gaps)
+    rows = ((f"{gap.mode}: {gap.subject}", row(gap)) for gap in comparison.gaps)
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
 
@@ -255,9 +253,8 @@ def at_costs(comparison: Comparison) -> Iterable[FigureTable]:
             )
             for at in gap.at_costs
         ]
-        subject = SUBJECTS[gap.basis, gap.measure].lower()
         columns = ("spent", "gap closed", "above random", "oracle closes")
-        if table := _table(f"What {gap.mode} spends and closes: {subject}", columns, rows):
+        if table := _table(f"What {gap.mode} spends and closes: {gap.subject.lower()}", columns, rows):
             yield table
 
 
@@ -269,20 +266,20 @@ def frontier_points(
     None if no gap was measured.
     """
     found = [gap for gap in comparison.stated_gaps() if gap.closed is not None]
-    subject = next((subject for subject in SUBJECTS if subject in {(gap.basis, gap.measure) for gap in found}), None)
-    if subject is None:
+    if not found:
         return None
+    first = found[0]  # that which decides the verdict first
     nothing, everything = dict.fromkeys(COSTS, 0.0), dict.fromkeys(COSTS, 1.0)
     drawn = [
         FrontierPoint(gap.mode, gap.mode, {at.cost: at.spent.value for at in gap.at_costs}, gap.closed, confirmed=True)
         for gap in found
-        if (gap.basis, gap.measure) == subject
+        if gap.subject == first.subject
     ]
     edge = FrontierPoint("edge", "edge", nothing, Interval(0.0, 0.0, 0.0), confirmed=True)
     cloud = FrontierPoint("cloud", "cloud", everything, Interval(1.0, 1.0, 1.0), confirmed=True)
-    curves = (each.curves for each in comparison.oracles if (each.basis, each.measure) == subject)
+    curves = (each.curves for each in comparison.oracles if (each.basis, each.measure) == (first.basis, first.measure))
     oracle: Oracles = {curve.cost: curve.points for curve in next(curves, [])}
-    return f"{SUBJECTS[subject]}: share of the gap closed", [edge, *drawn, cloud], oracle
+    return f"{first.subject}: share of the gap closed", [edge, *drawn, cloud], oracle
 
 
 def _references(comparison: Comparison) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from specdec_cli.config import Config
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.pairing import MODES
-from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import LOSSY_RULES, Mode
 
 R = TypeVar("R")
@@ -36,11 +35,6 @@ def richest(modes: tuple[Mode, ...]) -> Mode:
     return next(mode for mode in ("hybrid", "lossless", "cloud") if mode in modes)
 
 
-def terms(configured: Mapping[Mode, Config]) -> dict[Mode, Terms]:
-    """What the transcripts of each mode must have been made with."""
-    return {mode: Terms.of(config) for mode, config in configured.items()}
-
-
 def in_mode(config: Config, mode: Mode) -> Config:
     """`config` for one of the modes: nothing else in it changes, with one exception.
 
@@ -53,15 +47,15 @@ def in_mode(config: Config, mode: Mode) -> Config:
 
 
 class Turn(NamedTuple, Generic[R, M]):
-    """One recording in all modes, one after the other; repeats count from 0."""
+    """One recording in one mode; repeats count from 0."""
 
     recording: R
-    modes: tuple[M, ...]
+    mode: M
     repeat: int
 
 
 def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator[Turn[R, M]]:
-    """Every recording once, then every one again for each further repeat.
+    """Every recording once in all modes, then every one again for each further repeat.
 
     The modes take turns clip by clip rather than one after the whole of the other, so that a machine that grows hot or
     busy slows all of them; their order rotates, so that each comes first, second and so on equally often.
@@ -69,4 +63,5 @@ def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator
     for repeat in range(repeats):
         for index, recording in enumerate(recordings):
             first = (index + repeat) % len(modes)
-            yield Turn(recording, (*modes[first:], *modes[:first]), repeat)
+            for mode in (*modes[first:], *modes[:first]):
+                yield Turn(recording, mode, repeat)

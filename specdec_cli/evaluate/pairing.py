@@ -34,7 +34,7 @@ class PairedClip:
         return self.runs[mode][0]
 
     def caption(self, mode: Mode) -> str:
-        """What a mode says of it."""
+        """The caption by a mode."""
         return self.first(mode).caption or ""
 
     def middle(self, mode: Mode, figure: Callable[[Transcript], float | None]) -> float:
@@ -60,6 +60,10 @@ class Pairing:
             for clip in self.clips
             if any(len({run.caption for run in runs}) > 1 and _greedy(runs[0]) for runs in clip.runs.values())
         ]
+
+    def alike(self, mode: Mode, other: Mode) -> bool:
+        """Whether two modes give the same caption of every clip."""
+        return all(clip.caption(mode) == clip.caption(other) for clip in self.clips)
 
 
 def clip_key(transcript: Transcript) -> ClipKey:

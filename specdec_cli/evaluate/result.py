@@ -6,13 +6,14 @@ the descriptions; a figure that was not measured, or means nothing for its mode,
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from specdec_cli.evaluate.accuracy import EmotionWords as EmotionWords
 from specdec_cli.evaluate.accuracy import LabelQuality as LabelQuality
 from specdec_cli.evaluate.bootstrap import Figures, Interval
-from specdec_cli.evaluate.emotions import EmotionWords as EmotionWords
 from specdec_cli.evaluate.frontier import AtCost, OracleCurve
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality as TextQuality
@@ -20,7 +21,7 @@ from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
 
 Basis = Literal["references", "cloud"]
-"""What a quality figure is measured against: what people wrote, or what the cloud alone says."""
+"""What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""
 
 GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
 """What of two captions is compared.
@@ -29,6 +30,16 @@ labels: share of attributes that name the right class, the mean over attributes 
 same of emotion alone; chrf: mean over clips of their chrF, 0 to 1; captions: share of captions that equal the cloud's
 character by character (basis cloud only).
 """
+
+SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
+    ("references", "labels"): "Classes named right",
+    ("references", "emotion"): "Emotion named right",
+    ("references", "chrf"): "chrF with the references",
+    ("cloud", "captions"): "Captions equal to the cloud's",
+    ("cloud", "labels"): "Classes equal to the cloud's",
+    ("cloud", "chrf"): "chrF with the cloud's captions",
+}
+"""What each gap is measured in, that which decides the verdict first."""
 
 
 class Figure(Figures):
@@ -62,7 +73,7 @@ class ModeFigures(Figures):
     cloud_time: Interval | None = Field(
         default=None,
         description="the cloud's audio encoder, prefill and forwards / those of cloud-only, sums over clips; null "
-        "where one model works alone, cloud-only is not compared, or the cloud does not say",
+        "where one model works alone, cloud-only is not compared, or the cloud reports no times",
     )
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
@@ -122,6 +133,11 @@ class Gap(GapClosed):
     measure: GapMeasure
     at_costs: list[AtCost] = Field(default=[], description="what the mode spends, and what that closes otherwise")
 
+    @property
+    def subject(self) -> str:
+        """What it is measured in."""
+        return SUBJECTS[self.basis, self.measure]
+
 
 class OracleFound(Figures):
     """What escalating exactly where the cloud's class is right and the edge's is not would close."""
@@ -142,7 +158,7 @@ class ClipComparison(Figures):
     captions: dict[Mode, Text]
     flags: dict[Mode, tuple[Flag, ...]] = Field(default={}, description="what makes a caption no description, if it is")
     labels: dict[Mode, dict[str, str | None]] = Field(description="attribute -> class that the caption names")
-    emotions: dict[Mode, list[str]] = Field(description="emotion words that the caption says, in their normal form")
+    emotions: dict[Mode, list[str]] = Field(description="emotion words of the caption, in their normal form")
     total_ms: dict[Mode, float] = Field(description="time decoding, ms, median over repeats")
     escalation_rate: dict[Mode, float | None]
     reference: str | None = Field(description="key of the clip's reference; null: none was found")

@@ -1,13 +1,13 @@
-"""Runs what is not captioned yet, mode by mode on one clip after the other, and keeps what comes of it."""
+"""Runs what is not captioned yet, mode by mode on one clip after the other, and keeps the transcripts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from specdec_cli.errors import AudioError, SpecdecError, TranscriptError, typed
-from specdec_cli.evaluate.modes import turns
+from specdec_cli.evaluate.modes import Turn, turns
 from specdec_cli.evaluate.stored_runs import StoredRuns
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Watch
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 
-class Step(NamedTuple):
-    """One recording in one mode; repeats count from 0."""
-
-    recording: InputFile
-    mode: Mode
-    repeat: int
+Step = Turn[InputFile, Mode]
 
 
 class Runner:
@@ -46,11 +41,10 @@ class Runner:
         """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
         return [
-            Step(turn.recording, mode, turn.repeat)
-            for turn in turns(readable, list(self._terms), repeats)
-            for mode in turn.modes
-            if self._journal.repeats(whole := (turn.recording.sha256 or "", None), mode) <= turn.repeat
-            and not self._journal.refused(whole, mode)
+            step
+            for step in turns(readable, list(self._terms), repeats)
+            if self._journal.repeats(whole := (step.recording.sha256 or "", None), step.mode) <= step.repeat
+            and not self._journal.refused(whole, step.mode)
         ]
 
     def warm_up(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:

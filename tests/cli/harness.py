@@ -70,9 +70,9 @@ def ready() -> None:
     """Loads the mini pair and imports what commands import when they are used: forks have both from the start."""
     mini_pair()
     for name in (
-        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.command_run", "console.compare", "console.live"),
-        *("console.progress", "console.view", "batch.decode", "batch.local", "batch.runner", "compare.comparison"),
-        *("compare.stored_runs", "compare.running", "metrics.text", "report.comparison_tables"),
+        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.command_run", "console.live"),
+        *("console.comparison_view", "console.progress", "console.view", "batch.local", "batch.runner"),
+        *("evaluate.comparison", "evaluate.stored_runs", "evaluate.running"),
     ):
         import_module(f"specdec_cli.{name}")
 

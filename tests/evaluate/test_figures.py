@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.comparison import by_mode, comparison
+from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
@@ -249,29 +250,29 @@ def test_a_comparison_survives_json(lexicon: Lexicon) -> None:
     assert type(found).model_validate_json(found.model_dump_json()) == found
 
 
-def test_the_transcripts_of_a_page_are_those_of_the_clips_in_order(lexicon: Lexicon) -> None:
-    runs = [*reversed(three_modes()), made("b", "edge", "Again.", ms=1)]
-    modes = ("edge", "hybrid", "cloud")
-    found = comparison(runs, lexicon)
-    assert [run.file for run in by_mode(runs, modes)["edge"]] == [clip.file for clip in found.clips] == ["b", "a"]
-    assert by_mode(runs, modes)["edge"][0].caption != "Again."
+def verified(file: str, network_ms: float | None, **totals: object) -> Transcript:
+    """A clip whose blocks took that long on a link, and 50 ms in the cloud."""
+    made_ = made(file, "hybrid", ms=900)
+    assert made_.totals is not None
+    rounds = [round_.model_copy(update={"network_ms": network_ms}) for round_ in made_.rounds]
+    timing = made_.timing.model_copy(update={"forwards_cloud_ms": 50.0})
+    counted = made_.totals.model_copy(update=totals)
+    return made_.model_copy(update={"totals": counted, "timing": timing, "rounds": rounds})
 
 
-def test_every_figure_says_what_it_is() -> None:
-    from specdec_cli.evaluate import result
-
-    for part in (result.Comparison, result.ModeFigures, result.ModeQuality, result.Gap, result.Process):
-        undescribed = {name for name, field in part.model_fields.items() if not field.description}
-        assert undescribed <= {
-            "mode",
-            "modes",
-            "language",
-            "prompt",
-            "models",
-            "kind",
-            "process",
-            "gaps",
-            "errors",
-            "basis",
-            "measure",
-        }
+def test_time_on_a_link_its_hidden_share_and_near_ties(lexicon: Lexicon) -> None:
+    runs = [verified("a", 200.0, hidden_ms=50.0, near_ties=2), verified("b", 100.0, hidden_ms=100.0, near_ties=1)]
+    found = comparison([made("a", "edge"), made("b", "edge"), *runs], lexicon)
+    edge, hybrid = found.costs
+    assert (edge.network_s, edge.hidden_share, edge.near_ties) == (None, None, None)
+    assert hybrid.network_s == pytest.approx(0.3)
+    assert hybrid.hidden_share is not None
+    assert hybrid.hidden_share.value == pytest.approx(150 / 400)
+    assert hybrid.near_ties == 3
+    shown, without = (
+        tables.summary(each) for each in (found, comparison([made("a", mode) for mode in ("edge", "hybrid")], lexicon))
+    )
+    assert shown is not None
+    assert without is not None
+    assert [cell.value for row in shown.rows if row.label == "on the link" for cell in row.cells] == ["—", "0.30 s"]
+    assert "on the link" not in [row.label for row in without.rows]

@@ -87,24 +87,9 @@ def test_the_same_text_scores_full_marks_and_another_none(language: Language) ->
     assert (other.bleu_4, other.chrf, other.rouge_l) == (0, 0, 0)
 
 
-def test_more_references_never_cost_anything_and_clips_may_have_different_numbers() -> None:
-    texts = [text for text, _ in EN]
-    few = text_scores(texts, [wanted[:1] for _, wanted in EN], "en")
-    many = text_scores(texts, [wanted for _, wanted in EN], "en")
-    assert many.bleu_1 > few.bleu_1
-    assert many.chrf >= few.chrf
-    assert many.rouge_l >= few.rouge_l
-
-
 def test_chrf_of_each_clip() -> None:
     wanted = [sentence_chrf(text, known).score for text, known in EN]
     assert clip_chrf([text for text, _ in EN], [known for _, known in EN]).tolist() == wanted
-
-
-def test_empty_captions_score_nothing() -> None:
-    scores = text_scores(["", "a male voice"], [["a male voice"], ["a male voice"]], "en")
-    assert scores.rouge_l == pytest.approx(50)
-    assert 0 < scores.chrf < 100
 
 
 @pytest.mark.parametrize(("texts", "references"), [([], []), (["a"], []), (["a"], [[]]), (["a", "b"], [["a"]])])

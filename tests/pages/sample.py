@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.emotions import EmotionWords
 from specdec_cli.evaluate.frontier import AtCost, OracleCurve
 from specdec_cli.evaluate.result import (
     ClipComparison,
     CloudAgreement,
     Comparison,
+    EmotionWords,
     Figure,
     Gap,
     LabelQuality,

@@ -26,7 +26,7 @@ def gap(basis: Any, measure: Any, closed: float | None) -> Gap:
 
 
 def test_the_picture_is_drawn_by_the_measure_that_the_headline_goes_by(found: Comparison) -> None:
-    cloud = [gap("cloud", "labels", 0.9), gap("cloud", "chrf", 0.8), gap("cloud", "captions", 0.4)]
+    cloud = [gap("cloud", "captions", 0.4), gap("cloud", "labels", 0.9), gap("cloud", "chrf", 0.8)]
     title, points, _ = tables.frontier_points(found.model_copy(update={"gaps": cloud})) or ("", [], {})
     assert title == "Captions equal to the cloud's: share of the gap closed"
     assert [point.gap_closed and point.gap_closed.value for point in points] == [0.0, 0.4, 1.0]
@@ -41,7 +41,7 @@ def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:
     costs = tables.costs(found)
     assert costs is not None
     total = costs.rows[0]
-    assert (total.label, total.cells[1].value) == ("total time", "24.7 s")
+    assert (total.label, total.cells[1].value) == ("time of all clips", "24.7 s")
     assert total.cells[1].notes == (("×1.80 edge", "1.62–1.98"),)
     assert "on the link" not in [row.label for row in costs.rows]  # which no mode used
 
