@@ -8,66 +8,71 @@ import numpy as np
 import pytest
 import soxr
 
-from specdec_cli.audio.prosody import f0_median_and_range, f0_track, measure, speech_activity
+from specdec_cli.audio.prosody import (
+    F0_RANGE_HZ,
+    SAMPLE_RATE,
+    f0_contour,
+    f0_median_and_range,
+    f0_track,
+    measure,
+    speech_activity,
+)
 from specdec_cli.types import Measured
+from tests.audio.encode import load_audio
+from tests.mini_pair import voice
 from tests.training.conftest import tone
-from training.corpus import SAMPLE_RATE, read_audio
-from training.labels import read_rows
+from training.corpus import read_audio
+from training.labels import Row, read_rows
 
 
-def test_no_share_of_pauses_is_given_where_noise_lies_at_the_limit() -> None:
+def syllables(count: int, seconds: float) -> np.ndarray:
+    """A voiced sound that swells `count` times."""
+    swell = np.sin(np.pi * count * np.arange(round(seconds * SAMPLE_RATE)) / (seconds * SAMPLE_RATE)) ** 2
+    return (tone(150.0, seconds) * (0.02 + 0.98 * swell)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("below_db", "share"), [(30.0, None), (60.0, 0.4)])
+def test_no_share_of_pauses_is_given_where_noise_lies_at_the_limit(below_db: float, share: float | None) -> None:
     """Frames of noise would count as speech or as a pause by chance."""
-    rng, voiced = np.random.default_rng(0), tone(150, 0.5)
-    gap = np.zeros_like(voiced)
-    clean = np.concatenate([voiced, gap, voiced, gap, voiced])
-    level = float(np.sqrt(np.square(voiced).mean()))
-    for below_db, clear in ((30.0, False), (60.0, True)):
-        noise = rng.normal(0.0, level * 10 ** (-below_db / 20), len(clean)).astype(np.float32)
-        assert speech_activity(clean + noise).pauses_are_clear == clear
-        assert (measure(clean + noise, SAMPLE_RATE).pause_share is not None) == clear
+    voiced = tone(150, 0.5)
+    clean = np.concatenate([voiced, 0 * voiced, voiced, 0 * voiced, voiced])
+    noise_level = float(np.sqrt(np.square(voiced).mean())) * 10 ** (-below_db / 20)
+    noise = np.random.default_rng(0).normal(0.0, noise_level, len(clean)).astype(np.float32)
+    assert measure(clean + noise, SAMPLE_RATE).pause_share == pytest.approx(share, abs=0.01)
 
 
-def test_level_and_pauses_of_two_tones() -> None:
-    gap = np.zeros(SAMPLE_RATE // 2, dtype=np.float32)
-    activity = speech_activity(np.concatenate([tone(150, 1.0, -25.0), gap, tone(150, 1.0, -25.0)]))
-    assert activity.level_dbfs == pytest.approx(-25.0, abs=0.1)
-    assert activity.pause_ratio == pytest.approx(0.2, abs=0.01)
-    assert activity.speaking_s == pytest.approx(2.0, abs=0.03)
-
-
-def test_short_gaps_are_no_pauses() -> None:
-    gap = np.zeros(int(0.15 * SAMPLE_RATE), dtype=np.float32)
-    assert speech_activity(np.concatenate([tone(150, 1.0), gap, tone(150, 1.0)])).pause_ratio == 0.0
-
-
-def test_silence_has_no_activity() -> None:
-    assert not speech_activity(np.zeros(SAMPLE_RATE, dtype=np.float32)).active.any()
+@pytest.mark.parametrize(("gap_s", "share"), [(0.5, 0.2), (0.15, 0.0)])
+def test_level_and_pauses_of_two_tones(gap_s: float, share: float) -> None:
+    gap = np.zeros(int(gap_s * SAMPLE_RATE), np.float32)
+    found = measure(np.concatenate([tone(150, 1.0, -25.0), gap, tone(150, 1.0, -25.0)]), SAMPLE_RATE)
+    assert found.level_dbfs == pytest.approx(-25.0, abs=0.1)
+    assert found.pause_share == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("frequency", [80.0, 120.0, 210.0, 380.0])
 def test_f0_of_a_tone(frequency: float) -> None:
-    found = f0_median_and_range(f0_track(tone(frequency, 1.0)))
-    assert found is not None
-    assert found[0] == pytest.approx(frequency, rel=0.03)
-    assert found[1] < 1.0
+    found = measure(tone(frequency, 1.0), SAMPLE_RATE)
+    assert found.f0_median_hz == pytest.approx(frequency, rel=0.03)
+    assert found.f0_range_st is not None
+    assert found.f0_range_st < 1.0
 
 
-def test_noise_is_unvoiced() -> None:
-    noise = np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32) * 0.1
-    assert f0_median_and_range(f0_track(noise)) is None
-
-
-def syllables(count: int, seconds: float, hertz: float = 150.0) -> np.ndarray:
-    """A voiced sound that swells `count` times."""
-    swell = np.sin(np.pi * count * np.arange(round(seconds * SAMPLE_RATE)) / (seconds * SAMPLE_RATE)) ** 2
-    return (tone(hertz, seconds) * (0.02 + 0.98 * swell)).astype(np.float32)
+def test_a_contour_has_a_value_or_nan_for_every_10_ms_or_as_often_as_wanted() -> None:
+    contour = f0_contour(np.concatenate([tone(180, 1.0), np.zeros(SAMPLE_RATE, np.float32)]))
+    assert len(contour) == pytest.approx(200, abs=5)
+    assert np.nanmedian(contour[:90]) == pytest.approx(180, rel=0.02)
+    assert np.isnan(contour[105:]).all()
+    fine, coarse = f0_contour(voice(5, 2.0)), f0_contour(voice(5, 2.0), 640)
+    both = ~np.isnan(coarse) & ~np.isnan(fine[::4])
+    assert both.sum() > 20
+    assert np.median(np.abs(np.log2(coarse[both] / fine[::4][both]))) < 0.01
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(3, 1.0), (10, 2.0), (12, 4.0)])
 def test_syllables_are_counted_per_second_of_speech(count: int, seconds: float) -> None:
     samples = syllables(count, seconds)
-    speaking = speech_activity(samples).speaking_s
-    assert measure(samples, SAMPLE_RATE).rate_per_s == pytest.approx(count / speaking, rel=0.02)
+    speaking_s = speech_activity(samples).speaking_s
+    assert measure(samples, SAMPLE_RATE).rate_per_s == pytest.approx(count / speaking_s, rel=0.02)
 
 
 def test_figures_have_their_units() -> None:
@@ -78,20 +83,15 @@ def test_figures_have_their_units() -> None:
     assert found.f0_range_st == pytest.approx(0.8 * 12, abs=0.3)
     assert found.level_dbfs == pytest.approx(-17.0, abs=0.1)
     assert found.level_relative_db == pytest.approx(3.0, abs=0.1)
-    assert found.pause_share == 0.0
 
 
-def test_another_sampling_rate_measures_the_same() -> None:
+def test_another_sampling_rate_or_a_constant_offset_changes_nothing() -> None:
     samples = syllables(6, 2.0)
     ours, other = measure(samples, SAMPLE_RATE), measure(soxr.resample(samples, SAMPLE_RATE, 24_000), 24_000)
     assert other.f0_median_hz == pytest.approx(ours.f0_median_hz, rel=0.01)
     assert other.rate_per_s == pytest.approx(ours.rate_per_s, rel=0.02)
     assert other.level_dbfs == pytest.approx(ours.level_dbfs, abs=0.2)
-
-
-def test_a_constant_offset_is_no_sound() -> None:
-    samples = syllables(6, 2.0)
-    assert measure(samples + 0.3, SAMPLE_RATE).level_dbfs == measure(samples, SAMPLE_RATE).level_dbfs
+    assert measure(samples + 0.3, SAMPLE_RATE).level_dbfs == ours.level_dbfs
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.02, 0.1, 1.0])
@@ -102,6 +102,43 @@ def test_what_cannot_be_measured_is_none(seconds: float) -> None:
     found = measure(noise, SAMPLE_RATE)
     assert (found.f0_median_hz, found.f0_range_st, found.rate_per_s) == (None, None, None)
     assert (found.level_dbfs is None) == (seconds < 0.04)
+
+
+def errors_beside_praat(clips: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each clip that Praat finds voiced: relative error of the median F0, and of the range in semitones."""
+    parselmouth = pytest.importorskip("parselmouth", reason="needs praat-parselmouth")
+    found = []
+    for samples in clips:
+        sound = parselmouth.Sound(samples.astype(np.float64), SAMPLE_RATE)
+        low, high = F0_RANGE_HZ
+        track = sound.to_pitch_ac(time_step=0.01, pitch_floor=low, pitch_ceiling=high).selected_array["frequency"]
+        theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_track(samples))
+        if theirs is not None:
+            found.append((abs(ours[0] / theirs[0] - 1), abs(ours[1] - theirs[1])) if ours else (np.inf, np.inf))
+    medians, ranges = np.array(found).T
+    return medians, ranges
+
+
+def test_the_samples_have_the_pitch_that_praat_finds(samples: Path) -> None:
+    medians, ranges = errors_beside_praat([load_audio(file)[0] for file in sorted(samples.glob("*.flac"))])
+    assert len(medians) == 6
+    assert medians.max() < 0.03
+    assert np.median(ranges) < 0.5
+
+
+@pytest.mark.full
+@pytest.mark.data
+def test_the_median_is_within_3_percent_of_praat_s_on_95_percent_of_the_clips(data: Path) -> None:
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for row in read_rows(data):
+        rows.setdefault((row.corpus, row.speaker), []).append(row)
+    clips = [row for of_speaker in rows.values() for row in of_speaker[:: max(1, len(of_speaker) // 3)][:3]]
+    clips += rows["secap", ""][3:63]
+    medians, ranges = errors_beside_praat([load_audio(data / row.file)[0] for row in clips])
+    print(f"{len(medians)} clips: within 3% {np.mean(medians < 0.03):.1%}, range off by {np.median(ranges):.2f} st")
+    assert len(medians) > 300
+    assert np.mean(medians < 0.03) >= 0.95
+    assert np.median(ranges) < 0.3
 
 
 @pytest.mark.data
