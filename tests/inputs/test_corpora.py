@@ -14,6 +14,7 @@ from specdec_cli.errors import AudioNotFoundError, ConfigError
 from specdec_cli.inputs.find import unreadable
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.recording import InputFile
+from tests.inputs.formats import LHOTSE
 from tests.mini_pair import write_voice
 
 
@@ -42,27 +43,6 @@ def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
     assert items(tmp_path) == [InputFile(file, **whole), InputFile(file, **until)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({"wav_scp": "a a.wav\nb sph2pipe -f wav b.sph |\n"}, "wav.scp, line 2: b is a command"),
-        ({"wav_scp": "a a.wav\nb raw.ark:1234\n"}, "wav.scp, line 2: b is in an archive"),
-        ({"wav_scp": "a\n"}, "wav.scp, line 1: a name and what belongs to it"),
-        ({"wav_scp": "a a.wav\na b.wav\n"}, "wav.scp, line 2: a is in"),
-        ({"segments": "u nobody 0 1\n"}, "segments, line 1: "),
-        ({"segments": "u talk 0\n"}, "segments, line 1: null is no time"),
-        ({"segments": "u talk x 1\n"}, "segments, line 1: x is no time"),
-        ({"segments": "u talk 0 1\nv talk 2 1\n"}, "segments, line 2: it begins at 2 s and ends at 1 s"),
-        ({"segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id u is that of"),
-    ],
-)
-def test_wrong_data_folders_are_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        items(kaldi(tmp_path, **files))
-    assert said in raised.value.message.replace("'", "")
-    assert raised.value.hint
-
-
 def jsonl(path: Path, *rows: Any) -> Path:
     text = "".join(f"{row if isinstance(row, str) else json.dumps(row, ensure_ascii=False)}\n" for row in rows)
     if path.suffix == ".gz":
@@ -87,30 +67,10 @@ def test_nemo(tmp_path: Path, name: str) -> None:
     assert (third.id, third.start_s, third.end_s) == ("b-0004000-0005000", 4.0, 5.0)
 
 
-CUT: dict[str, Any] = {
-    "id": "cut-1",
-    "start": 1.0,
-    "duration": 2.5,
-    "channel": 0,
-    "supervisions": [
-        {"id": "s", "recording_id": "r", "start": 0, "duration": 1, "text": "你好", "speaker": "Ann"},
-        {"id": "t", "recording_id": "r", "start": 1, "duration": 1, "text": "again", "speaker": "Ann"},
-    ],
-    "recording": {
-        "id": "r",
-        "sources": [{"type": "file", "channels": [0], "source": "a.wav"}],
-        "sampling_rate": 16000,
-        "num_samples": 160000,
-        "duration": 10.0,
-    },
-    "type": "MonoCut",
-}
-
-
 @pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
 def test_lhotse(tmp_path: Path, name: str) -> None:
-    whole = {**CUT, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": []}
-    found = items(jsonl(tmp_path / name, CUT, whole))
+    whole = {**LHOTSE, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": []}
+    found = items(jsonl(tmp_path / name, LHOTSE, whole))
     file = str(tmp_path / "a.wav")
     assert found == [
         InputFile(file, id="cut-1", start_s=1.0, end_s=3.5, speaker="Ann", text="你好 again"),
@@ -118,33 +78,8 @@ def test_lhotse(tmp_path: Path, name: str) -> None:
     ]
 
 
-def of_command(cut: dict[str, Any]) -> dict[str, Any]:
-    return {**cut, "recording": {**cut["recording"], "sources": [{"type": "command", "source": "sox"}]}}
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([{"audio_filepath": "a.wav"}, {"text": "x"}], "line 2: audio_filepath is missing"),
-        ([{"audio_filepath": "a.wav", "offset": "x", "duration": 1}], "line 1: x is no time"),
-        ([{"audio_filepath": "a.wav", "offset": 1, "duration": 0}], "line 1: it begins at 1 s and ends at 1 s"),
-        ([{"audio_filepath": "a.wav"}, "{"], "line 2, column 2: not valid JSON"),
-        ([{"audio_filepath": "a.wav"}, "[]"], "line 2: an object was expected"),
-        ([CUT, {**CUT, "id": "x", "type": "MixedCut"}], "line 2: this is no cut of a recording"),
-        ([CUT, {**CUT, "id": "x", "start": None}], "line 2: null is no time"),
-        ([of_command(CUT)], "line 1: the recording r is no file"),
-        ([CUT, CUT], "line 2: the id cut-1 is that of"),
-    ],
-)
-def test_wrong_rows_are_refused_with_their_lines(tmp_path: Path, rows: list[Any], said: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        items(jsonl(tmp_path / "m.jsonl", *rows))
-    assert said in raised.value.message.replace("'", "")
-    assert raised.value.hint
-
-
 def test_a_torn_archive_is_refused(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "cuts.jsonl.gz", CUT)
+    path = jsonl(tmp_path / "cuts.jsonl.gz", LHOTSE)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ConfigError, match=r"cuts\.jsonl\.gz cannot be read"):
         items(path)

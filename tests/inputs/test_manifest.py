@@ -47,38 +47,6 @@ def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("l.tsv", "name\tid\na.wav\t1\n", "l.tsv has no column file, path, "),
-        ("l.tsv", "", "l.tsv is empty"),
-        ("l.tsv", "file\n", "l.tsv has no rows"),
-        ("l.tsv", "file\tlanguage\na.wav\tfr\n", "l.tsv, line 2: prompt.language must be"),
-        ("l.tsv", "file\tprompt\na.wav\t<|AUDIO|>\n", "l.tsv, line 2: prompt.text"),
-        ("l.tsv", "file\tid\n\t1\n", "l.tsv, line 2: no recording is named"),
-        ("l.tsv", "file\tid\na.wav\t1\nb.wav\t1\n", "l.tsv, line 3: the id '1' is that of "),
-        ("l.tsv", "file\na.wav\n./a.wav\n", "l.tsv, line 3: "),
-        ("l.csv", 'file\n"a.wav\n', "l.csv, line 2: "),
-        ("l.jsonl", "{\n", "l.jsonl, line 1"),
-        ("l.jsonl", "[]\n", "l.jsonl, line 1: an object was expected"),
-        ("l.jsonl", '{"file": ["a.wav", "b.wav"]}\n', "l.jsonl, line 1, column file: one value was expected"),
-        ("l.jsonl", '{"file": "\\ud800"}\n', "not valid Unicode"),
-        ("l.txt", "a.wav\n", "its ending is '.txt'"),
-    ],
-)
-def test_a_wrong_manifest_is_refused_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        read(tmp_path / name, text)
-    assert said in raised.value.message
-    assert raised.value.hint
-
-
-def test_all_wrong_rows_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"l\.tsv, line 2: .*2 more problems") as raised:
-        read(tmp_path / "l.tsv", "file\tlanguage\na.wav\tfr\nb.wav\tde\nc.wav\tzh\nd.wav\txx\n")
-    assert "l.tsv, line 3: " in (raised.value.hint or "")
-
-
 def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         Manifest.read(tmp_path / "none.tsv")

@@ -1,0 +1,140 @@
+"""Manifests and files of cuts that no sense can be made of: each is refused with its line and a hint."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from specdec_cli.errors import ConfigError, ReferencesError
+from specdec_cli.inputs import table_files
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.table_files import read_table
+from tests.inputs.formats import LHOTSE, RTTM, SRT, TEXTGRID
+
+LONG: Final = "9" * 400
+TALK: Final = {"wav.scp": "talk a b.wav\n"}
+OF_COMMAND: Final = {**LHOTSE, "recording": {"id": "r", "sources": [{"type": "command", "source": "sox"}]}}
+
+
+def rows(*found: Any) -> str:
+    """JSON lines."""
+    return "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in found)
+
+
+def grid(old: str, new: str) -> dict[str, str]:
+    """A TextGrid with one thing changed."""
+    assert old in TEXTGRID
+    return {"c.TextGrid": TEXTGRID.replace(old, new)}
+
+
+MANIFESTS: list[tuple[dict[str, str], str]] = [
+    ({"l.tsv": "name\tid\na.wav\t1\n"}, "l.tsv has no column file, path, "),
+    ({"l.tsv": ""}, "l.tsv is empty"),
+    ({"l.tsv": "file\tlanguage\na.wav\tfr\n"}, "l.tsv, line 2: prompt.language must be"),
+    ({"l.tsv": "file\tprompt\na.wav\t<|AUDIO|>\n"}, "l.tsv, line 2: prompt.text"),
+    ({"l.tsv": "file\tid\n\t1\n"}, "l.tsv, line 2: no recording is named"),
+    ({"l.tsv": "file\tid\na.wav\t1\nb.wav\t1\n"}, "l.tsv, line 3: the id '1' is that of "),
+    ({"l.tsv": "file\na.wav\n./a.wav\n"}, "l.tsv, line 3: "),
+    ({"l.jsonl": '{"file": ["a.wav", "b.wav"]}\n'}, "l.jsonl, line 1, column file: one value was expected"),
+    ({"l.jsonl": '{"file": "\\ud800"}\n'}, "not valid Unicode"),
+    ({"l.txt": "a.wav\n"}, "its ending is '.txt'"),
+    ({"wav.scp": "a a.wav\nb sph2pipe -f wav b.sph |\n"}, "wav.scp, line 2: 'b' is a command"),
+    ({"wav.scp": "a a.wav\nb raw.ark:1234\n"}, "wav.scp, line 2: 'b' is in an archive"),
+    ({"wav.scp": "a\n"}, "wav.scp, line 1: a name and what belongs to it"),
+    ({"wav.scp": "a a.wav\na b.wav\n"}, "wav.scp, line 2: 'a' is in"),
+    ({**TALK, "segments": "u nobody 0 1\n"}, "segments, line 1: "),
+    ({**TALK, "segments": "u talk 0\n"}, "segments, line 1: null is no time"),
+    ({**TALK, "segments": "u talk x 1\n"}, "segments, line 1: 'x' is no time"),
+    ({**TALK, "segments": "u talk 0 1\nv talk 2 1\n"}, "segments, line 2: it begins at 2 s and ends at 1 s"),
+    ({**TALK, "segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id 'u' is that of"),
+    ({"m.jsonl": rows({"audio_filepath": "a.wav"}, {"text": "x"})}, "line 2: audio_filepath is missing"),
+    ({"m.jsonl": rows({"audio_filepath": "a", "offset": "x", "duration": 1})}, "line 1: 'x' is no time"),
+    ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 0})}, "line 1: it begins at 1 s and ends at 1"),
+    ({"m.jsonl": rows({"audio_filepath": "a", "offset": 0, "duration": 1e308})}, "line 1: 1e+308 is no time"),
+    ({"m.jsonl": rows({"audio_filepath": "a", "offset": -1, "duration": 1})}, "line 1: -1 is no time"),
+    ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "{")}, "line 2, column 2: not valid JSON"),
+    ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "[]")}, "line 2: an object was expected"),
+    ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "type": "MixedCut"})}, "line 2: this is no cut of a recording"),
+    ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
+    ({"m.jsonl": rows(OF_COMMAND)}, "line 1: the recording 'r' is no file"),
+    ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),
+    ({"m.jsonl": rows({"type": 3, "recording": 3})}, "line 1: this is no cut of a recording"),
+]
+CUTS: list[tuple[dict[str, str], str]] = [
+    ({"c.rttm": RTTM + "SPEAKER talk 1 x 0.8 <NA> <NA> A <NA> <NA>\n"}, "c.rttm, line 6: 'x' is no time"),
+    ({"c.rttm": "SPEAKER talk 1 0.7\n"}, "c.rttm, line 1: this is no line of RTTM"),
+    ({"c.rttm": "\n"}, "c.rttm has no cuts"),
+    ({"c.rttm": "SPEAKER talk 1 -1 0.8 <NA> <NA> A <NA> <NA>\n"}, "line 1: '-1' is no time"),
+    ({"c.rttm": "SPEAKER talk 1 1 0 <NA> <NA> A <NA> <NA>\n"}, "line 1: it begins at 1 s and ends at 1 s"),
+    ({"c.rttm": f"SPEAKER a 1 1.0 {LONG} <NA> <NA> s <NA> <NA>\n"}, "line 1: "),
+    ({"c.rttm": "SPEAKER a 1 1.0 inf <NA> <NA> s <NA> <NA>\n"}, "line 1: 'inf' is no time"),
+    ({"c.srt": SRT.replace("00:00:02,200", "00:00:xx")}, "c.srt, line 6: no times"),
+    ({"c.srt": SRT.replace("00:00:02,200", "00:00:05,200")}, "c.srt, line 6: it begins at 5.2 s and ends at 3 s"),
+    ({"c.srt": f"1\n{LONG}:00:01,000 --> {LONG}:00:02,000\nhi\n"}, "c.srt, line 2: "),
+    ({"c.vtt": "WEBVTT\n"}, "c.vtt has no cuts"),
+    ({"c.TextGrid": "nonsense"}, "line 1: this is no TextGrid that can be read: a text in quotes was expected"),
+    ({"c.TextGrid": TEXTGRID[:400]}, "line 22: this is no TextGrid that can be read: a text in quotes was expected"),
+    (grid("xmax = 0.7", "xmax = soon"), "line 18"),
+    (grid("xmax = 0.7", "xmax = 1e308"), "1e+308 is no time"),
+    (grid("xmax = 0.7", "xmax = 1e400"), "is no number"),
+    (grid("size = 3", "size = 99"), "a number was expected"),
+    (grid("size = 3", "size = 1e400"), "is no number"),
+    (grid("xmax = 1.5", "xmax = 0.5"), "line 20: it begins at 0.7 s and ends at 0.5 s"),
+    ({"c.json": '{"segments": [{"start": 1}]}'}, "c.json, segment 1: start and end"),
+    ({"c.json": '{"segments":\n [}'}, "c.json, line 2, column 3"),
+    ({"c.json": '{"words": []}'}, "c.json has no list of segments"),
+    ({"c.json": '{"segments": [{"start": true, "end": 2}]}'}, "c.json, segment 1: true is no time"),
+    ({"c.json": '{"segments": [{"start": [1], "end": {}}]}'}, "c.json, segment 1: [1] is no time"),
+    ({"c.json": "[" * 100_000}, "c.json, line 1: nested too deep"),
+    ({"c.csv": "begin,text\n1,a\n"}, "c.csv has no columns start and end"),
+    ({"c.csv": "start,end\n1\n"}, "c.csv, line 2: 1 cells"),
+    ({"c.csv": f"start,end\n0,{LONG}\n"}, "c.csv, line 2"),
+    ({"c.txt": "1 2\n"}, "its ending is '.txt'"),
+]
+
+
+@pytest.mark.parametrize(("files", "said"), MANIFESTS + CUTS, ids=lambda value: value if isinstance(value, str) else "")
+def test_it_is_refused_with_its_line(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        (Manifest if (files, said) in MANIFESTS else Cuts).read(tmp_path / next(iter(files)))
+    assert said in raised.value.message
+    assert raised.value.hint
+
+
+def test_all_wrong_rows_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "l.tsv").write_text("file\tlanguage\na.wav\tfr\nb.wav\tde\nc.wav\tzh\nd.wav\txx\n")
+    with pytest.raises(ConfigError, match=r"l\.tsv, line 2: .*2 more problems") as raised:
+        Manifest.read(tmp_path / "l.tsv")
+    assert "l.tsv, line 3: " in (raised.value.hint or "")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz", "wav.scp", "a.parquet", "a.arrow"])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ReferencesError, match="no regular file"):
+        Manifest.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_what_is_read_is_bounded_once_unpacked(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "MOST_BYTES", 1 << 20)
+    content = b" " * (2 << 20)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(ReferencesError, match="more than 1 MiB"):
+        Manifest.read(tmp_path / name)
+
+
+def test_runs_of_brackets_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_text("00:01.000 --> 00:02.000\n" + "<" * 400_000 + "<v " * 100_000 + "\n")
+    (tmp_path / "wide.csv").write_text(",".join(f"c{index}" for index in range(100_000)) + "\n" + "," * 99_999 + "\n")
+    Cuts.read(tmp_path / "a.srt")
+    assert len(read_table(tmp_path / "wide.csv").columns) == 100_000
