@@ -45,7 +45,7 @@ from specdec_cli.types import Clip, Source, Update
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import RemoteCloud
     from specdec_cli.cloud.vllm import VllmEdge
-    from specdec_cli.config.schema import EdgeConfig, ModelConfig
+    from specdec_cli.config import EdgeConfig, ModelConfig
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.download import Watch

@@ -23,7 +23,7 @@ from specdec_cli.format import count
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.config.schema import LinkedConfig
+    from specdec_cli.config import LinkedConfig
     from specdec_cli.decoding.assemble import Pair
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.families import Family

@@ -24,7 +24,7 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from specdec_cli.config.schema import (
+from specdec_cli.config import (
     AcceptanceConfig,
     CloudConfig,
     Config,

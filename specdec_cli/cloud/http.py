@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.schema import LinkedConfig
+from specdec_cli.config import LinkedConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, TokenizerMismatchError
 from specdec_cli.types import Decider
 

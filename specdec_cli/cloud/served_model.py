@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import AudioContentError, CheckpointError
 from specdec_cli.models.processor import SUGGESTED, Processor, Prompt
 

@@ -36,8 +36,8 @@ from specdec_cli.cloud.http import (
     parse,
     plain,
 )
+from specdec_cli.config import AcceptanceConfig, Config, LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.config.schema import AcceptanceConfig, Config, LinkedConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence

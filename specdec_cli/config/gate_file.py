@@ -171,7 +171,7 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     try:
         file = read_gate_file(gate_path(name), str(given.value))
     except ConfigError as error:
-        problems.append(Problem(f"{given.place}: {error.message}", error.hint))
+        problems.append(Problem(f"{given.origin}: {error.message}", error.hint))
         return {key: value for key, value in layer.items() if key != "gate.name"}
     chooses_blocks = any(
         (own := layer.get(key)) is not None and own.value not in (None, False)
@@ -180,7 +180,7 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     own = layer.get("decoding.defer")
     defers = file.defer and not chooses_blocks and (own is None or own.value is not False)
     said: Layer = {
-        key: Given(value, given.rank, f"{given.place}, {Path(name).name}")
+        key: Given(value, f"{given.origin}, {Path(name).name}")
         for key, value in {
             "gate.name": file.gate,
             "gate.threshold": file.threshold,

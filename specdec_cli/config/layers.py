@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -23,22 +22,22 @@ MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
 
-class Rank(IntEnum):
-    """Whose word counts: the larger wins."""
-
-    DEFAULT = 0
-    FILE = 1
-    ENVIRONMENT = 2
-    FLAG = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value, its layer, and its place: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k"."""
+    """A value and its origin: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k"."""
 
     value: object
-    rank: Rank = Rank.DEFAULT
-    place: str = "default"
+    origin: str = "default"
+
+    @property
+    def by_default(self) -> bool:
+        """Whether nobody gave it."""
+        return self.origin.startswith("default")
+
+    @property
+    def by_flag(self) -> bool:
+        """Whether the command line or a caller gave it."""
+        return self.origin.startswith("flag ")
 
 
 Layer = dict[str, Given]
@@ -87,37 +86,35 @@ def _put(layer: Layer, name: str, given: Given, problems: list[Problem]) -> None
     if name in SETTINGS or (name in MODELS and given.value is None):
         layer[name] = given
     else:
-        problems.append(unknown_setting(name, given.place))
+        problems.append(unknown_setting(name, given.origin))
 
 
 def read_file(path: Path, label: str, problems: list[Problem]) -> Layer:
-    """The settings in a file, which messages call `label`; what is wrong with its structure goes to `problems`.
+    """The settings in a file, which messages call `label`; names that are no settings go to `problems`.
 
     Raises:
         ConfigError: it cannot be read at all, or it is not a mapping.
     """
-    tree, lines, found = read_yaml(path, label)
-    problems += found
-    if tree is None:
-        raise ConfigError(f"{label} is empty.", hint="It needs at least edge: NAME; start from a shipped one.")
+    tree, lines = read_yaml(path, label)
     if not isinstance(tree, dict):
-        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
-        raise ConfigError(f"{label}:{lines[()]}: expected sections, not {show(tree)}.", hint=hint)
+        found = f"{label} is empty" if tree is None else f"{label}:{lines[()]}: expected sections, not {show(tree)}"
+        raise ConfigError(f"{found}.", hint=f"A config file is a mapping of sections: {', '.join(SECTIONS)}.")
     layer: Layer = {}
     for section, values in tree.items():
         where = f"{label}:{lines[section,]}"
         if isinstance(values, dict) and section in SECTIONS:
             for field, value in values.items():
-                given = Given(value, Rank.FILE, f"{label}:{lines[section, field]}")
-                _put(layer, f"{section}.{field}", given, problems)
+                _put(layer, f"{section}.{field}", Given(value, f"{label}:{lines[section, field]}"), problems)
+        elif values is None and section in SECTIONS and section not in MODELS:
+            continue
         elif section in MODELS and (values is None or isinstance(values, str)):
-            _put(layer, section, Given(values, Rank.FILE, where), problems)
-        elif section not in SECTIONS:
-            problems.append(unknown_setting(section, where))
-        elif values is not None:
+            _put(layer, section, Given(values, where), problems)
+        elif section in SECTIONS:
             names = ", ".join(setting.field for setting in settings_of(section))
             message = f"{where}: {section} must hold settings, not {show(values)}."
             problems.append(Problem(message, f"Settings in {section}: {names}."))
+        else:
+            problems.append(unknown_setting(section, where))
     return layer
 
 
@@ -128,8 +125,7 @@ def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Lay
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         if variable in VARIABLES:
             name = VARIABLES[variable]
-            value = parse_value(name, environ[variable])
-            _put(layer, name, Given(value, Rank.ENVIRONMENT, variable), problems)
+            _put(layer, name, Given(parse_value(name, environ[variable]), variable), problems)
         elif "__" in variable.removeprefix(PREFIX) or variable.startswith(sections):
             close = nearest(variable.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
             hint = f"Did you mean {PREFIX}{close}? " if close else ""
@@ -149,5 +145,5 @@ def read_flags(flags: Mapping[str, object], spelled: Mapping[str, str], problems
     layer: Layer = {}
     for name, value in flags.items():
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
-        _put(layer, name, Given(value, Rank.FLAG, f"flag {spelled.get(name, name)}"), problems)
+        _put(layer, name, Given(value, f"flag {spelled.get(name, name)}"), problems)
     return layer

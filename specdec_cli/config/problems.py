@@ -71,21 +71,17 @@ def show_name(name: str) -> str:
 
 
 def show(value: object) -> str:
-    """`value` as YAML would spell it, on one line and cut to a readable length."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
-    if isinstance(value, int) and abs(value) >= 10**20:
-        return "a number of more than 20 digits"
+    """`value` as YAML spells it, on one line and cut to a readable length."""
     if isinstance(value, dict):
         return "a mapping"
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple, dict)) for item in value):
-        return "a list with lists or mappings in it"
-    if isinstance(value, (list, tuple)):
-        text = f"[{', '.join(show(item) for item in value[:_LONGEST])}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value).replace("inf", ".inf").replace("nan", ".nan")
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    if isinstance(value, list | tuple):
+        text = f"[{', '.join(map(show, value[:_LONGEST]))}]"
     else:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

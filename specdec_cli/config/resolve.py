@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
+from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.gate_file import expand_gate_file, names_gate_file, thresholds
 from specdec_cli.config.layers import (
     CONFIG_VARIABLE,
     MODELS,
     Given,
     Layer,
-    Rank,
     read_environment,
     read_file,
     read_flags,
@@ -30,7 +30,7 @@ from specdec_cli.config.locate import (
     model_source,
 )
 from specdec_cli.config.problems import Problem, raise_if_any, show_name
-from specdec_cli.config.schema import AT_PAUSES, SECTIONS, Config
+from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, check_value, settings_of
 from specdec_cli.config.yaml_file import write_yaml
 
@@ -45,15 +45,13 @@ _RESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "decoding.k": ("decoding.defer",),
     "prompt.style": ("prompt.text",),
     "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision",),
+    "cloud.model": ("cloud.revision", "cloud.url", "cloud.token_env", "cloud.ca_file"),
+    "cloud.url": ("cloud.model", "cloud.revision"),
 }
 """Choice -> settings that a weaker layer wrote for another choice: they return to their defaults."""
 
-_ONE_PLACE: Final[Mapping[str, tuple[str, ...]]] = {
-    "cloud.url": ("cloud.model", "cloud.revision"),
-    "cloud.model": ("cloud.revision", "cloud.url", "cloud.token_env", "cloud.ca_file"),
-}
-"""A cloud is loaded here or reached at an address; only a vllm has a model at an address."""
+_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
+"""Settings that name a file, relative to the config file or to the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +155,20 @@ def load_config(
     layers = [(read_file(path, label, problems), path.parent), *((layer, Path()) for layer in given)]
     if other := _other_model(*(layer for layer, _ in layers)):
         if source or named:
-            message = f"{other.value} ({other.place}) is another model than those {label} is written for."
+            message = f"{other.value} ({other.origin}) is another model than those {label} is written for."
             problems.append(Problem(message, "Leave --config out: the defaults are those of published models."))
         del layers[0]
     checked = [_checked(expand_gate_file(layer, base, problems), base, problems) for layer, base in layers]
     raise_if_any(problems)
     merged = merge(checked)
     _derive(merged, environ)
-    raise_if_any(_missing(merged, label))
+    raise_if_any(list(_unnamed(merged)))
     config = _build(merged)
     raise_if_any(contradictions(config, merged))
     gates = [(layer[key].value, base) for layer, base in layers for key in ("gate.name", "gate.file") if key in layer]
     reads = [gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)]
     reads += [file for file in (None if other else path, config.audio.cuts_path) if file is not None]
-    origin = {name: given.place for name, given in merged.items()}
+    origin = {name: given.origin for name, given in merged.items()}
     return ResolvedConfig(config, origin, None if other else path, tuple(reads))
 
 
@@ -215,12 +213,11 @@ def _lay(layer: Layer, merged: Layer) -> None:
         elif section in merged and any(name.startswith(f"{section}.") for name in layer):
             del merged[section]
             merged |= _defaults(section)
-    engine = layer.get("cloud.engine") or merged.get("cloud.engine")
-    vllm = engine is not None and engine.value == "vllm"
-    for chosen, resets in (_RESETS if vllm else {**_RESETS, **_ONE_PLACE}).items():
+    engine = layer.get("cloud.engine") or merged.get("cloud.engine") or Given(None)
+    for chosen, resets in _RESETS.items():
         new, old = layer.get(chosen), merged.get(chosen)
-        if new is None or (chosen == "cloud.url" and new.value is None):
-            continue
+        if new is None or (chosen.startswith("cloud.") and (engine.value == "vllm" or new.value is None)):
+            continue  # a cloud is loaded here or reached at an address; only a vllm has a model at an address
         if chosen in ("decoding.k", "prompt.style") or old is None or new.value != old.value:
             merged |= {name: Given(SETTINGS[name].default) for name in resets}
     merged |= layer
@@ -228,35 +225,31 @@ def _lay(layer: Layer, merged: Layer) -> None:
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     """Fills in what follows from other settings or from the locale, where no layer says it."""
-    if merged["decoding.mode"].rank is Rank.DEFAULT:
+    if merged["decoding.mode"].by_default:
         alone = next((name for name, other in (MODELS, MODELS[::-1]) if other in merged and name not in merged), None)
         if alone:
-            merged["decoding.mode"] = Given(alone, place=f"default, as {alone} stands alone")
+            merged["decoding.mode"] = Given(alone, f"default, as {alone} stands alone")
     entropy = merged["gate.name"].value == "entropy" and merged["gate.threshold"].value is None
     if entropy and (edge := merged.get("edge.model")) and _is_mini(edge):
-        merged["gate.threshold"] = Given(_MINI_ENTROPY, place="default of the mini pair")
-    if merged[_LANGUAGE].rank is Rank.DEFAULT:
+        merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
+    if merged[_LANGUAGE].by_default:
         variable = next((name for name in _LOCALES if environ.get(name)), None)
         locale = environ[variable] if variable else ""
         place = f"{variable} is {show_name(locale)}" if variable else "default, without a locale"
-        merged[_LANGUAGE] = Given("zh" if locale.lower().startswith("zh") else "en", place=place)
+        merged[_LANGUAGE] = Given("zh" if locale.lower().startswith("zh") else "en", place)
 
 
 def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
     """The layer with checked values and absolute paths; what is wrong goes to `problems`."""
     checked: Layer = {}
     for name, given in layer.items():
-        if name in MODELS:
-            checked[name] = given
-            if clash := next((other for other in layer if other.startswith(f"{name}.")), None):
-                message = f"{given.place}: {name} is null, but {clash} is given ({layer[clash].place})."
-                problems.append(Problem(message, "Leave one of them out."))
-            continue
-        value, problem = check_value(name, given.value, given.place)
-        if problem:
+        value, problem = (None, None) if name in MODELS else check_value(name, given.value, given.origin)
+        if clash := next((other for other in layer if name in MODELS and other.startswith(f"{name}.")), None):
+            message = f"{given.origin}: {name} is null, but {clash} is given ({layer[clash].origin})."
+            problem = Problem(message, "Leave one of them out.")
+        if problem is not None:
             problems.append(problem)
-            continue
-        if isinstance(value, str) and value != AT_PAUSES and name in ("audio.segment", "cloud.ca_file", "gate.file"):
+        if isinstance(value, str) and value != AT_PAUSES and name in _FILES:
             value = absolute_path(value, base)
         elif isinstance(value, str) and name.endswith(".model"):
             value = absolute_model(value, base)
@@ -264,22 +257,16 @@ def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
     return checked
 
 
-def _missing(merged: Layer, label: str) -> list[Problem]:
-    """Models that are not named, but that the mode or other settings need."""
-    problems = []
+def _unnamed(merged: Layer) -> Iterator[Problem]:
+    """Models that have settings, but no name."""
     for section in MODELS:
-        keys = {"edge": ("edge.model",), "cloud": ("cloud.model", "cloud.url")}[section]
-        if any(merged[key].value is not None for key in keys if key in merged):
+        keys = [f"{section}.model"] + [f"{section}.url"] * (section == "cloud")
+        if section in merged or any(key in merged and merged[key].value is not None for key in keys):
             continue
-        said = [given for name, given in merged.items() if name.startswith(f"{section}.")]
-        first = next((given.place for given in said if given.rank > Rank.DEFAULT), None)
-        processed = "cloud.url" in merged and merged["cloud.url"].value and not merged["cloud.processor"].value
-        if section in merged and (section == "cloud" or (merged["decoding.mode"].value == "cloud" and not processed)):
-            continue
-        because = f", though {section} has settings ({first})" if first else ""
+        own = (given for name, given in merged.items() if name.startswith(f"{section}."))
+        first = next(given.origin for given in own if not given.by_default)
         hint = f"Add {section}: NAME, a folder or a hub id; or give --{section}, or {variable_of(section)}."
-        problems.append(Problem(f"{label}: {section}.model is not given{because}.", hint))
-    return problems
+        yield Problem(f"{section}.model is not given, though {section} has settings ({first}).", hint)
 
 
 def _build(merged: Layer) -> Config:

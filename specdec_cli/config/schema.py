@@ -9,145 +9,28 @@ nats for entropy and log-probability, seconds for audio, tokens for lengths.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, Field
 
-from specdec_cli.config.locate import PACKAGED_GATES, PACKAGED_MODELS, follows_shipped_prompts, gate_path, model_source
+from specdec_cli.config.fields import (
+    AT_PAUSES,
+    GateFileName,
+    Instruction,
+    Moment,
+    PlainText,
+    Section,
+    Segmenting,
+    as_tuple,
+    expected,
+)
+from specdec_cli.config.locate import gate_path
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.prompts import Language, Style, prompt_for
-from specdec_cli.times import seconds
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
-SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
-"""What the chat templates use for their own marks; a user's text must not hold one."""
-
-
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
-
-
-def expected(phrase: str, choices: Sequence[str] = ()) -> Any:
-    """Annotation: what a field takes, after "must be", and words that a slip of the pen may have meant."""
-    return Field(json_schema_extra={"expected": phrase, "choices": list(choices)})
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("is not valid Unicode text") from None
-    return text
-
-
-def _instruction(text: str) -> str:
-    _encodable(text)
-    if not text.strip():
-        raise ValueError("is empty: leave it out, or set it to null")
-    if found := SPECIAL_TOKEN.search(text):
-        raise ValueError(f"holds {found.group()[:40]!r}: marks of that form belong to the chat template")
-    return text
-
-
-def _name(takes: str, packaged: Sequence[str]) -> AfterValidator:
-    """Annotation: a name of what is in the package, in a folder or on the hub."""
-
-    def check(name: str) -> str:
-        _encodable(name)
-        if not name.strip() or not name.isprintable():
-            raise ValueError(f"is empty or holds a control character: it takes {takes}")
-        if "://" in name:
-            raise ValueError(f"is an address, but it takes {takes}; a server is named in cloud.url")
-        if name.startswith("package:") and name not in packaged:
-            raise ValueError(f"is {name[:60]!r}, but the package has {', '.join(packaged)}")
-        return name
-
-    return AfterValidator(check)
-
-
-AT_PAUSES: Final = "pauses"
-"""Value of `audio.segment` that cuts every recording at its pauses."""
-
-
-def _segment(value: object) -> object:
-    if isinstance(value, str):
-        _encodable(value)
-        if not value.strip() or not value.isprintable():
-            raise ValueError("is empty or holds a control character; it takes pauses, seconds or a file")
-    elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0.1:
-        raise ValueError(f"is {value:g} s, which is too short to describe: give 0.1 s or more")
-    return value
-
-
-def _moment(value: object) -> object:
-    if not isinstance(value, str | int | float) or isinstance(value, bool) or (isinstance(value, str) and not value):
-        return value
-    if (found := seconds(value)) is None:
-        raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
-    return found
-
-
-def _url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError("is no address: write it like https://host:8765") from None
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not plain:
-        raise ValueError("is no address: write it like https://host:8765")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("holds a user or a password: put a token into a variable and name it in token_env")
-    if parts.query or parts.fragment:
-        raise ValueError("holds a ? or a #: an address has neither")
-    return url.rstrip("/")
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-_A_MODEL: Final = "a folder, a hub id or a packaged model"
-ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(f"{_A_MODEL}, as text")]
-Instruction = Annotated[str, AfterValidator(_instruction)]
-OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
-EncoderDtype = Literal["bfloat16", "int8"]
-"""Formats in which an audio encoder multiplies, beside that of its weights."""
-FamilyName = Literal[
-    "auto",
-    "qwen2.5-omni",
-    "qwen2-audio",
-    "qwen3-omni",
-    "gemma4",
-    "gemma4-unified",
-    "voxtral",
-    "audio-flamingo-3",
-    "music-flamingo",
-    "granite-speech",
-]
-PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
-GateFileName = Annotated[str, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file, as text")]
-Segmenting = Annotated[
-    float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", (AT_PAUSES,))
-]
-Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
-Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
-VariableName = Annotated[
-    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), expected("the name of an environment variable")
-]
-Device = Annotated[
-    str,
-    StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z"),
-    expected("one of auto, cpu, mps, cuda, cuda:N", ("auto", "cpu", "mps", "cuda", "cuda:0")),
-]
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, strict about types, no unknown fields, no NaN or infinity."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class RuntimeConfig(Section):
@@ -161,134 +44,6 @@ class RuntimeConfig(Section):
     offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
     self_test: bool = Field(
         default=True, description="test a model when it is loaded for the first time; false: trust it"
-    )
-
-
-class ModelConfig(Section):
-    """One audio language model and how to load it."""
-
-    model: ModelName = Field(
-        description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
-    )
-    revision: PlainText | None = Field(default=None, description="branch, tag or commit of a hub model; null: main")
-    family: FamilyName = Field(
-        default="auto", description="model family; auto: by the checkpoint's model_type, other types the generic way"
-    )
-    device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="number format of the weights; auto: the checkpoint's own"
-    )
-    device_map: Literal["auto", "balanced", "sequential"] | None = Field(
-        default=None, description="spread one model over several devices; null: all of it on `device`"
-    )
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
-        default="sdpa", description="attention kernel; flash_attention_2 needs cuda and a 16-bit dtype"
-    )
-    quantization: Literal["int8", "int4"] | None = Field(
-        default=None,
-        description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
-        "bitsandbytes; null: as stored",
-    )
-    encoder_dtype: EncoderDtype | None = Field(
-        default=None,
-        description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
-        "(AMX, AVX512-BF16) and much slower on others; int8 takes VNNI; null: as dtype",
-    )
-    graphs: Literal["auto", "on", "off"] = Field(
-        default="auto",
-        description="cache of fixed size, over which a GPU runs CUDA graphs of 1, 9, 17 and 65 tokens, for models "
-        "whose attention is sdpa and full in every layer; auto: on cuda; on: on a CPU, too, which gains nothing by it; "
-        "off: a cache that grows",
-    )
-    instruction: OwnInstruction | None = Field(
-        default=None, description='instruction for this model alone, "" for none; null: the one of `prompt`'
-    )
-
-    @property
-    def source(self) -> str:
-        """What to load from: an absolute folder, or the hub id."""
-        return model_source(self.model)
-
-    @property
-    def label(self) -> str:
-        """What messages and transcripts call it."""
-        return self.model
-
-    @property
-    def is_mini(self) -> bool:
-        """Whether it is of the mini pair or trained like it, on the shipped instructions alone, as it declares."""
-        return follows_shipped_prompts(self.source)
-
-    @property
-    def own_instruction(self) -> str | None:
-        """The instruction for this model alone, "" for none; a model published as a captioner takes none."""
-        captioner = (self.model or "").rstrip("/").casefold().endswith("captioner")
-        return "" if self.instruction is None and captioner else self.instruction
-
-
-class LinkedConfig(ModelConfig):
-    """A model that is loaded here, or a server that runs one."""
-
-    processor: ModelName | None = Field(
-        default=None,
-        description="checkpoint whose tokenizer, features and chat template the model at `url` has; null: the edge's",
-    )
-    url: Url | None = Field(default=None, description="address of the model's server: https://host:port; null: none")
-    token_env: VariableName | None = Field(
-        default=None, description="environment variable with the server's token; null: it requires none"
-    )
-    timeout_s: float = Field(default=5.0, gt=0, le=3600, description="time limit of a call to the server, s")
-    retry_s: float = Field(
-        default=10.0, ge=0, le=3600, description="time after a failed call until the server is called again, s"
-    )
-    ca_file: PlainText | None = Field(
-        default=None, description="PEM file of certificates to trust for `url`; null: the public ones"
-    )
-    allow_plain_http: bool = Field(
-        default=False, description="true: features or recordings may go unencrypted to a host that is not this machine"
-    )
-    allow_audio_upload: bool = Field(
-        default=False, description="true: recordings may leave this machine, as vLLM requires"
-    )
-
-    @property
-    def label(self) -> str:
-        """What messages and transcripts call it: the model's name, or the address."""
-        return self.url or self.model or ""
-
-    @property
-    def of_processor(self) -> ModelConfig:
-        """Where to load tokenizer, features and chat template from."""
-        return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
-
-
-class EdgeConfig(LinkedConfig):
-    """The edge: a model that is loaded here, or a vLLM server."""
-
-    engine: Literal["transformers", "vllm"] = Field(
-        default="transformers", description="what runs it: transformers here, or vllm serve at `url`"
-    )
-    model: ModelName = Field(
-        description="folder (relative to this file), hub id (owner/name), package:mini/edge, package:mini/cloud, or "
-        "the name that a vllm serves"
-    )
-    processor: ModelName | None = Field(
-        default=None, description="checkpoint whose tokenizer the model at `url` has; null: `model`"
-    )
-    timeout_s: float = Field(
-        default=120.0, gt=0, le=3600, description="time limit of a call to the server, s; until then it is tried again"
-    )
-
-
-class CloudConfig(LinkedConfig):
-    """The cloud: a model that is loaded here, or a server that runs one."""
-
-    engine: Literal["specdec", "vllm"] = Field(
-        default="specdec",
-        description="what answers at `url`: specdec serve, or vllm serve, which needs `model` as well",
-    )
-    model: ModelName | None = Field(  # type: ignore[assignment]  # a server needs none
-        default=None, description="as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
     )
 
 
@@ -357,9 +112,9 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
 
     sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
-    stop_strings: Annotated[
-        tuple[PlainText, ...], BeforeValidator(_as_tuple), expected("a list of non-empty texts")
-    ] = Field(default=(), description="stop where one of these texts appears; []: off")
+    stop_strings: Annotated[tuple[PlainText, ...], BeforeValidator(as_tuple), expected("a list of non-empty texts")] = (
+        Field(default=(), description="stop where one of these texts appears; []: off")
+    )
     closing: Literal["auto", "on", "off"] = Field(
         default="auto",
         description="on: end a caption before it addresses the listener, and escalate refusals and other languages; "

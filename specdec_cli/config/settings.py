@@ -9,8 +9,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from specdec_cli.config.fields import Section
 from specdec_cli.config.problems import Problem, nearest, show, show_name
-from specdec_cli.config.schema import SECTIONS, Section
+from specdec_cli.config.schema import SECTIONS
 
 _QUOTABLE: Final = (bool, int, float)
 

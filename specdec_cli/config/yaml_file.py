@@ -1,4 +1,4 @@
-"""Reading YAML with the line of every value, and writing it."""
+"""Reading YAML 1.2 with the line of every value, and writing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from specdec_cli.config.locate import read_bytes
-from specdec_cli.config.problems import Problem, show, show_name
+from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ConfigError
 
 MAX_BYTES: Final = 1_000_000
@@ -18,14 +18,12 @@ Place = tuple[str | int, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, without aliases, by which a small file could grow without bound."""
+    """PyYAML's safe loader without aliases, by which a small file could grow without bound."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(
-                problem="aliases (*name) are not supported: write the value out", problem_mark=mark
-            )
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
         return super().compose_node(parent, index)
 
 
@@ -33,19 +31,17 @@ class _Dumper(yaml.SafeDumper):
     """Quotes whatever either version of YAML would take for something other than text."""
 
 
-# YAML 1.1 takes 1e-3 for text, 1:30 for a number, yes for a boolean and 2024-01-02 for a date; YAML 1.2 does not.
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag.rpartition(":")[2] in ("null", "merge")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_Loader.yaml_implicit_resolvers = {}
+# PyYAML follows YAML 1.1, in which off is false, 1e-3 is text, 1:30 is 90 and 2024-01-02 is a date.
 for _tag, _pattern, _first in (
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", "tTfF"),
-    ("int", r"[-+]?(?:0|[1-9][0-9]{0,39})\Z", "-+0123456789"),
-    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]{1,4})?\Z", "-+.0123456789"),
-    ("float", r"(?:[-+]?\.inf|\.nan)\Z", "-+."),
+    ("null", r"(?:~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)\Z", list("-+0123456789")),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?\Z", list("-+.0123456789")),
+    ("float", r"(?:[-+]?\.inf|\.nan)\Z", list("-+.")),
 ):
     for _kind in (_Loader, _Dumper):
-        _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+        _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 
 
 def read_value(text: str) -> object:
@@ -63,34 +59,20 @@ def write_yaml(values: dict[str, Any]) -> str:
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int], list[Problem]]:
-    """A file of any structure: its mappings, lists and scalars, the line of each, and what is wrong with its keys.
-
-    Args:
-        path: the file.
-        label: how messages call it.
-
-    Returns:
-        None for an empty file; lines by the keys and indices that lead to a value; keys that are not words, or come
-        twice.
+def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int]]:
+    """The content of a file, which messages call `label`, and the line of each key and value; None if it is empty.
 
     Raises:
-        ConfigError: it cannot be read, or is no YAML.
+        ConfigError: it cannot be read, is no YAML, or has a key twice.
     """
     data = read_bytes(path, label, MAX_BYTES, "Is it really a config file? Check the path and its permissions.")
-    problems: list[Problem] = []
     lines: dict[Place, int] = {}
     try:
         loader = _Loader(data.decode("utf-8-sig"))
         root = loader.get_single_node()
-        value = None if root is None else _value(loader, root, (), label, lines, problems)
+        return None if root is None else _value(loader, root, (), lines), lines
     except UnicodeDecodeError as error:
-        message = f"{label} is not UTF-8 text (byte {error.start})."
-        raise ConfigError(message, hint="Save it as UTF-8.") from error
-    except yaml.reader.ReaderError as error:
-        line = data.decode("utf-8-sig")[: error.position].count("\n") + 1
-        message = f"{label}:{line}: not valid YAML: a character that is not allowed."
-        raise ConfigError(message, hint="Remove the control character.") from error
+        raise ConfigError(f"{label} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
@@ -98,33 +80,27 @@ def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int], list[Pr
         shown = "".join(c if c.isprintable() else " " for c in reason)[:200]
         hint = "Indent with spaces, not tabs; check quotes, colons and indentation around that place."
         raise ConfigError(f"{place}: not valid YAML: {shown}.", hint=hint) from error
-    except (RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{label}: not valid YAML.", hint="Is it really a config file?") from error
-    return value, lines, problems
 
 
-def _value(
-    loader: _Loader, node: yaml.Node, place: Place, label: str, lines: dict[Place, int], problems: list[Problem]
-) -> object:
-    """What a node holds; keys that are not words, or come twice, become problems."""
+def _value(loader: _Loader, node: yaml.Node, place: Place, lines: dict[Place, int]) -> object:
+    """What a node holds; the line of every key and value goes to `lines`."""
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(loader, item, (*place, i), label, lines, problems) for i, item in enumerate(node.value)]
+        return [_value(loader, item, (*place, i), lines) for i, item in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
         return loader.construct_object(node, deep=True)
     found: dict[str, object] = {}
     for key, value in node.value:
-        line = key.start_mark.line + 1
-        name = str(key.value)
+        problem = None
         if not isinstance(key, yaml.ScalarNode):
-            shown = show(_value(loader, key, (), label, {}, []))
-            message = f"{label}:{line}: a name was expected, not {shown}."
-            problems.append(Problem(message, "Settings are written name: value."))
-        elif name in found:
-            dotted = show_name(".".join(map(str, (*place, name))))
-            message = f"{label}:{line}: {dotted} is given twice, first in line {lines[*place, name]}."
-            problems.append(Problem(message, "Keep one of them."))
-        else:
-            lines[*place, name] = line
-            found[name] = _value(loader, value, (*place, name), label, lines, problems)
+            problem = f"a name was expected, not {show(_value(loader, key, (), {}))}"
+        elif key.value in found:
+            dotted = show_name(".".join(map(str, (*place, key.value))))
+            problem = f"{dotted} is given twice, first in line {lines[*place, key.value]}"
+        if problem is not None:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+        lines[*place, key.value] = key.start_mark.line + 1
+        found[key.value] = _value(loader, value, (*place, key.value), lines)
     return found

@@ -72,8 +72,7 @@ def _shipped() -> LexiconFile:
 
 def _read(path: Path) -> LexiconFile:
     label = str(path)
-    tree, lines, problems = read_yaml(path, label)
-    raise_if_any(problems)
+    tree, lines = read_yaml(path, label)
     if not isinstance(tree, dict):
         raise LexiconError(f"{label} is no lexicon: it holds {show(tree)}.", hint=_HELP)
     try:

@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, shards
 

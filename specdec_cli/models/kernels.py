@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import nn
 
-from specdec_cli.config.schema import EncoderDtype
+from specdec_cli.config import EncoderDtype
 from specdec_cli.errors import CheckpointError
 
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import psutil
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.models.download import size
 from specdec_cli.models.families import Family
 from specdec_cli.models.packed import BITS, packable, packed_bytes

@@ -11,8 +11,7 @@ import pytest
 
 from specdec_cli.bench.measuring import comparable
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import CloudConfig, Config, DecodingConfig
-from specdec_cli.config.schema import EdgeConfig
+from specdec_cli.config import CloudConfig, Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import CheckpointError
 from tests.cli.status import exit_code
 from tests.mini_pair import write_voice

@@ -1,4 +1,4 @@
-"""A config file to write, and one way to load it without the environment of the test run."""
+"""A config file to write, one way to load it without the environment of the test run, and one to be refused."""
 
 from __future__ import annotations
 
@@ -33,10 +33,17 @@ def load(tmp_path: Path) -> Load:
 @pytest.fixture
 def refusal(load: Load) -> Refusal:
     """The ConfigError that `load` raises."""
+    return lambda text="", /, **arguments: assert_refused(lambda: load(text, **arguments))
 
-    def run(text: str = "", /, **arguments: object) -> ConfigError:
-        with pytest.raises(ConfigError) as caught:
-            load(text, **arguments)
-        return caught.value
 
-    return run
+def assert_refused(call: Callable[[], object], *names: str) -> ConfigError:
+    """The ConfigError of a call: one printable sentence with a hint, which holds all `names`."""
+    with pytest.raises(ConfigError) as caught:
+        call()
+    error = caught.value
+    said = f"{error.message}\n{error.hint}"
+    assert error.hint
+    assert error.message.isprintable()
+    assert len(said) < 3000
+    assert [name for name in names if name not in said] == [], said
+    return error

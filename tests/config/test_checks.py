@@ -8,42 +8,41 @@ from specdec_cli.config import load_config
 from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.config.conftest import Load, Refusal
 
-CLASHES = [
-    ({"cloud": None, "decoding__mode": "hybrid"}, "decoding.mode is hybrid", "cloud is null"),
-    ({"cloud": None, "decoding__mode": "lossless"}, "decoding.mode is lossless", "cloud is null"),
-    ({"cloud": None, "decoding__mode": "cloud"}, "decoding.mode is cloud", "cloud is null"),
-    ({"decoding__mode": "lossless", "acceptance__rule": "rank"}, "mode is lossless", "acceptance.rule is rank"),
-    ({"decoding__mode": "lossless", "acceptance__rule": "typical"}, "mode is lossless", "acceptance.rule is typical"),
-    ({"decoding__mode": "lossless", "gate__name": "entropy"}, "gate.name is entropy", "mode is lossless"),
-    ({"decoding__mode": "lossless", "gate__threshold": 2.0}, "gate.threshold is 2.0", "mode is lossless"),
-    ({"acceptance__rule": "sampling"}, "acceptance.rule is sampling", "temperature is 0.0 (default)"),
-    ({"acceptance__rule": "greedy", "decoding__temperature": 0.5}, "rule is greedy", "temperature is 0.5"),
-    ({"decoding__min_new_tokens": 300}, "min_new_tokens is 300", "max_new_tokens is 256"),
-    ({"decoding__top_p": 0.9}, "top_p is 0.9", "temperature is 0.0"),
-    ({"decoding__top_k": 9}, "top_k is 9", "temperature is 0.0"),
-    ({"decoding__mode": "edge", "gate__name": "entropy"}, "gate.name is entropy", "decoding.mode is edge"),
-    ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank is 3", "decoding.mode is edge"),
-    ({"decoding__mode": "cloud", "decoding__cloud_prefill": "early"}, "cloud_prefill is early", "mode is cloud"),
-    ({"gate__name": "never", "gate__threshold": 1.0}, "gate.threshold is 1.0", "gate.name is never"),
-    ({"gate__threshold": -0.1}, "gate.threshold is -0.1", "gate.name is class-entropy"),
-    ({"gate__name": "margin", "gate__threshold": 1.1}, "gate.threshold is 1.1", "gate.name is margin"),
-    ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold is 0.1", "gate.name is logprob"),
+CLASHES: list[tuple[dict[str, object], str, str]] = [
+    ({"cloud": None, "decoding__mode": "hybrid"}, "decoding.mode", "cloud"),
+    ({"edge": None, "decoding__mode": "edge"}, "decoding.mode", "edge"),
+    ({"decoding__mode": "lossless", "acceptance__rule": "rank"}, "decoding.mode", "acceptance.rule"),
+    ({"decoding__mode": "lossless", "gate__name": "entropy"}, "gate.name", "decoding.mode"),
+    ({"decoding__mode": "lossless", "gate__threshold": 2.0}, "gate.threshold", "decoding.mode"),
+    ({"acceptance__rule": "sampling"}, "acceptance.rule", "decoding.temperature"),
+    ({"acceptance__rule": "greedy", "decoding__temperature": 0.5}, "acceptance.rule", "decoding.temperature"),
+    ({"decoding__top_p": 0.9}, "decoding.top_p", "decoding.temperature"),
+    ({"decoding__top_k": 9}, "decoding.top_k", "decoding.temperature"),
+    ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank", "decoding.mode"),
+    ({"decoding__mode": "cloud", "decoding__cloud_prefill": "early"}, "decoding.cloud_prefill", "decoding.mode"),
+    ({"gate__name": "never", "gate__threshold": 1.0}, "gate.threshold", "gate.name"),
+    ({"gate__threshold": -0.1}, "gate.threshold", "gate.name"),
+    ({"gate__name": "margin", "gate__threshold": 1.1}, "gate.threshold", "gate.name"),
+    ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold", "gate.name"),
+    ({"gate__wake": 0.5}, "gate.wake", "decoding.defer"),
+    ({"gate__name": "random", "gate__stop_drafting": True}, "gate.stop_drafting", "gate.name"),
+    ({"decoding__defer": True, "decoding__k": 3}, "decoding.k", "decoding.defer"),
     (
         {"decoding__mode": "lossless", "decoding__defer": True, "decoding__temperature": 0.5},
-        "defer is true",
-        "temperature is 0.5",
+        "decoding.defer",
+        "decoding.temperature",
     ),
-    ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style is concise", "prompt.text is Hi"),
-    ({"edge__device": "cuda:0", "edge__device_map": "auto"}, "device_map is auto", "edge.device is cuda:0"),
+    ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style", "prompt.text"),
+    ({"edge__device": "cuda:0", "edge__device_map": "auto"}, "edge.device_map", "edge.device"),
+    ({"audio__start_s": 5, "audio__end_s": "0:04"}, "audio.end_s", "audio.start_s"),
 ]
 
 
 @pytest.mark.parametrize(("flags", "first", "second"), CLASHES)
-def test_both_values_are_named(refusal: Refusal, flags: dict[str, object], first: str, second: str) -> None:
-    error = refusal(**flags)
-    assert first in error.message
-    assert second in error.message
-    assert error.hint
+def test_both_settings_are_named(refusal: Refusal, flags: dict[str, object], first: str, second: str) -> None:
+    message = refusal(**flags).message
+    assert message.startswith(f"{first} is ")
+    assert f"but {second} is " in message
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,37 @@
-"""SPECDEC_<SECTION>__<FIELD>."""
+"""SPECDEC_<SECTION>__<FIELD>, and name=value of --set."""
 
 from __future__ import annotations
 
 import pytest
 
-from specdec_cli.config import SETTINGS, parse_setting, variable_of
+from specdec_cli.config import SETTINGS, parse_setting
 from specdec_cli.config.layers import VARIABLES
-from specdec_cli.errors import ConfigError
-from tests.config.conftest import Load, Refusal
+from tests.config.conftest import Load, Refusal, assert_refused
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "section", "value"),
+    ("variable", "text", "value"),
     [
-        ("SPECDEC_DECODING__TEMPERATURE", "5e-1", "decoding", 0.5),
-        ("SPECDEC_DECODING__STOP_STRINGS", "['。', b]", "decoding", ("。", "b")),
-        ("SPECDEC_DECODING__SENTENCES", "null", "decoding", None),
-        ("SPECDEC_RUNTIME__OFFLINE", "true", "runtime", True),
-        ("SPECDEC_AUDIO__SEGMENT", "", "audio", None),
-        ("SPECDEC_PROMPT__TEXT", "Voice: [calm] # or not", "prompt", "Voice: [calm] # or not"),
-        ("SPECDEC_PROMPT__TEXT", "null", "prompt", None),
-        ("SPECDEC_EDGE__REVISION", "0123456", "edge", "0123456"),
-        ("SPECDEC_EDGE__DEVICE", "cuda:1", "edge", "cuda:1"),
+        ("SPECDEC_DECODING__TEMPERATURE", "5e-1", 0.5),
+        ("SPECDEC_DECODING__STOP_STRINGS", "['。', b]", ("。", "b")),
+        ("SPECDEC_DECODING__SENTENCES", "null", None),
+        ("SPECDEC_RUNTIME__OFFLINE", "true", True),
+        ("SPECDEC_AUDIO__SEGMENT", "", None),
+        ("SPECDEC_PROMPT__TEXT", "Voice: [calm] # or not", "Voice: [calm] # or not"),
+        ("SPECDEC_PROMPT__TEXT", "null", None),
+        ("SPECDEC_EDGE__REVISION", "0123456", "0123456"),
+        ("SPECDEC_EDGE__DEVICE", "cuda:1", "cuda:1"),
     ],
 )
-def test_values(load: Load, variable: str, text: str, section: str, value: object) -> None:
+def test_values(load: Load, variable: str, text: str, value: object) -> None:
     resolved = load(env={variable: text})
-    field = VARIABLES[variable].partition(".")[2]
+    section, _, field = VARIABLES[variable].partition(".")
     assert getattr(getattr(resolved.config, section), field) == value
     assert resolved.origin[VARIABLES[variable]] == variable
 
 
 def test_every_setting_has_its_own_variable() -> None:
     assert len(VARIABLES) == len(SETTINGS) + len(("edge", "cloud"))
-    assert variable_of("audio.segment") == "SPECDEC_AUDIO__SEGMENT"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,6 @@ def test_every_setting_has_its_own_variable() -> None:
         ("SPECDEC_DECODING__KK", "SPECDEC_DECODING__K"),
         ("SPECDEC_DECODING_K", "SPECDEC_DECODING__K"),
         ("SPECDEC_DECODNG__K", "SPECDEC_DECODING__K"),
-        ("SPECDEC_GATE__TRESHOLD", "SPECDEC_GATE__THRESHOLD"),
         ("SPECDEC_AUDIO__ZZZZZZZZZZZZZZZZZZZZZZ", None),
         ("SPECDEC___", None),
     ],
@@ -50,25 +47,13 @@ def test_every_setting_has_its_own_variable() -> None:
 def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: str | None) -> None:
     error = refusal(env={variable: "1"})
     assert variable in error.message
-    assert error.hint is not None
-    assert ("Did you mean" in error.hint) == (meant is not None)
-    assert meant is None or f"Did you mean {meant}?" in error.hint
+    assert ("Did you mean" in str(error.hint)) == (meant is not None)
+    assert meant is None or f"Did you mean {meant}?" in str(error.hint)
 
 
 def test_unrelated_variables_are_left_alone(load: Load) -> None:
-    env = {
-        "SPECDEC_DATA": "x",
-        "SPECDEC_CONFIG": "nowhere",
-        "SPECDEC_DEBUG": "1",
-        "specdec_decoding__k": "9",
-        "HOME": "",
-    }
-    assert load(env=env).config == load().config
-
-
-def test_a_wrong_value_names_the_variable(refusal: Refusal) -> None:
-    error = refusal(env={"SPECDEC_DECODING__K": "many"})
-    assert error.message == "SPECDEC_DECODING__K: decoding.k must be auto, or a whole number from 1 to 64, not 'many'."
+    unrelated = {"SPECDEC_DATA": "x", "SPECDEC_CONFIG": "nowhere", "specdec_decoding__k": "9", "HOME": ""}
+    assert load(env=unrelated).config == load().config
 
 
 def test_bytes_that_are_no_text(refusal: Refusal) -> None:
@@ -85,7 +70,6 @@ def test_a_model_can_be_taken_away_or_named(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("decoding.k=3", ("decoding.k", 3)),
         (" decoding.k =3", ("decoding.k", 3)),
         ("prompt.text=a=b: c", ("prompt.text", "a=b: c")),
         ("cloud=null", ("cloud", None)),
@@ -98,6 +82,4 @@ def test_parse_setting(text: str, parsed: tuple[str, object]) -> None:
 
 @pytest.mark.parametrize("text", ["decoding.k", "", "=3", "decoding.kk=3"])
 def test_parse_setting_refuses(text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_setting(text)
-    assert caught.value.hint
+    assert_refused(lambda: parse_setting(text))

@@ -12,8 +12,7 @@ import pytest
 import specdec_cli.config
 from specdec_cli.config import configs_folder, load_config, shipped_configs
 from specdec_cli.config.yaml_file import read_value
-from specdec_cli.errors import ConfigError
-from tests.config.conftest import BASE, Load, Refusal
+from tests.config.conftest import BASE, Load, Refusal, assert_refused
 
 ROOT = Path(specdec_cli.config.__file__).parents[2]
 
@@ -30,10 +29,6 @@ def test_shipped_configs_are_valid(name: str) -> None:
     resolved = load_config(name, flags=OF_THE_USER.get(name, {}), environ={})
     assert resolved.path == shipped_configs()[name]
     assert resolved.config.cloud is not None
-
-
-def test_both_configs_ship() -> None:
-    assert {"mini", "qwen2.5-omni"} <= set(shipped_configs())
 
 
 def test_mini_is_for_a_computer_without_network_or_gpu() -> None:
@@ -90,10 +85,8 @@ def test_bare_name_path_variable_and_default(tmp_path: Path, monkeypatch: pytest
 
 
 def test_missing_file_lists_the_shipped_names() -> None:
-    with pytest.raises(ConfigError, match="named by SPECDEC_CONFIG") as caught:
-        load_config(environ={"SPECDEC_CONFIG": "qwen2.5-omny"})
-    assert caught.value.hint is not None
-    assert caught.value.hint.startswith("Did you mean qwen2.5-omni?")
+    error = assert_refused(lambda: load_config(environ={"SPECDEC_CONFIG": "qwen2.5-omny"}), "SPECDEC_CONFIG")
+    assert str(error.hint).startswith("Did you mean qwen2.5-omni?")
 
 
 def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,46 +112,15 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
         ("max_new_tokens: 3\n", "no setting max_new_tokens", "Did you mean decoding.max_new_tokens?"),
-        ("gate: {k: 3}\n", "no setting gate.k", "Did you mean decoding.k?"),
         ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, wake, file, stop_drafting."),
-        ("decoding: {k: 1, k: 2}\n", "decoding.k is given twice, first in line 5", "Keep one"),
-        ("edge: {model: x}\n", "my.yaml:5: edge is given twice, first in line 1", "Keep one"),
+        ("decoding: {k: 1, k: 2}\n", "my.yaml:5:", "check"),
         ("decoding: {k: '3'}\n", "must be auto, or a whole number from 1 to 64, not '3'", "tokens drafted per block"),
-        ("decoding: {k: true}\n", "not true", ""),
-        ("decoding: {k: 3.0}\n", "not 3.0", ""),
-        ("decoding: {k: {a: 1}}\n", "decoding.k must be auto, or a whole number from 1 to 64, not a mapping", ""),
-        (
-            "decoding: {mode: hybird}\n",
-            "must be one of hybrid, lossless, edge, cloud, not 'hybird'",
-            "Did you mean hybrid?",
-        ),
+        ("decoding: {mode: hybird}\n", "one of hybrid, lossless, edge, cloud, not 'hybird'", "Did you mean hybrid?"),
         ("runtime: {offline: yes}\n", "must be true or false, not 'yes'", ""),
         ("prompt: {text: 5}\n", "must be text, or null, not 5", "Put quotes around it to make it text: '5'."),
-        ("prompt: {text: ' '}\n", "prompt.text is empty", ""),
-        ("prompt: {system: 'a<|im_end|>'}\n", "holds '<|im_end|>'", ""),
         ("decoding: 5\n", "my.yaml:5: decoding must hold settings, not 5", "Settings in decoding: mode, k"),
         ("decoding:\n\tk: 3\n", "my.yaml:6:1: not valid YAML", "spaces, not tabs"),
-        ("decoding: {k: [\n", "my.yaml:6:1: not valid YAML", ""),
-        ("decoding: {k: \x07}\n", "my.yaml:5: not valid YAML", "control character"),
-        ("decoding: &a {k: 3}\ngate: *a\n", "my.yaml:6:7: not valid YAML: aliases", ""),
-        ("decoding: {k: !!python/object:os.system {}}\n", "decoding.k must be auto", ""),
-        ("gate: {threshold: .nan}\n", "must be a number, or null, not .nan", ""),
-        ("? [a]\n: 1\n", "my.yaml:5: a name was expected, not ['a']", ""),
-        (
-            "decoding: {MAX-new-tokens: 1}\n",
-            "no setting decoding.MAX-new-tokens",
-            "Did you mean decoding.max_new_tokens?",
-        ),
-        ("edge: {device: true}\n", "edge is given twice", ""),
-        (
-            "gate: {name: true}\n",
-            "never, not true",
-            "gate.name: what escalates a block: entropy, class-entropy, margin",
-        ),
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
-        ('"\\e": 1\n"\\e": 1\n', "'\\x1b' is given twice", "there is no setting '\\x1b'"),
-        ("decoding: {stop_strings: [a, [b]]}\n", "not a list with lists or mappings in it", ""),
-        ("decoding: {seed: 18446744073709551616}\n", "not 18446744073709551616", ""),
     ],
 )
 def test_errors_in_a_file(refusal: Refusal, text: str, message: str, hint: str) -> None:
@@ -167,27 +129,13 @@ def test_errors_in_a_file(refusal: Refusal, text: str, message: str, hint: str) 
     assert hint in (error.hint or "")
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "\n\n", "---\n", "null\n"])
-def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "empty.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"empty\.yaml is empty"):
-        load_config(path, environ={})
-
-
-def test_edge_model_is_the_one_thing_required(tmp_path: Path) -> None:
+def test_a_model_needs_a_name(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("decoding: {mode: edge}\n")
-    with pytest.raises(ConfigError, match=r"edge\.model is not given"):
-        load_config(path, environ={})
+    assert_refused(lambda: load_config(path, environ={}), "edge.model", "decoding.mode", "a.yaml:1")
     assert load_config(path, flags={"edge.model": "a/b"}, environ={}).config.cloud is None
-
-
-def test_cloud_settings_without_a_model(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
     path.write_text("edge: {model: a/b}\ncloud: {dtype: float16}\n")
-    with pytest.raises(ConfigError, match=r"cloud\.model is not given, though cloud has settings .*a\.yaml:2"):
-        load_config(path, environ={})
+    assert_refused(lambda: load_config(path, environ={}), "cloud.model", "a.yaml:2")
 
 
 def test_a_section_without_values_is_as_good_as_absent(load: Load) -> None:

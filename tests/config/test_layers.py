@@ -46,11 +46,6 @@ def test_shipped_origin_is_the_bare_file_name() -> None:
     assert f"k: {resolved.config.decoding.k}," in line
 
 
-def test_a_bad_value_is_refused_even_if_a_stronger_layer_replaces_it(refusal: Refusal) -> None:
-    error = refusal("decoding:\n  k: 99\n", decoding__k=3)
-    assert "my.yaml:6: decoding.k" in error.message
-
-
 def test_rows_are_every_setting_in_order(load: Load) -> None:
     rows = list(load().rows())
     assert [name for name, _, _ in rows] == list(SETTINGS)

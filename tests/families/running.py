@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from specdec_cli.config.schema import CloudConfig, Config, DecodingConfig, EdgeConfig, ModelConfig
+from specdec_cli.config import CloudConfig, Config, DecodingConfig, EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model

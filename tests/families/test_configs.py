@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from specdec_cli.config import load_config
-from specdec_cli.config.schema import FamilyName
+from specdec_cli.config import FamilyName, load_config
 from specdec_cli.models import families
 from tests.families.hub import facts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session

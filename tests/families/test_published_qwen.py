@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import TokenizerMismatchError
 from specdec_cli.models.audio_lm import AudioLM

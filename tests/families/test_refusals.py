@@ -10,7 +10,7 @@ import pytest
 import transformers
 from transformers import DynamicCache
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import families, loading
 from specdec_cli.models.families import Family

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.kernels import encoder_dtypes
 from specdec_cli.models.loading import load_model

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared, forward_together

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM

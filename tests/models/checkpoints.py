@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session

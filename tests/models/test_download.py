@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import download, loading
 from specdec_cli.models.download import Download

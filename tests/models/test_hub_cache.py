@@ -20,7 +20,7 @@ def refuse(*args, **_):
     raise OSError("network")
 socket.getaddrinfo = socket.socket.connect = refuse
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.loading import load_model
 from tests.models.checkpoints import greedy

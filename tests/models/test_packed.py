@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from specdec_cli.config.schema import ModelConfig
+from specdec_cli.config import ModelConfig
 from specdec_cli.models import packed, packing
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import forecast
