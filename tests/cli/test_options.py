@@ -146,7 +146,6 @@ def test_a_wrong_variable_is_named(specdec: Specdec, monkeypatch: pytest.MonkeyP
         (["--set", "decoding.top_p=0.9"], ["--set", "temperature"]),
         (["--threshold", "nan"], ["--threshold"]),
         (["--segment", "0.01"], ["--segment"]),
-        (["--set", "decoding.min_new_tokens=9", "--max-new-tokens", "8"], ["min_new_tokens", "--max-new-tokens"]),
         (["--style", "concise", "--prompt", "mine"], ["--style", "--prompt"]),
         (["--no-defer", "--set", "gate.wake=0.4"], ["flag --no-defer", "gate.wake"]),
         (["--set", "decoding.kk=3"], ["decoding.kk", "decoding.k"]),
