@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.config.gate_file import thresholds
@@ -23,10 +21,7 @@ from specdec_cli.format import count
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.config import LinkedConfig
-    from specdec_cli.decoding.assemble import Pair
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.families import Family
     from specdec_cli.models.processor import Prompt
 
 _TESTED = {"torch": "2.13", "transformers": "5.23"}
@@ -39,13 +34,15 @@ _ENCODED_S = 3.0  # of test sound
 _ENCODINGS = 3  # with each number format
 _WORTH = 1.1  # smaller gains vary as much from run to run
 
+Status: TypeAlias = Literal["ok", "warn", "fail"]
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One finding."""
 
     name: str
-    status: Literal["ok", "warn", "fail"]
+    status: Status
     detail: str
     download: int = 0  # bytes that would be downloaded
 
@@ -59,13 +56,19 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
     """
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from map(_package, _PACKAGES.split())
-    yield from _families(resolved)
-    yield from _machine()
-    yield from _audio()
+    yield _imported("families", _families)
+    if find_spec("torchvision") is not None:  # transformers imports it with every processor of images
+        hint = "; install the one that belongs to PyTorch, or uninstall it"
+        yield _imported("torchvision", lambda: str(import_module("torchvision").__version__), hint=hint)
+    yield _imported("memory", _memory)
+    yield _imported("cpu", _cpu)
+    yield _imported("gpu", _gpus)
+    yield _imported("libsndfile", _libsndfile)
+    yield _imported("ffmpeg", _ffmpeg, otherwise="warn", hint="; m4a, mp4, webm cannot be read")
+    yield _terminal()
     yield Check("configuration", "ok", resolved.label)
     yield _gate(resolved)
-    offline = os.environ.get("HF_HUB_OFFLINE") == "1" or resolved.config.runtime.offline
-    yield Check("hub", "ok", "not used (offline)" if offline else "models that are not local may be downloaded")
+    yield _imported("hub", lambda: _hub(resolved))
     pending = 0
     for found in _needs(resolved):
         pending += found.download
@@ -77,8 +80,74 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
         yield from _models(resolved)
 
 
+def _imported(name: str, check: Callable[[], str | Check], *, otherwise: Status = "fail", hint: str = "") -> Check:
+    """What a check finds that imports a package: one that is absent or broken raises what it likes."""
+    try:
+        found = check()
+    except Exception as error:
+        return Check(name, otherwise, f"cannot be loaded ({first_line(error)}){hint}")
+    return found if isinstance(found, Check) else Check(name, "ok", found)
+
+
+def _package(name: str) -> Check:
+    try:
+        found, tested = version(name), _TESTED.get(name, "")
+    except PackageNotFoundError:
+        return Check(name, "fail", "not installed: pip install specdec-cli")
+    if found.startswith(tested):
+        return Check(name, "ok", found)
+    return Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+
+
+def _families() -> str:
+    from specdec_cli.models.families import FAMILIES
+
+    return ", ".join(family.name for family in FAMILIES)
+
+
+def _memory() -> Check:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    detail = f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
+    return Check("memory", "ok" if memory.available >= _LOW_MEMORY_GIB * 2**30 else "warn", detail)
+
+
+def _cpu() -> str:
+    import torch
+
+    return f"{os.cpu_count()} logical cores, {count(torch.get_num_threads(), 'thread')} for PyTorch"
+
+
+def _gpus() -> str:
+    import torch
+
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("Apple GPU (mps)")
+    return ", ".join(names) or "none: models run on the CPU"
+
+
+def _libsndfile() -> str:
+    import soundfile
+
+    return f"{soundfile.__libsndfile_version__}: {len(soundfile.available_formats())} formats"
+
+
+def _ffmpeg() -> str:
+    import av
+
+    return f"libavcodec {'.'.join(map(str, av.library_versions['libavcodec']))} in PyAV"
+
+
+def _terminal() -> Check:
+    if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
+        return Check("terminal", "ok", "UTF-8")
+    return Check("terminal", "warn", f"stdout is {sys.stdout.encoding}; Chinese needs UTF-8 (PYTHONUTF8=1)")
+
+
 def _gate(resolved: ResolvedConfig) -> Check:
-    """The gate in force, and whether a learned one's weights are there; that they fit the tokenizer, loading tells."""
+    """The gate in force, and whether a learned one's weights are there; loading checks that they fit the tokenizer."""
     gate = resolved.config.gate
     if resolved.config.decoding.mode != "hybrid":
         return Check("gate", "ok", f"none in mode {resolved.config.decoding.mode}")
@@ -94,131 +163,25 @@ def _gate(resolved: ResolvedConfig) -> Check:
     return Check("gate", "ok", ", ".join(facts))
 
 
-def _package(name: str) -> Check:
-    try:
-        found, tested = version(name), _TESTED.get(name, "")
-    except PackageNotFoundError:
-        return Check(name, "fail", "not installed: pip install specdec-cli")
-    if found.startswith(tested):
-        return Check(name, "ok", found)
-    return Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+def _hub(resolved: ResolvedConfig) -> str:
+    from huggingface_hub import is_offline_mode
 
-
-def _families(resolved: ResolvedConfig) -> Iterator[Check]:
-    """The families that are supported, and packages that are missing or broken for the configured ones."""
-    try:
-        from specdec_cli.models.families import FAMILIES
-    except Exception as error:  # a package that is absent or broken raises what it likes
-        yield Check("families", "fail", f"transformers cannot be loaded: {first_line(error)}")
-        return
-    yield Check("families", "ok", ", ".join(family.name for family in FAMILIES))
-    configured = {family.name: family for family in _configured_families(resolved)}
-    needed = {package: name for name, family in configured.items() for package in family.needs}
-    for package, name in needed.items():
-        if find_spec(package.replace("-", "_")) is None:
-            yield Check(package, "fail", f"not installed, and {name} needs it: pip install {package}")
-    if find_spec("torchvision") is not None:
-        yield _torchvision()
-
-
-def _configured_families(resolved: ResolvedConfig) -> Iterator[Family]:
-    """The families of the configured models, as far as the configuration or a local config.json names them."""
-    from specdec_cli.models.families import family_named, family_of
-
-    config = resolved.config
-    for model in (config.edge, config.cloud):
-        if model is None or model.url is not None:
-            continue
-        if model.family != "auto":
-            yield family_named(model.family)
-            continue
-        with suppress(OSError, ValueError, AttributeError):
-            declared = json.loads((Path(model.source) / "config.json").read_text(encoding="utf-8"))
-            yield family_of(str(declared.get("model_type")))
-
-
-def _torchvision() -> Check:
-    """Whether an installed torchvision fits PyTorch: transformers imports it with every processor of images."""
-    try:
-        import torchvision
-    except Exception as error:
-        hint = "install the one that belongs to this PyTorch, or uninstall it: pip uninstall torchvision"
-        return Check("torchvision", "fail", f"cannot be loaded ({first_line(error)}); {hint}")
-    return Check("torchvision", "ok", str(torchvision.__version__))
-
-
-def _machine() -> Iterator[Check]:
-    try:
-        import psutil
-
-        memory = psutil.virtual_memory()
-        status: Literal["ok", "warn"] = "ok" if memory.available >= _LOW_MEMORY_GIB * 2**30 else "warn"
-        yield Check("memory", status, f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB")
-    except (ImportError, OSError) as error:
-        yield Check("memory", "fail", f"psutil cannot be loaded: {error}")
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        yield Check("cpu", "fail", f"PyTorch cannot be loaded: {error}")
-        return
-    yield Check("cpu", "ok", f"{os.cpu_count()} logical cores, {count(torch.get_num_threads(), 'thread')} for PyTorch")
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
-        names.append("Apple GPU (mps)")
-    yield Check("gpu", "ok", ", ".join(names) or "none: models run on the CPU")
-
-
-def _audio() -> Iterator[Check]:
-    try:
-        import soundfile
-
-        formats = len(soundfile.available_formats())
-        yield Check("libsndfile", "ok", f"{soundfile.__libsndfile_version__}: {formats} formats")
-    except (ImportError, OSError) as error:
-        yield Check("libsndfile", "fail", f"cannot be loaded: {error}")
-    try:
-        import av
-
-        yield Check("ffmpeg", "ok", f"libavcodec {'.'.join(map(str, av.library_versions['libavcodec']))} in PyAV")
-    except (ImportError, OSError) as error:
-        yield Check("ffmpeg", "warn", f"m4a, mp4, webm cannot be read: {error}")
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    warning = f"stdout is {sys.stdout.encoding}; Chinese needs UTF-8 (PYTHONUTF8=1)"
-    yield Check("terminal", "ok", "UTF-8") if encoding == "utf8" else Check("terminal", "warn", warning)
-
-
-def _models(resolved: ResolvedConfig) -> Iterator[Check]:
-    started = time.perf_counter()
-    try:
-        from specdec_cli.captioner import Captioner
-
-        captioner = Captioner.load(resolved.config)
-    except Exception as error:  # a package that is absent or broken raises what it likes
-        yield Check("models", "fail", _sentence(error))
-        return
-    loaded_s = time.perf_counter() - started
-    for role, info in (("edge", captioner.setup.models.edge), ("cloud", captioner.setup.models.cloud)):
-        if info is not None:
-            yield Check(role, "ok", f"{info.name} · {info.placed}{_self_test(captioner.pair, role)}")
-    yield Check("loading", "ok", f"{loaded_s:.1f} s")
-    if (remote := captioner.pair.remote) is not None:
-        try:
-            yield Check("link", "ok", remote.probe())
-        except SpecdecError as error:
-            yield Check("link", "fail", _sentence(error))
-    yield _one_caption(captioner)
-    yield from _encoders(captioner)
+    if resolved.config.runtime.offline:
+        return "not used (runtime.offline)"
+    return "not used (HF_HUB_OFFLINE)" if is_offline_mode() else "models that are not local may be downloaded"
 
 
 def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
     """Size, number format, memory and download of the models that run here; nothing is loaded."""
+    config = resolved.config
+    models = {
+        "edge": config.edge if config.decoding.mode != "cloud" else None,
+        "cloud": config.cloud if config.decoding.mode != "edge" else None,
+    }
     try:
         from specdec_cli.models.download import size
         from specdec_cli.models.loading import forecast
 
-        config = resolved.config
-        models: dict[str, LinkedConfig | None] = {"edge": config.edge if config.decoding.mode != "cloud" else None}
-        models["cloud"] = config.cloud if config.decoding.mode != "edge" else None
         here = {
             role: forecast(model, offline=config.runtime.offline)
             for role, model in models.items()
@@ -240,21 +203,37 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
             yield Check("both", "warn", f"{says}. Instead: {found[1].advice(left, 'cloud.')}")
 
 
-def _self_test(pair: Pair, role: str) -> str:
-    """What the self-test of a loaded model found; nothing of one that runs elsewhere."""
-    model = pair.loaded_edge if role == "edge" else pair.loaded_cloud
-    if model is None:
-        return ""
-    return " · self-test switched off" if model.self_test is None else f" · self-test {model.self_test}"
+def _models(resolved: ResolvedConfig) -> Iterator[Check]:
+    started = time.perf_counter()
+    try:
+        from specdec_cli.captioner import Captioner
+
+        captioner = Captioner.load(resolved.config)
+    except Exception as error:  # a package that is absent or broken raises what it likes
+        yield Check("models", "fail", _sentence(error))
+        return
+    loaded_s = time.perf_counter() - started
+    shown, pair = captioner.setup.models, captioner.pair
+    for role, info, model in (("edge", shown.edge, pair.loaded_edge), ("cloud", shown.cloud, pair.loaded_cloud)):
+        if info is not None:
+            tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
+            yield Check(role, "ok", f"{info.name} · {info.placed}{tested}")
+    yield Check("loading", "ok", f"{loaded_s:.1f} s")
+    if pair.remote is not None:
+        try:
+            yield Check("link", "ok", pair.remote.probe())
+        except SpecdecError as error:
+            yield Check("link", "fail", _sentence(error))
+    yield _one_caption(captioner)
+    yield from _encoders(captioner)
 
 
 def _one_caption(captioner: Captioner) -> Check:
     """Captions a second of test sound: that there is a text counts, not what it says."""
-    started = time.perf_counter()
-    try:
-        from specdec_cli.models.processor import test_sound
+    from specdec_cli.models.processor import test_sound
 
-        rate = captioner.sampling_rate
+    started, rate = time.perf_counter(), captioner.sampling_rate
+    try:
         transcript = captioner.run_samples(test_sound(1.0, rate), rate, name="test sound").finish()
     except Exception as error:
         return Check("caption", "fail", _sentence(error))
@@ -264,41 +243,38 @@ def _one_caption(captioner: Captioner) -> Check:
 
 
 def _encoders(captioner: Captioner) -> Iterator[Check]:
-    """What `encoder_dtype` gains on this machine, where a model runs in float32 on a CPU; takes a second."""
-    from specdec_cli.models.kernels import encoder_dtypes
+    """What an audio encoder in int8 gains on this machine, where a model runs in float32 on a CPU; takes a second."""
+    from specdec_cli.models.kernels import has_int8
     from specdec_cli.models.processor import test_sound
 
     prompts = captioner.prompts(test_sound(_ENCODED_S, captioner.sampling_rate), captioner.setup.prompt)
     loaded = zip(("edge", "cloud"), (captioner.pair.loaded_edge, captioner.pair.loaded_cloud), prompts, strict=True)
     for role, model, prompt in loaded:
-        if model is None or prompt is None or model.device.type != "cpu" or str(model.dtype) != "torch.float32":
+        in_float32 = model is not None and model.device.type == "cpu" and str(model.dtype) == "torch.float32"
+        if model is None or prompt is None or not in_float32 or not has_int8():
             continue
-        now = model.kernels.encoder_dtype
-        times = _encoder_times(model, prompt, dict.fromkeys((now, None, *encoder_dtypes())))
-        best = min(times, key=lambda name: times[name])
-        if times[now] >= _WORTH * times[best]:
-            gain = times[now] / times[best]
-            option = f"--set {role}.encoder_dtype={best or 'null'}"
-            yield Check("encoder", "ok", f"{option} makes it {gain:.1f} times as fast here; captions may change")
+        gain = _gain_of_int8(model, prompt)
+        if gain >= _WORTH:
+            says = f"{role}.encoder_dtype=int8 makes it {gain:.1f} times as fast here; captions may change"
         else:
-            yield Check("encoder", "ok", f"no other {role}.encoder_dtype makes it faster here")
+            says = f"{role}.encoder_dtype=int8 makes it no faster here"
+        yield Check("encoder", "ok", says)
 
 
-def _encoder_times(model: AudioLM, prompt: Prompt, formats: Iterable[str | None]) -> dict[str | None, float]:
-    """Least milliseconds of the audio encoder in each format, timed in turns; the model is left as it was."""
+def _gain_of_int8(model: AudioLM, prompt: Prompt) -> float:
+    """Least time of the audio encoder in float32 over that in int8, timed in turns; the model is left as it was."""
     from specdec_cli.models.session import Session
 
-    now, times = model.kernels.encoder_dtype, dict[str | None, float]()
+    configured, times = model.kernels.encoder_dtype, {None: math.inf, "int8": math.inf}
     try:
-        for _ in range(_ENCODINGS):
-            for name in formats:
-                model.kernels.choose(name)
-                session = Session(model, prompt, 1)
-                session.prefill()
-                times[name] = min(times.get(name, math.inf), session.work.encoder_ms)
+        for name in (*times,) * _ENCODINGS:
+            model.kernels.choose(name)
+            session = Session(model, prompt, 1)
+            session.prefill()
+            times[name] = min(times[name], session.work.encoder_ms)
     finally:
-        model.kernels.choose(now)
-    return times
+        model.kernels.choose(configured)
+    return times[None] / times["int8"]
 
 
 def _sentence(error: Exception) -> str:

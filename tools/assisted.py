@@ -1,7 +1,7 @@
 """Lossless decoding beside transformers' assisted generation: `python -m tools.assisted --clips DIR`.
 
 transformers decodes both as it is published, in float32 with its own kernels, and with what lossless decoding has:
-specdec's kernels, and the encoder in the number format that is asked for.
+specdec's kernels, and the encoder in int8 if that is asked for.
 
 The assistant of `generate(assistant_model=)` gets no audio: its prefill drops the features, so it drafts from the
 prompt alone. `generate` also refuses models whose output layers are padded to different sizes, although their token
@@ -64,7 +64,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
     language: Annotated[str, typer.Option(help="zh or en.")] = "en",
-    encoder_dtype: Annotated[str | None, typer.Option(help="Of both audio encoders: bfloat16 or int8.")] = None,
+    encoder_dtype: Annotated[str | None, typer.Option(help="Of both audio encoders: int8.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
 ) -> None:
     """Time lossless decoding, generate on the cloud, and generate with the edge as its assistant, in turns."""

@@ -7,7 +7,7 @@
 Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
 """
 
-from specdec_cli.config.fields import EncoderDtype, FamilyName
+from specdec_cli.config.fields import FamilyName
 from specdec_cli.config.layers import CONFIG_VARIABLE, parse_setting, variable_of
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig, ModelConfig
@@ -32,7 +32,6 @@ __all__ = [
     "Config",
     "DecodingConfig",
     "EdgeConfig",
-    "EncoderDtype",
     "FamilyName",
     "GateConfig",
     "LinkedConfig",

@@ -101,8 +101,6 @@ _A_MODEL: Final = "a folder, a hub id or a packaged model"
 ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(f"{_A_MODEL}, as text")]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
-EncoderDtype = Literal["bfloat16", "int8"]
-"""Formats in which an audio encoder multiplies, beside that of its weights."""
 FamilyName = Literal[
     "auto",
     "qwen2.5-omni",

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from specdec_cli.config.fields import (
     Device,
-    EncoderDtype,
     FamilyName,
     ModelName,
     OwnInstruction,
@@ -45,10 +44,9 @@ class ModelConfig(Section):
         description="weights of the decoder and the output layer in 8 or 4 bits; on a GPU it needs torchao or "
         "bitsandbytes; null: as stored",
     )
-    encoder_dtype: EncoderDtype | None = Field(
+    encoder_dtype: Literal["int8"] | None = Field(
         default=None,
-        description="number format in which the audio encoder multiplies; bfloat16 is faster on CPUs that have it "
-        "(AMX, AVX512-BF16) and much slower on others; int8 takes VNNI; null: as dtype",
+        description="number format in which the audio encoder multiplies; int8 needs a CPU with VNNI; null: as dtype",
     )
     graphs: Literal["auto", "on", "off"] = Field(
         default="auto",

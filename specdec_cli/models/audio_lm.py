@@ -10,7 +10,6 @@ from copy import copy
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -36,7 +35,7 @@ class AudioLM:
         weights: their fingerprint; None: unknown.
         graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
-        encoder_dtype: number format in which the audio encoder multiplies; None: that of its weights.
+        encoder_dtype: see `Kernels.choose`.
     """
 
     def __init__(
@@ -194,11 +193,7 @@ class AudioLM:
             self.synchronize()
             started = time.perf_counter()
             with self._exact_convolutions():
-                if self.kernels.encoder_dtype != "bfloat16":
-                    encoded = encode(*args, **kwargs)
-                else:
-                    with torch.autocast(self.device.type, torch.bfloat16):
-                        encoded = tree_map_only(torch.Tensor, self._placed, encode(*args, **kwargs))
+                encoded = encode(*args, **kwargs)
             self.synchronize()
             calls = self._calls
             calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3

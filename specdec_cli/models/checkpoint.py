@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import torch
-from huggingface_hub import constants
+from huggingface_hub import is_offline_mode
 from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
@@ -23,33 +20,30 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, shards
 
-_NAMED = 5  # weights named in an error, before "and n more"
-_TOKENIZERS = ("tokenizer.json", "vocab.json", "tekken.json")
-_DOWNLOAD_AGAIN = "Download it again."
-_SAMPLE = 1024  # bytes of each tensor in a fingerprint
-_STORED = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_TOKENIZERS: Final = ("tokenizer.json", "vocab.json", "tekken.json")
+_NAMED: Final = 5  # weights named in an error, before "and n more"
+_SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
+_STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def is_local(model: str) -> bool:
+    """Whether `model` is meant as a folder rather than a hub id such as "owner/name"."""
+    return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
 
 
 def checkpoint_folder(config: ModelConfig, *, offline: bool) -> Path:
     """The folder of a checkpoint, as configured or out of the hub's cache, which then holds all but its weights.
 
-    Raises CheckpointError if it does not exist, holds no checkpoint, or one that is of no use here.
+    Raises CheckpointError if there is no such folder, or it lacks a file that every checkpoint has.
     """
-    called = _called(config)
-    folder = Path(config.source).expanduser()
-    if not is_local(config.source):
-        folder = describe(config.source, config.revision, offline=offline)
+    local = is_local(config.source)
+    folder = Path(config.source).expanduser() if local else describe(config.source, config.revision, offline=offline)
     if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise CheckpointError(f"{called} {what}", hint="Give the folder of a checkpoint, or a hub id.")
-    if not (folder / "config.json").is_file():
         raise CheckpointError(
-            f"{called} is no checkpoint: it has no config.json",
-            hint="Give the folder that holds config.json and the *.safetensors files.",
+            f"there is no folder {config.label}", hint="Give the folder of a checkpoint, or a hub id."
         )
-    if not any((folder / name).is_file() for name in _TOKENIZERS):
-        says = f"{called} has no tokenizer: neither {' nor '.join(_TOKENIZERS)}"
-        raise CheckpointError(says, hint="Copy the one of the checkpoint into its folder.")
+    _require_one_of(config, folder, ("config.json",))
+    _require_one_of(config, folder, _TOKENIZERS)
     return folder
 
 
@@ -58,35 +52,34 @@ def checkpoint_weights(
 ) -> list[Path]:
     """The files with the weights that speech needs, without `unused` prefixes, once those of the hub are downloaded.
 
-    Raises CheckpointError if one is missing or damaged, or the disk has no room for it.
+    Raises CheckpointError if there are none, one is damaged, or the disk has no room for it.
     """
-    called, names = _called(config), shards(folder, unused)
-    if not names:
-        raise CheckpointError(f"{INDEX} of {called} names no weights", hint=_DOWNLOAD_AGAIN)
+    names = shards(folder, unused)
     if not is_local(config.source):
         fetch(config.source, config.revision, folder, names, offline=offline, watch=watch)
-    if names == [WEIGHTS] and not (folder / WEIGHTS).is_file():
-        has_pickle = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
-        why = "only pickled weights, which are never loaded" if has_pickle else f"no {WEIGHTS} and no {INDEX}"
-        raise CheckpointError(f"{called} holds {why}", hint="Convert or download it in the safetensors format.")
-    for shard in (folder / name for name in names):
+    _require_one_of(config, folder, (WEIGHTS, INDEX))
+    for name in names:
         try:
-            with safe_open(shard, framework="pt") as tensors:
-                tensors.keys()  # reads the header only
+            with safe_open(folder / name, framework="pt"):  # reads the header only
+                pass
         except SafetensorError as error:
-            says = f"{shard.name} of {called} is damaged or cut short: {first_line(error)}"
-            raise CheckpointError(says, hint=_DOWNLOAD_AGAIN) from error
+            says = f"{name} of {config.label} is damaged or cut short: {first_line(error)}"
+            raise CheckpointError(says, hint="Download it again.") from error
     return [folder / name for name in names]
 
 
-def _called(config: ModelConfig) -> str:
-    return config.label if config.label == config.source else f"{config.label} ({config.source})"
+def _require_one_of(config: ModelConfig, folder: Path, names: Sequence[str]) -> None:
+    if not any((folder / name).is_file() for name in names):
+        raise CheckpointError(
+            f"{config.label} has no {' and no '.join(names)}",
+            hint="Give the folder of a whole checkpoint, with weights as safetensors: pickles can run code.",
+        )
 
 
 @contextmanager
 def loadable_folder(folder: Path, files: Sequence[Path], unused: Sequence[str]) -> Iterator[Path]:
     """A folder for `from_pretrained`: without the files of weights that were not downloaded, since it opens all."""
-    if not (folder / INDEX).is_file() or len(files) == len(shards(folder, ())):
+    if len(files) == len(shards(folder, ())):
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="specdec-") as made:
@@ -127,7 +120,7 @@ def loading_errors(config: ModelConfig, *, offline: bool) -> Iterator[None]:
     except SpecdecError:
         raise
     except Exception as error:
-        raise _refusal(config, error, offline=offline or constants.HF_HUB_OFFLINE) from error
+        raise _refusal(config, error, offline=offline) from error
     finally:
         if bars:
             logging.enable_progress_bar()
@@ -136,36 +129,19 @@ def loading_errors(config: ModelConfig, *, offline: bool) -> Iterator[None]:
 
 def _refusal(config: ModelConfig, error: Exception, *, offline: bool) -> CheckpointError:
     """A sentence about an error of the libraries: OSError, ValueError, RuntimeError, KeyError, SafetensorError..."""
-    name, says = config.label, f"cannot be loaded: {first_line(error)}"
-    hint = "A file of the checkpoint may be damaged: download it again."
-    if not isinstance(error, OSError) and (broken := _broken_torchvision()) is not None:
-        says = f"cannot be loaded, since the installed torchvision does not fit torch: {broken}"
-        hint = "Uninstall torchvision, which specdec does not need, or install the build that belongs to torch."
-    elif isinstance(error, ImportError):
-        says = f"needs a package that is not installed: {first_line(error)}"
-        hint = "Install it, or choose another attention or quantization."
-    elif not is_local(config.source) and offline and isinstance(error, OSError):
-        says = "is not in the local hub cache, or not all of it, and downloads are off"
-        hint = f"Allow downloads with runtime.offline: false, or download {name} and set `model` to its folder."
-    elif not is_local(config.source):
+    says = f"cannot be loaded: {type(error).__name__}: {first_line(error)}"
+    hint = "A file of the checkpoint may be damaged: download it again. `specdec doctor` checks the packages."
+    if isinstance(error, ImportError):
+        hint = "Install the package, or choose another attention or quantization; `specdec doctor` checks packages."
+    elif not is_local(config.source) and isinstance(error, OSError):
         hint = "Check the name, the network and your access, or download it and set `model` to its folder."
-    return CheckpointError(f"{name} {says}", hint=hint)
-
-
-def _broken_torchvision() -> str | None:
-    """Why torchvision cannot be imported; transformers imports it where it is installed, and its errors name others."""
-    if find_spec("torchvision") is None:
-        return None
-    try:
-        import_module("torchvision")
-    except Exception as error:
-        return f"{type(error).__name__}: {first_line(error)}"
-    return None
-
-
-def is_local(model: str) -> bool:
-    """Whether `model` is meant as a folder rather than a hub id such as "owner/name"."""
-    return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
+        if offline or is_offline_mode():
+            switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
+            says = f"is not in the local hub cache, or not all of it, and {switch} forbids downloads"
+            hint = (
+                "Allow downloads (runtime.offline: false, HF_HUB_OFFLINE=0), or set `model` to a folder that holds it."
+            )
+    return CheckpointError(f"{config.label} {says}", hint=hint)
 
 
 def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
@@ -199,8 +175,7 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 def _header(content: BinaryIO) -> bytes:
     """The safetensors format: the length of the header, the header as JSON, then the tensors end to end."""
-    (length,) = struct.unpack("<Q", content.read(8))
-    return content.read(length)
+    return content.read(int.from_bytes(content.read(8), "little"))
 
 
 def _entries(header: bytes) -> list[Any]:

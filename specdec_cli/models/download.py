@@ -6,12 +6,12 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from huggingface_hub import constants, snapshot_download
+from huggingface_hub import constants, is_offline_mode, snapshot_download
 from huggingface_hub.errors import DryRunError
 
 from specdec_cli.errors import CheckpointError
@@ -38,7 +38,7 @@ class Download:
     @property
     def fits(self) -> bool:
         """Whether the disk has room for it."""
-        return self.bytes + _KEPT_FREE <= self.free
+        return not self.files or self.bytes + _KEPT_FREE <= self.free
 
     def __str__(self) -> str:
         if not self.files:
@@ -55,26 +55,26 @@ def size(number: int) -> str:
 
 
 Watch: TypeAlias = Callable[[Download, int], None]
-"""Told of a download and the bytes of it that have arrived: before it, and twice a second."""
+"""Called with a download and the bytes of it that have arrived: before it, and twice a second."""
 
 
 def describe(source: str, revision: str | None, *, offline: bool, names: Sequence[str] = _SMALL) -> Path:
-    """The folder of a hub checkpoint with its small files: configuration, index, tokenizer, templates."""
-    return _snapshot(source, revision, names, offline=offline)
+    """The folder of a hub checkpoint, with its small files by default: configuration, index, tokenizer, templates."""
+    return Path(
+        snapshot_download(source, revision=revision or "main", local_files_only=offline, allow_patterns=list(names))
+    )
 
 
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:
-    """The files of a checkpoint that hold weights without an `unused` prefix, by its index; none without weights."""
+    """The files of a checkpoint that hold weights without an `unused` prefix, by its index."""
     if not (folder / INDEX).is_file():
         return [WEIGHTS]
-    placed = json.loads((folder / INDEX).read_text(encoding="utf-8")).get("weight_map")
-    if not isinstance(placed, dict) or not placed:
-        return []
-    return sorted({str(file) for name, file in placed.items() if not name.startswith(tuple(unused))})
+    placed = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+    return sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
 
 
 def plan(source: str, revision: str | None, folder: Path, files: Sequence[str]) -> Download:
-    """What `fetch` would download, asked of the hub."""
+    """What `fetch` would download, by a request to the hub."""
     found: Any = snapshot_download(source, revision=revision or "main", allow_patterns=list(files), dry_run=True)
     missing = [file for file in found if file.will_download]
     cache = Path(constants.HF_HUB_CACHE)
@@ -94,34 +94,23 @@ def fetch(
     source: str, revision: str | None, folder: Path, files: Sequence[str], *, offline: bool, watch: Watch | None
 ) -> None:
     """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them."""
-    if offline or constants.HF_HUB_OFFLINE:
-        _snapshot(source, revision, files, offline=True)
-        return
-    try:
-        download = plan(source, revision, folder, files)
-    except DryRunError:  # the hub cannot be reached: the cache may have them all
-        _snapshot(source, revision, files, offline=True)
-        return
-    if not download.files:
-        return
-    if not download.fits:
+    download = None
+    if not offline and not is_offline_mode():
+        with suppress(DryRunError):  # the hub cannot be reached: the cache may have them all
+            download = plan(source, revision, folder, files)
+    if download is not None and not download.fits:
         raise CheckpointError(
             f"there is no room for {download}",
             hint="Free some space, or set HF_HUB_CACHE to a folder on a larger disk.",
         )
     with _watched(download, folder.parents[1] / "blobs", watch):
-        _snapshot(source, revision, files, offline=False)
-
-
-def _snapshot(source: str, revision: str | None, names: Sequence[str], *, offline: bool) -> Path:
-    here = snapshot_download(source, revision=revision or "main", local_files_only=offline, allow_patterns=list(names))
-    return Path(here)
+        describe(source, revision, offline=download is None or not download.files, names=files)
 
 
 @contextmanager
-def _watched(download: Download, blobs: Path, watch: Watch | None) -> Iterator[None]:
+def _watched(download: Download | None, blobs: Path, watch: Watch | None) -> Iterator[None]:
     """Reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display."""
-    if watch is None:
+    if watch is None or download is None or not download.files:
         yield
         return
     before, done = _bytes_in(blobs), threading.Event()
@@ -144,8 +133,6 @@ def _bytes_in(folder: Path) -> int:
     """Bytes of the files in a folder, unfinished ones included."""
     total = 0
     for path in folder.glob("*"):
-        try:
+        with suppress(OSError):  # it was finished, and has another name now
             total += path.stat().st_size
-        except OSError:  # it was finished, and has another name now
-            continue
     return total

@@ -1,9 +1,8 @@
 """Products of linear layers on a CPU, by kernels that are faster than PyTorch's own choice where there are many rows.
 
 In float32 PyTorch multiplies by MKL, which on processors of other makers than Intel runs at less than half of the speed
-of oneDNN; both are part of PyTorch, and differ in rounding alone. Audio encoders can multiply in fewer bits besides:
-bfloat16 on processors that have it (AMX, AVX512-BF16), or int8, with a scale for each output of the weights and each
-row of the activations.
+of oneDNN; both are part of PyTorch, and differ in rounding alone. Audio encoders can also multiply in int8, with a
+scale for each output of the weights and each row of the activations.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import nn
 
-from specdec_cli.config import EncoderDtype
 from specdec_cli.errors import CheckpointError
 
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -58,20 +56,16 @@ class Kernels:
         self.choose(encoder_dtype)
 
     def choose(self, encoder_dtype: str | None) -> None:
-        """Lets the encoder multiply in a number format; None: in that of its weights, as the decoder does.
+        """Lets the encoder multiply in int8; None: in the number format of its weights, as the decoder does.
 
-        Raises CheckpointError if the format is int8, and the encoder is not on a CPU that has kernels for it.
+        Raises CheckpointError if the encoder is not on a CPU that has kernels for int8.
         """
-        if encoder_dtype == "int8" and not any(of_encoder for _, of_encoder in self._layers):
-            hint = "Use encoder_dtype: bfloat16, or null."
-            raise CheckpointError("an audio encoder in int8 runs on CPUs only", hint=hint)
-        if encoder_dtype is not None and encoder_dtype not in encoder_dtypes():
-            says = "this CPU has no VNNI instructions, without which products in int8 overflow"
+        if encoder_dtype is not None and not (has_int8() and any(of_encoder for _, of_encoder in self._layers)):
+            says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
             raise CheckpointError(says, hint="Use encoder_dtype: null.")
         for layer, of_encoder in self._layers:
-            fewer = of_encoder and encoder_dtype is not None
-            made = _as_stored if not fewer else _in_int8 if encoder_dtype == "int8" else _in_bfloat16
-            layer.product, layer.least_rows = made(layer), 0 if fewer else _MANY_ROWS
+            in_int8 = of_encoder and encoder_dtype is not None
+            layer.product, layer.least_rows = (_in_int8(layer), 0) if in_int8 else (_by_onednn(layer), _MANY_ROWS)
         self.encoder_dtype = encoder_dtype
 
     @property
@@ -91,7 +85,7 @@ class Kernels:
             self.choose(chosen)
 
 
-def _as_stored(layer: nn.Linear) -> Product | None:
+def _by_onednn(layer: nn.Linear) -> Product | None:
     if layer.weight.dtype != torch.float32 or not _onednn_is_faster():
         return None
 
@@ -103,13 +97,6 @@ def _as_stored(layer: nn.Linear) -> Product | None:
         return made
 
     return product
-
-
-def _in_bfloat16(layer: nn.Linear) -> Product:
-    """Autocast converts the weights for each clip anew, which costs as much as the product saves."""
-    weight = layer.weight.data.bfloat16()
-    bias = None if layer.bias is None else layer.bias.data.bfloat16()
-    return lambda x: nn.functional.linear(x.bfloat16(), weight, bias)
 
 
 def _in_int8(layer: nn.Linear) -> Product:
@@ -159,11 +146,6 @@ def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     x = x.float()
     scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
     return (x / scales).round_().to(torch.int8), scales, x.square().mean(dim=1, keepdim=True).sqrt_()
-
-
-def encoder_dtypes() -> tuple[EncoderDtype, ...]:
-    """Formats in which an encoder can multiply on this CPU, beside that of its weights."""
-    return ("bfloat16", "int8") if has_int8() else ("bfloat16",)
 
 
 @cache

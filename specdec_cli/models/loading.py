@@ -37,7 +37,10 @@ from specdec_cli.models.selftest import self_test
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_HERE: Final = {"local_files_only": True, "trust_remote_code": False}  # unset, it would ask on the terminal
+_HERE: Final = {
+    "local_files_only": True,
+    "trust_remote_code": False,
+}  # unset, there would be a question on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
     "encoder_repetition_penalty": 1.0,
@@ -51,7 +54,7 @@ _GREEDY_ONLY: Final = {
 
 
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
-    """Loads and tests one configured model; `watch` is told how far a download is.
+    """Loads and tests one configured model; `watch` is called while its weights are downloaded.
 
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
@@ -64,21 +67,20 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
         files = checkpoint_weights(config, folder, family.unused, offline=offline, watch=watch)
         processor = _front_end(config, family, str(folder))
         dtype = resolve_dtype(config.dtype, device, processor.config.dtype, stored_dtype(files))
-        weights, kept = fingerprint(files), None
+        weights = fingerprint(files)
+        kept = None
+        if config.quantization is not None and device.type == "cpu":
+            kept = packed_folder(weights, BITS[config.quantization], dtype)
         with loadable_folder(folder, files, family.unused) as source:
             build = partial(_build, config, family, processor.config, device, dtype)
-            if config.quantization is None or device.type != "cpu":
-                module = build(source)
+            if kept is not None and is_whole(kept):
+                module = build(kept, packed=True)
             else:
-                kept = packed_folder(weights, BITS[config.quantization], dtype)
-                if kept is not None and is_whole(kept):
+                module = build(source)
+                if kept is not None and keep_packed(module, kept):
+                    del module  # and map the files, as a later start does
+                    free_heap()
                     module = build(kept, packed=True)
-                else:
-                    module = build(source)
-                    if kept is not None and keep_packed(module, kept):
-                        del module  # and map the files, as a later start does
-                        free_heap()
-                        module = build(kept, packed=True)
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
@@ -87,7 +89,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
-    """What a configured model would take of memory, and what it would download, told without loading it.
+    """What a configured model would take of memory, and what it would download; nothing is loaded.
 
     Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
     """

@@ -7,14 +7,11 @@ other.
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import json
 import logging
-import mmap
 import os
 import shutil
-import sys
 import tempfile
 import time
 import zlib
@@ -25,11 +22,8 @@ from typing import Any, Final
 
 import torch
 import transformers
-from filelock import FileLock, Timeout
-from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from transformers.core_model_loading import ConversionOps, revert_weight_conversion
+from transformers.core_model_loading import ConversionOps
 from transformers.quantizers import register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
@@ -41,28 +35,12 @@ from specdec_cli.models.packed import GROUP, MULTIPLES, PackedLinear, pack, pack
 _log = logging.getLogger(__name__)
 
 _METHOD: Final = "specdec_packed"
-_MADE_WITH: Final = [_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__]
+_MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
 _DIGESTS: Final = "digests.json"
 _UNFINISHED: Final = "unfinished-"
-_UNUSED_S: Final = 30 * 86400.0
-_WAIT_S: Final = 300.0  # while another run writes
+_DAY_S: Final = 86400.0
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
-_FILE: Final = 1 << 28  # bytes of a kept file
-_DONTNEED: Final = 4  # of Linux: it is not read again, and may be lost
-_PAGEOUT: Final = 21  # it is read again later, if ever
-
-
-def _advise(tensor: torch.Tensor, advice: int) -> None:
-    """Tells the system what will become of the pages of a tensor: those of a mapped file would stay in memory.
-
-    Without effect where there is no madvise. A tensor that is not contiguous is left alone: between its numbers lie
-    those of others.
-    """
-    page = mmap.PAGESIZE
-    start = -(-tensor.data_ptr() // page) * page
-    length = (tensor.data_ptr() + tensor.nbytes) // page * page - start
-    if length > 0 and tensor.is_contiguous() and sys.platform == "linux":
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), advice)
+_SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
 
 
 def free_heap() -> None:
@@ -73,7 +51,7 @@ def free_heap() -> None:
 
 @register_quantization_config(_METHOD)
 class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
-    """Asks `from_pretrained` for layers of 4 or 8 bits, without the parameters that have `unused` prefixes."""
+    """Lets `from_pretrained` make layers of 4 or 8 bits, without the parameters that have `unused` prefixes."""
 
     def __init__(self, bits: int, unused: list[str], **_: Any) -> None:
         self.quant_method = _METHOD
@@ -120,9 +98,7 @@ class _Packing(ConversionOps):  # type: ignore[misc]
 
     def convert(self, input_dict: dict[str, Any], *, full_layer_name: str, **_: Any) -> dict[str, torch.Tensor]:
         (value,) = input_dict.values()
-        whole = value[0] if isinstance(value, list) else value
-        weight, scales = pack(whole, self.bits)
-        _advise(whole, _DONTNEED)
+        weight, scales = pack(value[0] if isinstance(value, list) else value, self.bits)
         return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
 
 
@@ -145,18 +121,12 @@ def is_whole(folder: Path) -> bool:
     """
     if not folder.is_dir():
         return False
-    try:
-        expected = json.loads((folder / _DIGESTS).read_text(encoding="utf-8"))["crc32"]
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            found = dict(pool.map(_crc32, [path for path in folder.iterdir() if path.name != _DIGESTS]))
-        if found == expected:
+    with suppress(OSError, ValueError):
+        if json.loads((folder / _DIGESTS).read_text(encoding="utf-8")) == _digests(folder):
             with suppress(OSError):
                 os.utime(folder)  # it was used
             return True
-        says = ", ".join(sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        says = str(error)
-    _log.warning("the packed weights in %s are damaged (%s), and are made again", folder, says)
+    _log.warning("the packed weights in %s are damaged, and are made again", folder)
     shutil.rmtree(folder, ignore_errors=True)
     return False
 
@@ -164,62 +134,38 @@ def is_whole(folder: Path) -> bool:
 def keep_packed(module: Any, folder: Path) -> bool:
     """Writes a packed model for later starts, all of it or nothing; False where it is small or cannot be written.
 
-    Removes what killed runs left, packed weights of other versions, and those that were not used for a month.
+    Removes weights that were not used for a month, and what a killed run left a day ago.
     """
-    size = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
-    if size < _WORTH_KEEPING:
+    if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
         return False
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with FileLock(home / ".lock", timeout=_WAIT_S):  # so that no other run writes here
-            for path in home.iterdir():
-                if path.is_dir() and _is_stale(path):
-                    shutil.rmtree(path, ignore_errors=True)
-            if (free := shutil.disk_usage(home).free) < size:
-                raise OSError(errno.ENOSPC, f"{size >> 20} MiB needed, {free >> 20} MiB free")
-            with tempfile.TemporaryDirectory(dir=home, prefix=_UNFINISHED) as made:
-                inside = Path(made) / folder.name
-                _write(module, inside)
-                digests = {"made_with": _MADE_WITH, "crc32": dict(map(_crc32, inside.iterdir()))}
-                (inside / _DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
-                os.replace(inside, folder)
+        for path in home.iterdir():
+            days = 1 if path.name.startswith(_UNFINISHED) else 30
+            if time.time() - path.stat().st_mtime > days * _DAY_S:
+                shutil.rmtree(path, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=home, prefix=_UNFINISHED) as made:
+            inside = Path(made) / folder.name
+            module.save_pretrained(inside, max_shard_size=_SHARD)
+            (inside / _DIGESTS).write_text(json.dumps(_digests(inside)), encoding="utf-8")
+            inside.rename(folder)
         return True
-    except (OSError, SafetensorError, Timeout) as error:
+    except (OSError, SafetensorError) as error:
         _log.warning("packed weights are not kept for later starts in %s: %s", home, error)
         return False
 
 
-def _is_stale(folder: Path) -> bool:
-    """Whether a folder is what a killed run left, of other versions, or unused for a month."""
-    if folder.name.startswith(_UNFINISHED):
-        return True
-    try:
-        made_with = json.loads((folder / _DIGESTS).read_text(encoding="utf-8"))["made_with"]
-        return bool(made_with != _MADE_WITH or time.time() - folder.stat().st_mtime > _UNUSED_S)
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
+def _digests(folder: Path) -> dict[str, int]:
+    """Name and CRC-32 of every file, but of that which holds them."""
+    files = [path for path in folder.iterdir() if path.name != _DIGESTS]
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return dict(zip((path.name for path in files), pool.map(_crc32, files), strict=True))
 
 
-def _crc32(file: Path) -> tuple[str, int]:
-    """Name and CRC-32 of a file."""
+def _crc32(file: Path) -> int:
     value = 0
     with file.open("rb") as content:
         while part := content.read(1 << 20):
             value = zlib.crc32(part, value)
-    return file.name, value
-
-
-def _write(module: Any, folder: Path) -> None:
-    """As `save_pretrained` does, but lets the pages of mapped weights go between two files: it would hold them all."""
-    for part in (module.config, module.generation_config):
-        part.save_pretrained(folder)
-    weights = revert_weight_conversion(module, module.state_dict())
-    split = split_torch_state_dict_into_shards(weights, max_shard_size=_FILE)
-    for file, names in split.filename_to_tensors.items():
-        save_file({name: weights[name].contiguous() for name in names}, folder / file, {"format": "pt"})
-        for name in names:
-            _advise(weights[name], _PAGEOUT)
-    index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-    if split.is_sharded:
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    return value

@@ -66,11 +66,6 @@ class Processor:
         # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
-        if getattr(extractor, "padding_side", "right") != "right":
-            raise CheckpointError(
-                f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
-                hint='Set "padding_side": "right" in its preprocessor_config.json.',
-            )
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
         limits = (family.longest_s, getattr(parts, "max_audio_len", None), getattr(extractor, "chunk_length", None))
@@ -159,7 +154,6 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
-
     return one is other or one.prompt_settings() == other.prompt_settings()
 
 

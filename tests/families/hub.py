@@ -323,7 +323,6 @@ def facts() -> dict[str, Raw]:
         "gemma-3n-E2B-it": {"model_type": "gemma3n", "audio_config": {}, "text_config": {}},
         "granite-speech-4.x": granite,
         "granite-speech-3.3-2b": granite | {"has_lora_adapter": True},
-        "granite-speech-3.2-8b": granite | {"projector_config": {"model_type": "granite_speech_qformer"}},
         "glm-asr-nano": glm,
         "audio-flamingo-3-hf": flamingo,
         "music-flamingo-2601-hf": flamingo | {"model_type": "musicflamingo", "dtype": "bfloat16"},

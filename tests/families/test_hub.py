@@ -25,8 +25,8 @@ REFUSED = {
     "gemma-3n-E2B-it": ("timm and torchvision", "gemma-4-E2B-it"),
     "granite-speech-3.3-2b": ("has a LoRA adapter", "has_lora_adapter: false"),
     "granite-speech-3.3-8b": ("has a LoRA adapter", "has_lora_adapter: false"),
-    "granite-speech-3.2-8b": ("projector of type 'granite_speech_qformer'", "has_lora_adapter: false"),
-    "Nemotron-3-Nano-Omni": ("recurrent layers", "whose layers are all attention"),
+    "granite-speech-3.2-8b": ("has a LoRA adapter", "has_lora_adapter: false"),
+    "Nemotron-3-Nano-Omni": ("recurrent layers", "specdec doctor"),
     "Phi-4-multimodal-instruct": ("LoRA adapter", "specdec doctor"),
     "MOSS-Audio-4B": ("'moss_audio', which transformers", "vLLM"),
 }

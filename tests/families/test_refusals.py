@@ -109,30 +109,6 @@ def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path: Path, monkeypa
     assert "fails the self-test" in refusal(folder)
 
 
-def test_an_adapter_of_granite_speech_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path / "model", KINDS["granite-speech"], 0)
-    edit_json(folder / "config.json", lambda raw: raw.update(has_lora_adapter=True))
-    assert "LoRA adapter" in refusal(folder)
-
-
-def test_a_torchvision_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write(tmp_path / "model", KINDS["qwen2.5-omni"], 0)
-    package = tmp_path / "packages" / "torchvision"
-    package.mkdir(parents=True)
-    message = "operator torchvision::nms does not exist"
-    (package / "__init__.py").write_text(f"raise RuntimeError({message!r})\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(package.parent))
-
-    def lazy_import(_self: object) -> None:
-        raise ModuleNotFoundError("Could not import module 'Qwen2_5OmniThinkerForConditionalGeneration'.")
-
-    monkeypatch.setattr(families.QwenOmni, "module_class", lazy_import)
-    words = refusal(folder)
-    assert "torchvision does not fit torch" in words
-    assert message in words
-    assert "Uninstall torchvision" in words
-
-
 def test_a_family_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "model", KINDS["voxtral"], 0)
     assert "'voxtral'" in refusal(folder, family="gemma4")
