@@ -9,7 +9,6 @@ import pytest
 
 from specdec_cli.config import FamilyName, load_config
 from specdec_cli.models import families
-from tests.families.hub import facts
 
 ROOT = Path(__file__).parents[2]
 PAIRS = {
@@ -45,12 +44,11 @@ def test_the_qwen3_omni_cloud_can_be_a_vllm() -> None:
     assert cloud.processor == cloud.model
 
 
-def test_the_page_of_families_has_them_all_and_every_checkpoint_that_is_tested() -> None:
+def test_the_page_of_families_has_them_all() -> None:
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     for family in families.FAMILIES:
-        assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` | `{family.class_name}` |" in page
+        assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` |" in page
         assert all(f"needs `{package}`" in page for package in family.needs)
-    assert all(name in page for name in facts())
 
 
 def test_families_have_the_names_of_the_settings() -> None:
