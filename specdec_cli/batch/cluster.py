@@ -1,7 +1,7 @@
 """A batch on a Ray cluster: one actor per model pair, each with a local batch of its own, handed clips as it gets free.
 
 Every node needs specdec installed, and the recordings under the same paths. Only this process writes the output. Ray
-asks nobody for a password: whoever reaches its ports runs code on every node, so they belong in a network of their own.
+has no passwords: whoever reaches its ports runs code on every node, so they belong in a network of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +33,6 @@ CHUNK: Final = 32
 
 _Chunk = tuple[Task, ...]  # tasks that travel together
 
-_ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
 _STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
 _KNOCK_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
@@ -140,40 +139,42 @@ class RayBackend:
         errors = self._ray.exceptions
         left = iter(tasks)
         waiting = iter(lambda: tuple(islice(left, self._chunk)), ())
-        again: deque[_Chunk] = deque()
-        lost: Counter[Key] = Counter()  # actors that died over one recording alone
+        lost: set[Key] = set()  # recordings over which an actor died
+        again: deque[_Chunk] = deque()  # each of these by itself, so that one that kills its process is found
         idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
-        told, dead_starts = False, 0
+        stopping, deaths = False, 0
         while True:
             while idle and not stopped() and (chunk := again.popleft() if again else next(waiting, None)):
                 actor = idle.popleft()
                 running[actor.caption.remote(list(chunk))] = (actor, chunk)
             if not running:
                 return
-            if stopped() and not told:
-                told = True
+            if stopped() and not stopping:
+                stopping = True
                 for actor, _ in running.values():
                     actor.stop.remote()
             for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
                 actor, chunk = running.pop(reference)
                 try:
-                    outcomes = self._ray.get(reference)
+                    outcomes, deaths = self._ray.get(reference), 0
+                    idle.append(actor)
                 except errors.RayTaskError as error:
                     raise UnexpectedError(_last_line(error), hint="Run it again with --debug.") from error
                 except errors.RayError as error:  # the actor, its node or its memory is gone, or an answer of its
-                    self._ray.kill(actor)
-                    dead_starts = self._replace(actor, idle, dead_starts, error)
-                    outcomes = self._given_up(chunk, again, lost)
-                else:
-                    idle.append(actor)
-                    dead_starts = 0
+                    deaths += 1
+                    if deaths >= _STARTS * len(self._actors):
+                        raise _load_error(error) from error
+                    idle.append(self._replaced(actor))
+                    outcomes = [self._given_up(task) for task in chunk if task.item.key in lost]
+                    again.extend((task,) for task in chunk if task.item.key not in lost)
+                    lost.update(task.item.key for task in chunk)
                 for outcome in outcomes:
                     for line in outcome.lines:
                         self._require_same(line.models, line.settings)
                     deliver(outcome)
 
     def _start(self) -> Any:
-        # Two at once: `stop` has to be heard while `caption` runs. Losses are dealt with here, by bisection.
+        # Two at once: `stop` has to arrive while `caption` runs. Losses are dealt with here, recording by recording.
         options = {**self._resources, "max_concurrency": 2, "max_restarts": 0, "max_task_retries": 0}
         return self._ray.remote(Worker).options(**options).remote(*self._arguments)
 
@@ -194,31 +195,17 @@ class RayBackend:
                 hint="Give every node the same files, and the same specdec.",
             )
 
-    def _replace(self, actor: Any, idle: deque[Any], dead_starts: int, error: Exception) -> int:
-        """Starts an actor in place of one that died; returns how many have died in a row."""
-        if dead_starts + 1 >= _STARTS * len(self._actors):
-            raise _load_error(error) from error
+    def _replaced(self, actor: Any) -> Any:
+        """An actor in place of one that died."""
+        self._ray.kill(actor)
         self._actors.remove(actor)
         self._actors.append(self._start())
-        idle.append(self._actors[-1])
-        return dead_starts + 1
+        return self._actors[-1]
 
-    def _given_up(self, chunk: _Chunk, again: deque[_Chunk], lost: Counter[Key]) -> list[Outcome]:
-        """Puts what an actor died over to be tried again; outcomes for what has cost too many.
-
-        Each half goes by itself, so that a recording that kills its process ends up alone.
-        """
-        if len(chunk) > 1:
-            middle = len(chunk) // 2
-            again.extend((chunk[:middle], chunk[middle:]))
-            return []
-        item = chunk[0].item
-        lost[item.key] += 1
-        if lost[item.key] < _ATTEMPTS:
-            again.append(chunk)
-            return []
-        error = UnexpectedError(f"{_ATTEMPTS} processes died while captioning it.")
-        return [error_outcome(item, error, self.setup, self._config)]
+    def _given_up(self, task: Task) -> Outcome:
+        """The outcome of a recording over which a second actor died."""
+        error = UnexpectedError("Two processes died while captioning it.")
+        return error_outcome(task.item, error, self.setup, self._config)
 
 
 def _import_ray() -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Final
 
-from specdec_cli.batch.loaded_pair import Prepared
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.in_flight import Prepared
+from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 
 Ready = Prepared | Outcome
 """What a task gives: its segments, or its outcome where nothing needs decoding."""
@@ -26,6 +27,8 @@ class Loader:
     Args:
         tasks: what to prepare; taken by one thread at a time, when there is room.
         prepare: turns a task into what is ready.
+        deliver: takes the outcomes of what needs no decoding, in the thread that calls `take`.
+        stopped: whether to end; called again and again.
         workers: number of threads.
         in_flight_s: seconds of audio that all threads and what they have prepared hold together.
         most_s: what each thread may hold while it decodes, seconds; one thread goes on where it is above `in_flight_s`.
@@ -35,18 +38,19 @@ class Loader:
         self,
         tasks: Iterable[Task],
         prepare: Callable[[Task], Iterator[Ready]],
+        deliver: Deliver,
+        stopped: Stopped,
         *,
         workers: int,
         in_flight_s: float = IN_FLIGHT_S,
         most_s: float = 0.0,
     ) -> None:
-        self._tasks = iter(tasks)
-        self._prepare = prepare
-        self._limit_s = in_flight_s
-        self._ready: deque[Ready] = deque()
-        self._most_s = most_s
+        self._tasks, self._prepare, self._deliver, self._stopped = iter(tasks), prepare, deliver, stopped
+        self._limit_s, self._most_s = in_flight_s, most_s
+        self._ready: list[tuple[float, int, Ready]] = []  # a heap by length; outcomes come first
+        self._order = count()
         self._decoding = 0  # threads that hold audio
-        self._audio_s = 0.0  # prepared, and not yet released
+        self._audio_s = 0.0  # prepared, and not yet taken
         self._closed = False
         self._error: BaseException | None = None
         self._turn = threading.Lock()
@@ -67,35 +71,25 @@ class Loader:
         for thread in self._threads if kind is None else ():
             thread.join()
 
-    def take(self, stopped: Callable[[], bool], *, wait: bool = True) -> list[Ready]:
-        """All that is ready; empty when `stopped` says so, or where nothing is ready.
+    def take(self, *, wait: bool) -> Prepared | None:
+        """The shortest clip that is ready, so that none waits for a full window. See `Source`.
 
-        What is taken counts as in memory until it is released.
-
-        Args:
-            stopped: asked again and again.
-            wait: whether to wait for at least one, so that empty means the end.
-
-        Raises:
-            Whatever finding the tasks raised.
+        Raises what finding the tasks raised.
         """
-        with self._changed:
-            while wait and not self._ready and self._working and not stopped():
-                self._changed.wait(_SIGNAL_S)
-            if self._error is not None:
-                raise self._error
-            if stopped():
-                return []
-            taken = list(self._ready)
-            self._ready.clear()
-            self._changed.notify_all()
-        return taken
-
-    def release(self, clip: Prepared) -> None:
-        """Lets the threads load as much as `clip` was long."""
-        with self._changed:
-            self._audio_s -= clip.run.clip.duration_s
-            self._changed.notify_all()
+        while True:
+            with self._changed:
+                while wait and not self._ready and self._working and not self._stopped():
+                    self._changed.wait(_SIGNAL_S)
+                if self._error is not None:
+                    raise self._error
+                if not self._ready or self._stopped():
+                    return None
+                seconds, _, ready = heapq.heappop(self._ready)
+                self._audio_s -= seconds
+                self._changed.notify_all()
+            if isinstance(ready, Prepared):
+                return ready
+            self._deliver(ready)
 
     def _work(self) -> None:
         try:
@@ -136,9 +130,9 @@ class Loader:
             self._changed.notify_all()
 
     def _put(self, ready: Ready) -> None:
+        seconds = ready.run.clip.duration_s if isinstance(ready, Prepared) else 0.0
         with self._changed:
             self._decoding -= 1
-            self._ready.append(ready)
-            if isinstance(ready, Prepared):
-                self._audio_s += ready.run.clip.duration_s
+            heapq.heappush(self._ready, (seconds, next(self._order), ready))
+            self._audio_s += seconds
             self._changed.notify_all()

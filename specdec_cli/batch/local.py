@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdec_cli.batch.loaded_pair import BatchCaptioner, Prepared
+from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
-from specdec_cli.batch.served_pair import ServedCaptioner
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.errors import AudioError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
@@ -31,49 +30,22 @@ class LocalBackend:
 
     Args:
         captioner: the loaded models.
-        batch_size: most clips decoded together; None: as many as pays.
+        batch_size, in_flight: see `BatchCaptioner`.
         workers: threads that read ahead.
-        in_flight: clips under way where both models are elsewhere; None: as many as pays.
     """
 
     def __init__(
         self, captioner: Captioner, *, batch_size: int | None, workers: int, in_flight: int | None = None
     ) -> None:
-        self._prepare, pair = Preparer(captioner), captioner.pair
-        self._decoder = BatchCaptioner(captioner, batch_size) if pair.loaded else ServedCaptioner(pair, in_flight)
-        self._workers = workers
+        self._prepare, self._workers = Preparer(captioner), workers
+        self._captioner = BatchCaptioner(captioner, batch_size, in_flight)
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
         """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
-        with Loader(tasks, self._prepare, workers=self._workers, most_s=self._prepare.most_s) as loader:
-            for prepared, result in self._decoder.run(_ShortestFirst(loader, deliver, stopped)):
+        prepare = self._prepare
+        with Loader(tasks, prepare, deliver, stopped, workers=self._workers, most_s=prepare.most_s) as loader:
+            for prepared, result in self._captioner.run(loader):
                 deliver(prepared.ended(prepared.run.clip, result))
-
-
-class _ShortestFirst:
-    """Clips to decode, the shorter first among what is ready at a time, so that none waits for a full window.
-
-    What needs no decoding is delivered on the way.
-    """
-
-    def __init__(self, loader: Loader, deliver: Deliver, stopped: Stopped) -> None:
-        self._loader, self._deliver, self._stopped = loader, deliver, stopped
-        self._clips: list[Prepared] = []  # the shortest last
-
-    def take(self, *, wait: bool) -> Prepared | None:
-        """See `Source`."""
-        while not self._clips and (taken := self._loader.take(self._stopped, wait=wait)):
-            for ready in taken:
-                if isinstance(ready, Prepared):
-                    self._clips.append(ready)
-                else:
-                    self._deliver(ready)
-            self._clips.sort(key=lambda prepared: prepared.run.clip.duration_s, reverse=True)
-        if not self._clips or self._stopped():
-            return None
-        prepared = self._clips.pop()
-        self._loader.release(prepared)
-        return prepared
 
 
 class Preparer:

@@ -1,13 +1,15 @@
-"""What is still to do: the recordings of a batch, less those that the output holds."""
+"""What is still to do, and doing it: the recordings of a batch, less those that the output holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, takewhile
 from typing import Final
 
 from specdec_cli.batch.output_file import Entry, Output
-from specdec_cli.batch.tasks import Outcome, Progress, Task
+from specdec_cli.batch.tasks import Backend, Outcome, Progress, Task
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.find import unreadable
 from specdec_cli.inputs.manifest import Inputs
@@ -78,6 +80,48 @@ class Plan:
                 break
             total += 1
         return total
+
+    def run(
+        self,
+        backend: Backend,
+        progress: Progress,
+        told: Callable[[Progress], None],
+        interrupted: Sequence[int],
+        *,
+        fail_fast: bool,
+    ) -> None:
+        """Captions the tasks: every outcome to the output and to the counts, until all are done.
+
+        Args:
+            backend: where to do it.
+            progress: counts of what was passed over; those of the run are added to them.
+            told: called with the counts at the start and after every recording.
+            interrupted: holds something once somebody wants it to end early.
+            fail_fast: whether the first failure ends the run.
+
+        Raises:
+            TranscriptError: the output cannot be written.
+        """
+
+        def count() -> None:  # in a thread: it may take as long as scanning a large disk
+            with suppress(OSError):  # what is counted may go away, and the run with it
+                progress.total = self.count()
+
+        def deliver(outcome: Outcome) -> None:
+            if not outcome.skipped:
+                self._output.append(outcome.item.key, outcome.lines)
+            progress.add(outcome)
+            if fail_fast and outcome.failed:
+                failed.append(outcome)
+            told(progress)
+
+        def stopped() -> bool:
+            return bool(interrupted or failed)
+
+        failed: list[Outcome] = []
+        threading.Thread(target=count, daemon=True).start()
+        told(progress)
+        backend.run(takewhile(lambda _: not stopped(), self), deliver, stopped)
 
     def _found(self) -> Iterator[Task]:
         begun = 0

@@ -188,7 +188,6 @@ class Batching:
         """
         from specdec_cli.batch.output_file import Identity, Output
         from specdec_cli.batch.plan import Plan
-        from specdec_cli.batch.runner import run_batch
         from specdec_cli.cli.command_run import interruptible
         from specdec_cli.transcript.terms import Terms
 
@@ -204,8 +203,7 @@ class Batching:
                 if not self.resume:
                     output.clear()
                 with interruptible(self.view.stopping) as interrupted:
-                    told = self.view.update
-                    run_batch(plan, backend, output, interrupted, told=told, progress=counts, fail_fast=fail_fast)
+                    plan.run(backend, counts, self.view.update, interrupted, fail_fast=fail_fast)
                 return counts, bool(interrupted)
 
     def export(self, exports: Exports | None) -> list[SpecdecError]:

@@ -78,7 +78,7 @@ class RemoteCloud(ABC):
         caller = Caller(self.http)
         with caller.call():
             self.fit(caller)
-        return f"{self.name}: {self.served['serves']}, {self.http.shortest_s * 1e3:.1f} ms round trip"
+        return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
 
     def close(self) -> None:
         """Closes the connections, as happens by itself when this is dropped."""

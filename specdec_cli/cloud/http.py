@@ -27,7 +27,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config import LinkedConfig
-from specdec_cli.errors import CloudError, ConfigError, SpecdecError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, SpecdecError
 from specdec_cli.types import Decider
 
 _log = logging.getLogger(__name__)
@@ -52,19 +52,22 @@ class BusyError(Exception):
 
 
 class RefusedError(CloudError):
-    """The server refuses a request, and would again, or does not fit: where that is found at the start, a `kind`."""
+    """The server refuses a request, and would again, or does not fit.
 
-    kind: type[SpecdecError] = ConfigError
+    `kind` is the error to raise where that is found at the start.
+    """
 
-    def __init__(self, message: str, *, hint: str | None = None, code: str = "", about_clip: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str = "",
+        about_clip: bool = False,
+        kind: type[SpecdecError] = ConfigError,
+    ) -> None:
         super().__init__(message, hint=hint)
-        self.code, self.about_clip = code, about_clip
-
-
-class MisreadError(RefusedError):
-    """Token ids mean something else to the server."""
-
-    kind = TokenizerMismatchError
+        self.code, self.about_clip, self.kind = code, about_clip, kind
 
 
 class Request(NamedTuple):
@@ -101,7 +104,6 @@ class Http:
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0
         self.callers = weakref.WeakSet[Caller]()
-        self.shortest_s = math.inf  # shortest silence before an answer: a round trip, and what the quickest took
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, f"{side}.token_env"):
             headers["Authorization"] = f"Bearer {token}"
@@ -136,14 +138,12 @@ class Http:
         limit = httpx.Timeout(None, connect=0.9 * timeout_s)
         sending = self._client.stream(request.method, url, content=pieces(), headers=length, timeout=limit)
         async with asyncio.timeout(timeout_s), sending as response:
-            silent_s = time.perf_counter() - sent_at
+            caller.waited_s += time.perf_counter() - sent_at
             async for chunk in response.aiter_raw():
                 body += chunk
                 caller.bytes_down += len(chunk)
                 if len(body) > self._most_bytes:
                     raise MalformedError("it is longer than any answer should be")
-        caller.silent_s += silent_s
-        self.shortest_s = min(self.shortest_s, silent_s)
         return Reply(response.status_code, bytes(body))
 
     def send(self, request: Request) -> None:
@@ -182,7 +182,7 @@ class Caller:
 
     def __init__(self, http: Http) -> None:
         self.bytes_up = self.bytes_down = 0  # of bodies, as far as they were sent
-        self.silent_s = 0.0  # between the end of a request and the head of its answer
+        self.waited_s = 0.0  # between the end of a request and the head of its answer
         self._http = http
         http.callers.add(self)
         self._closed = False
@@ -194,7 +194,7 @@ class Caller:
         """Within the block, `fetch`: all of it together has `timeout_s`, or the configured time. Raises CloudError."""
         http, since_s = self._http, time.monotonic() - self._http.failed_at
         if http.failure is not None and since_s < http.config.retry_s and not http.patient:
-            raise CloudError(f"the {http.side} failed {since_s:.0f} s ago and was not asked again: {http.failure}")
+            raise CloudError(f"the {http.side} failed {since_s:.0f} s ago and was not called again: {http.failure}")
         self._limit_s = timeout_s or http.config.timeout_s
         self._deadline = time.monotonic() + self._limit_s
         try:
@@ -277,7 +277,7 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
 
 
 def plain(text: str) -> str:
-    """A server's words as part of a message: one short line without control characters."""
+    """A server's message as part of one: a short line without control characters."""
     return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
 
 

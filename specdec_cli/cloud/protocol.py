@@ -1,41 +1,47 @@
-"""Messages between `specdec serve` and its clients, version 5: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 6: JSON, followed by tensors as safetensors has them.
 
-| request                        | body                                        | answer   |
-|--------------------------------|---------------------------------------------|----------|
-| GET /v1/info                   |                                             | `Info`   |
-| PUT /v1/sessions/{id}          | `Clip`, its tensors, and a question's rows  | `Answer` |
-| POST /v1/sessions/{id}/verify  | `Question`, and its rows                    | `Answer` |
-| DELETE /v1/sessions/{id}       |                                             | 204      |
+| request                        | body                                          | answer   |
+|--------------------------------|-----------------------------------------------|----------|
+| GET /v1/info                   |                                               | `Info`   |
+| PUT /v1/sessions/{id}          | `ClipRequest`, its tensors, and a block's rows | `Answer` |
+| POST /v1/sessions/{id}/verify  | `BlockRequest`, and its rows                  | `Answer` |
+| DELETE /v1/sessions/{id}       |                                               | 204      |
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
-Every request may be repeated: the client names the session by a random UUID, and a question carries the whole text, so
-the server needs no memory of earlier questions to answer it. Everything that is not an answer is a `Problem` with its
-code.
+Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
+before it, so the server needs no memory of earlier blocks to verify it. Everything that is not an answer is an
+`ErrorReply` with its code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
+from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
-from specdec_cli.config.schema import AcceptanceConfig, ScoringConfig
+from specdec_cli.config import AcceptanceConfig, ScoringConfig
+from specdec_cli.decoding.accept import Verdict
+from specdec_cli.types import ModelWork
 
-PROTOCOL: Final = 5  # both ends must use the same
+PROTOCOL: Final = 6  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
 _LENGTH: Final = 4
 _ROUNDING: Final = 0.01
 _HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
 _MOST_TENSORS: Final = 16
+_LARGEST_COUNT: Final = 1 << 53
 _LARGEST: Final = 65504.0  # what float16 holds; features are far below
 ROWS: Final = ("rows.ids", "rows.probabilities")
 """Tensors of a draft's distributions: possible tokens of all rows, int32 [n], and their probabilities, float32 [n]."""
+
+R = TypeVar("R", Verdict, ModelWork)
 
 Code = Literal[
     "unauthorized",
@@ -54,7 +60,6 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-Probability = Annotated[float, Field(ge=0, le=1)]
 MOST_KEPT: Final = 20
 """Likeliest tokens of a position that an answer may name."""
 
@@ -83,7 +88,7 @@ class Info(Message):
     eos_ids: list[TokenId] = Field(min_length=1, max_length=1000)
 
 
-class Question(Message):
+class BlockRequest(Message):
     """A draft to verify as the continuation of a text."""
 
     text: list[TokenId]  # all committed token ids
@@ -92,8 +97,8 @@ class Question(Message):
     rows: list[Count] | None = None  # rules sampling, cascade: possible tokens at each drafted one; see `ROWS`
 
 
-class Clip(Message):
-    """A clip to open a session for, and the first question about it."""
+class ClipRequest(Message):
+    """A clip to open a session for, and the first block to verify."""
 
     identity: Name  # `Info.identity` of the server that the clip was made for
     prompt_ids: list[TokenId] = Field(min_length=1)  # one placeholder per audio token
@@ -108,38 +113,32 @@ class Clip(Message):
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000
     )  # rule class: token id -> group; null: none
-    question: Question | None = None  # null: only read the clip
+    block: BlockRequest | None = None  # null: only encode the clip
 
 
-class Judgement(Message):
-    """The answer to a question; see `decoding.accept.Verdict`."""
-
-    accepted: Count
-    token: TokenId
-    more: tuple[TokenId, ...] = ()
-    near_ties: Count | None = None
-    likeliest: tuple[tuple[tuple[TokenId, Probability], ...], ...] | None = None
+def _require_plausible(record: R) -> R:
+    """Refuses figures that are negative, not finite, or larger than any run makes them."""
+    for value in _numbers(astuple(record)):
+        if not 0 <= value < _LARGEST_COUNT:
+            raise ValueError("a figure is impossible")
+    return record
 
 
-class Work(Message):
-    """What the model has done for the session; see `types.ModelWork`."""
-
-    encoder_passes: Count
-    forwards: Count
-    encoder_ms: Milliseconds
-    prefill_ms: Milliseconds
-    step_ms: Milliseconds
-    prompt_tokens: Count
-    fed_tokens: Count
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _numbers(each)
+    elif isinstance(value, int | float):
+        yield value
 
 
 class Answer(Message):
-    judgement: Judgement | None = None  # null: there was no question
-    work: Work
+    verdict: Annotated[Verdict, AfterValidator(_require_plausible)] | None = None  # null: there was no block
+    work: Annotated[ModelWork, AfterValidator(_require_plausible)]  # all that was done for the session
     cloud_ms: Milliseconds  # from the whole request to the answer, waiting included
 
 
-class Problem(Message):
+class ErrorReply(Message):
     code: Code
     message: str = Field(max_length=2000)
 
@@ -175,14 +174,10 @@ class Packed(NamedTuple):
             raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
         if not all(bool((values.abs() <= _LARGEST).all()) for values in tensors.values() if values.is_floating_point()):
             raise MalformedError("a tensor is not finite, or holds values that no features have")
-        return {
-            name: values
-            if values.dtype == torch.bool
-            else values.float()
-            if values.is_floating_point()
-            else values.long()
-            for name, values in tensors.items()
-        }
+        for name, values in tensors.items():
+            if values.dtype != torch.bool:
+                tensors[name] = values.float() if values.is_floating_point() else values.long()
+        return tensors
 
 
 def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:

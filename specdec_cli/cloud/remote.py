@@ -16,7 +16,6 @@ from specdec_cli.cloud.http import (
     Caller,
     Http,
     MalformedError,
-    MisreadError,
     RefusedError,
     Reply,
     Request,
@@ -27,7 +26,7 @@ from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError
+from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
@@ -51,11 +50,10 @@ class SessionVerifier(RemoteVerifier):
         sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
             counts, rows = wire.pack_rows(draft.probabilities())
-        answer = self._answer(wire.Question(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
-        found = answer.judgement
-        if found is None:
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no judgement")
-        return Verdict(**found.model_dump(), ms=answer.cloud_ms)
+        answer = self._answer(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
+        if answer.verdict is None:
+            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no verdict")
+        return replace(answer.verdict, ms=answer.cloud_ms)
 
     def send(self) -> None:
         if not self._open:
@@ -71,20 +69,20 @@ class SessionVerifier(RemoteVerifier):
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
 
-    def _answer(self, question: wire.Question, rows: dict[str, torch.Tensor]) -> wire.Answer:
+    def _answer(self, block: wire.BlockRequest, rows: dict[str, torch.Tensor]) -> wire.Answer:
         if self._open:
             try:
-                return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(question, rows)))
+                return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(block, rows)))
             except RefusedError as error:
                 if error.code != "unknown_session":
                     raise
                 self._open, self._before = False, replace(self.done, prompt_tokens=0)
-        return self._put(question, rows)
+        return self._put(block, rows)
 
-    def _put(self, question: wire.Question | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
-        """Sends the clip, and the question with it: one round trip instead of two."""
+    def _put(self, block: wire.BlockRequest | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
+        """Sends the clip, and the block with it: one round trip instead of two."""
         assert self.cloud.info is not None  # within a call the cloud is connected
-        clip = wire.Clip(
+        clip = wire.ClipRequest(
             identity=self.cloud.info.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
@@ -96,7 +94,7 @@ class SessionVerifier(RemoteVerifier):
             acceptance=self.config.acceptance,
             kept=min(self.kept, wire.MOST_KEPT) or None,
             synonyms=dict(self.synonyms) or None,
-            question=question,
+            block=block,
         )
         answer = self._exchange(Request("PUT", self._path, wire.pack(clip, wire.as_sent(self.prompt.audio) | rows)))
         self._open = True
@@ -104,7 +102,7 @@ class SessionVerifier(RemoteVerifier):
 
     def _exchange(self, request: Request) -> wire.Answer:
         answer = self.caller.fetch(request, partial(parse, wire.Answer))
-        self.done = self._before + ModelWork(**answer.work.model_dump())
+        self.done = self._before + answer.work
         return answer
 
 
@@ -137,11 +135,12 @@ class HttpCloud(RemoteCloud):
             ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
         ):
             if here != there:
-                raise (MisreadError if what == "tokenizers" else RefusedError)(
+                raise RefusedError(
                     f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
                     f"different {what}: {here!s:.80} and {there!s:.80}",
                     hint="Install the same versions of specdec and transformers on both sides, and name the checkpoint "
                     "that the server runs in cloud.processor.",
+                    kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
         self.info = info
         self.served = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True) | {
@@ -154,7 +153,7 @@ def _checked(url: str, _request: Request, reply: Reply) -> bytes:
     if 200 <= reply.status < 300:
         return reply.body
     try:
-        problem = parse(wire.Problem, reply.body)
+        problem = parse(wire.ErrorReply, reply.body)
     except MalformedError:
         raise MalformedError(f"it is no verify server's (status {reply.status})") from None
     said, code = plain(problem.message), problem.code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -12,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.errors import AudioContentError, CheckpointError
-from specdec_cli.models.processor import SUGGESTED, Processor, Prompt
+from specdec_cli.errors import CheckpointError
+from specdec_cli.models.processor import SUGGESTED, Processor, Prompt, eos_ids_of
 
 _PLACEHOLDER: Final = ("audio_token_id", "audio_token_index")
 _OTHERS: Final = ("image_token_id", "video_token_id")
@@ -31,24 +30,26 @@ class ServedProcessor(Processor):
                 f"{self.name} has no tokenizer.json in {folder}",
                 hint="Name a folder or hub id with the served model's tokenizer in `processor`.",
             )
-        whole = _read(folder, "config.json")
-        thinker = whole.get("thinker_config", whole)
+        whole, generation = _read(folder, "config.json"), _read(folder, "generation_config.json")
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
-        generation = _read(folder, "generation_config.json")
-        self.generation: Any = SimpleNamespace(**dict.fromkeys(SUGGESTED), suppress_tokens=None)
-        vars(self.generation).update((name, generation.get(name)) for name in vars(self.generation))
+        self.generation: Any = SimpleNamespace(
+            **{name: generation.get(name) for name in (*SUGGESTED, "suppress_tokens")}
+        )
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        vocabulary: Mapping[str, int] = self.tokenizer.get_vocab()
-        self.vocab_size = max(vocabulary.values()) + 1
-        placeholder = next((thinker[name] for name in _PLACEHOLDER if isinstance(thinker.get(name), int)), None)
-        if placeholder is None:
+        pieces: dict[str, int] = self.tokenizer.get_vocab()
+        self.vocab_size = max(pieces.values()) + 1
+        thinker = whole.get("thinker_config", whole)
+        audio, others = (
+            [thinker[name] for name in names if isinstance(thinker.get(name), int)] for names in (_PLACEHOLDER, _OTHERS)
+        )
+        if not audio:
             raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDER[0]}")
-        self.placeholder_id: int = placeholder
-        self._others = {thinker[name] for name in _OTHERS if isinstance(thinker.get(name), int)}
-        self.banned_ids = tuple(sorted(self.placeholders | {*(self.generation.suppress_tokens or ())}))
-        self.eos_ids = _eos_ids(generation, _read(folder, "tokenizer_config.json"), vocabulary)
-        if not self.eos_ids:
-            raise CheckpointError(f"{self.name} names no id that ends a text", hint="Add its generation_config.json.")
+        self.placeholder_id: int = audio[0]
+        self._placeholders = {audio[0], *others}
+        self.banned_ids = tuple(sorted({*self._placeholders, *(self.generation.suppress_tokens or ())}))
+        end = _read(folder, "tokenizer_config.json").get("eos_token")
+        end = pieces.get(str(end.get("content") if isinstance(end, dict) else end))
+        self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end, pieces, self.vocab_size)
         extractor = _read(folder, "preprocessor_config.json")
         extractor = _read(folder, "processor_config.json").get("feature_extractor", extractor)
         self.sampling_rate = int(extractor.get("sampling_rate", 16_000))
@@ -56,16 +57,12 @@ class ServedProcessor(Processor):
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
         """A clip, mono [n] at `sampling_rate`, and what the server is to put around it."""
-        if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
-            raise AudioContentError(
-                f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.segment.",
-            )
+        self.require_fits(samples)
         return Prompt((), {}, samples, (instruction, system))
 
     @property
     def placeholders(self) -> set[int]:
-        return {self.placeholder_id} | self._others
+        return self._placeholders
 
     def prompt_settings(self) -> object:
         return self.sampling_rate, self.window_s
@@ -91,23 +88,11 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no such file."""
     try:
-        found = json.loads((folder / name).read_bytes())
+        found: dict[str, Any] = json.loads((folder / name).read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / name} cannot be read: {error}") from error
-    return found if isinstance(found, dict) else {}
-
-
-def _eos_ids(
-    generation: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Mapping[str, int]
-) -> tuple[int, ...]:
-    """As `models.processor` finds them."""
-    declared = generation.get("eos_token_id")
-    if declared in (None, []):
-        name = tokenizer.get("eos_token")
-        name = name.get("content") if isinstance(name, dict) else name
-        declared = vocabulary.get("<|im_end|>", vocabulary.get(str(name)))
-    ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    return tuple(sorted(id_ for id_ in set(ids) if isinstance(id_, int)))
+    return found

@@ -62,7 +62,7 @@ class Processor:
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
         self.vocab_size = max(highest + 1, len(self.tokenizer))  # Voxtral's table lacks parts of characters
-        self.eos_ids = _eos_ids(name, generation, self.tokenizer, self.rows)
+        self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.rows)
         # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
@@ -77,11 +77,7 @@ class Processor:
         Without a system prompt it has the template's own. Raises AudioContentError: not mono, or longer than the
         window; CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
         """
-        if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
-            raise AudioContentError(
-                f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.segment.",
-            )
+        self.require_fits(samples)
         if system is not None and not self.family.takes_system:
             raise CheckpointError(
                 f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
@@ -101,6 +97,14 @@ class Processor:
                 hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
             )
         return Prompt(tuple(ids), audio, samples)
+
+    def require_fits(self, samples: npt.NDArray[np.float32]) -> None:
+        """Raises AudioContentError for samples that are not mono, or longer than the window."""
+        if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
+            raise AudioContentError(
+                f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
+                hint="Split the recording with audio.segment.",
+            )
 
     @property
     def placeholders(self) -> set[int]:
@@ -205,11 +209,12 @@ def _pieces(processor: Processor) -> list[str | None]:
     return table
 
 
-def _eos_ids(name: str, generation: GenerationConfig, tokenizer: Any, rows: int) -> tuple[int, ...]:
-    declared = generation.eos_token_id
+def eos_ids_of(
+    name: str, declared: object, of_tokenizer: int | None, pieces: Mapping[str, int], rows: int
+) -> tuple[int, ...]:
+    """The ids that end a text: those of generation_config.json, or the end of a turn, or the tokenizer's own."""
     if declared is None or declared == []:
-        fallback = tokenizer.get_vocab().get(_CHAT_END)
-        declared = tokenizer.eos_token_id if fallback is None else fallback
+        declared = pieces.get(_CHAT_END, of_tokenizer)
     ids = declared if isinstance(declared, list) else [declared]
     if not all(isinstance(id_, int) and 0 <= id_ < rows for id_ in ids):
         raise CheckpointError(

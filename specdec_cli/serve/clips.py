@@ -1,4 +1,4 @@
-"""What a server does with clips and with questions about them. Calls block; many threads make them.
+"""What a server does with clips and their blocks. Calls block; many threads make them.
 
 Each clip is a session of the model with its cache. The oldest go when there is no room.
 """
@@ -44,7 +44,7 @@ class Held:
     """A clip that is held; with its lock held, a request is being answered."""
 
     id: str  # chosen by its client
-    clip: wire.Clip  # what it was opened with
+    clip: wire.ClipRequest  # what it was opened with
     verifier: LocalVerifier
     bytes: int  # of memory, once its prompt is cached
     used: float = 0.0  # time of the last request, seconds
@@ -135,28 +135,28 @@ class Service:
         return future
 
     def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
-        """Holds a clip, in place of one that came before, and answers its question.
+        """Holds a clip, in place of one that came before, and verifies its block.
 
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
         itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
-        clip, packed = wire.unpack(wire.Clip, body)
+        clip, packed = wire.unpack(wire.ClipRequest, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
         self._require_sound(clip, packed.shapes)
         tensors = packed.load()
         rows: Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
         self._layout.require_values(clip.samples, tensors)
-        return self._answer(self._hold(id_, clip, tensors), clip.question, rows, started)
+        return self._answer(self._hold(id_, clip, tensors), clip.block, rows, started)
 
     def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
-        """Answers a question about a clip that is held, as `open` does."""
+        """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        question, packed = wire.unpack(wire.Question, body)
-        self._require_question(held.clip, question, packed.shapes)
-        return self._answer(held, question, packed.load(), started)
+        block, packed = wire.unpack(wire.BlockRequest, body)
+        self._require_block(held.clip, block, packed.shapes)
+        return self._answer(held, block, packed.load(), started)
 
     def close(self) -> None:
         """Ends after the forwards under way, and drops all clips."""
@@ -168,7 +168,7 @@ class Service:
         self._room.release()
         self.metrics.waiting.dec()
 
-    def _hold(self, id_: str, clip: wire.Clip, tensors: Tensors) -> Held:
+    def _hold(self, id_: str, clip: wire.ClipRequest, tensors: Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
         try:
             session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
@@ -181,17 +181,16 @@ class Service:
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, asked: wire.Question | None, rows: Tensors, started: float) -> wire.Answer:
-        judgement, verifier = None, held.verifier
-        draft = None if asked is None else _draft(held.clip, asked, rows)
+    def _answer(self, held: Held, block: wire.BlockRequest | None, rows: Tensors, started: float) -> wire.Answer:
+        found, verifier = None, held.verifier
+        draft = None if block is None else _draft(held.clip, block, rows)
         with held.lock:
             before = verifier.work
             try:
-                if asked is None or draft is None:
+                if block is None or draft is None:
                     verifier.prefill()
                 else:
-                    found = verifier.verify(asked.text, draft, asked.more)
-                    judgement = wire.Judgement.model_validate(found, from_attributes=True)
+                    found = verifier.verify(block.text, draft, block.more)
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(found.accepted)
                     self.metrics.generated.inc(1 + len(found.more))
@@ -203,10 +202,9 @@ class Service:
             work = verifier.work
         if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
             self.metrics.fed(1, done.reading_ms / 1e3)
-        shown = wire.Work.model_validate(work, from_attributes=True)
-        return wire.Answer(judgement=judgement, work=shown, cloud_ms=(time.perf_counter() - started) * 1e3)
+        return wire.Answer(verdict=found, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
 
-    def _require_sound(self, clip: wire.Clip, shapes: dict[str, wire.Shape]) -> None:
+    def _require_sound(self, clip: wire.ClipRequest, shapes: dict[str, wire.Shape]) -> None:
         """Refuses a clip that is too long, contradicts itself, or is not what the model's processor makes."""
         processor, limits, known = self._model.processor, self.limits, self.info.vocab_size
         seconds, longest_s = clip.samples / processor.sampling_rate, processor.window_s
@@ -226,28 +224,29 @@ class Service:
         own = {name: shape for name, shape in shapes.items() if name not in wire.ROWS}
         self._layout.require(clip.samples, tuple(clip.prompt_ids), own)
         rows = {name: shape for name, shape in shapes.items() if name in wire.ROWS}
-        self._require_question(clip, clip.question or wire.Question(text=[], draft=[]), rows)
+        self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
 
-    def _require_question(self, clip: wire.Clip, question: wire.Question, shapes: dict[str, wire.Shape]) -> None:
-        """Refuses a question that exceeds what the clip was opened for, or contradicts itself."""
-        limits, tokens = self.limits, (*question.text, *question.draft)
-        compares = bool(question.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
-        rows = question.rows or []
+    def _require_block(self, clip: wire.ClipRequest, block: wire.BlockRequest, shapes: dict[str, wire.Shape]) -> None:
+        """Refuses a block that exceeds what the clip was opened for, or contradicts itself."""
+        limits, tokens = self.limits, (*block.text, *block.draft)
+        compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
+        rows = block.rows or []
+        likely = [("I32", [sum(rows)]), ("F32", [sum(rows)])]
         if (
-            len(question.draft) > limits.draft_tokens
-            or question.more > limits.more_tokens
-            or len(tokens) + question.more > clip.capacity
+            len(block.draft) > limits.draft_tokens
+            or block.more > limits.more_tokens
+            or len(tokens) + block.more > clip.capacity
             or max(tokens, default=0) >= clip.vocab_size
             or not self._placeholders.isdisjoint(tokens)
-            or len(rows) != (len(question.draft) if compares else 0)
+            or len(rows) != (len(block.draft) if compares else 0)
             or max(rows, default=0) > clip.vocab_size
-            or {name: (shape.dtype, shape.shape) for name, shape in shapes.items()}
-            != (dict(zip(wire.ROWS, (("I32", [sum(rows)]), ("F32", [sum(rows)])), strict=True)) if rows else {})
+            or [(name, (shape.dtype, shape.shape)) for name, shape in sorted(shapes.items())]
+            != (list(zip(wire.ROWS, likely, strict=True)) if rows else [])
         ):
             raise MalformedError(
-                f"a question may have {limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and "
+                f"a block may have {limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and "
                 f"{clip.capacity} in all, ids below {clip.vocab_size} that stand for no audio, and distributions as "
-                "its rule wants them"
+                "its rule needs them"
             )
 
     def _describe(self) -> wire.Info:
@@ -268,12 +267,11 @@ class Service:
         )
 
 
-def _draft(clip: wire.Clip, question: wire.Question, rows: Tensors) -> Draft:
-    """The block of a question."""
-    drafted = tuple(question.draft)
-    if not question.rows:
+def _draft(clip: wire.ClipRequest, block: wire.BlockRequest, rows: Tensors) -> Draft:
+    drafted = tuple(block.draft)
+    if not block.rows:
         return Draft(drafted)
-    return Draft(drafted, wire.unpack_rows(rows, question.rows, drafted, clip.vocab_size).log())
+    return Draft(drafted, wire.unpack_rows(rows, block.rows, drafted, clip.vocab_size).log())
 
 
 def _position_bytes(model: AudioLM) -> int:

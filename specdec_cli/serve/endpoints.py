@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import Message, Problem
+from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Refusal, require_token
@@ -49,7 +49,7 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     async def info(_request: Request) -> Response:
         return _good(service.info)
 
-    async def judge(request: Request) -> Response:
+    async def verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
             future = service.submit(work, request.path_params["id_"].hex, body, time.perf_counter())
@@ -57,7 +57,7 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
                 async with asyncio.timeout(service.limits.answer_s):
                     answer = await asyncio.wrap_future(future)
             except TimeoutError:
-                late = f"the model did not get to it within {service.limits.answer_s:g} s"
+                late = f"the model did not answer within {service.limits.answer_s:g} s"
                 raise Refusal(503, "busy", late) from None
             return _good(answer)
 
@@ -71,8 +71,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             Route(_OPEN, healthz),
             Route("/metrics", metrics),
             Route("/v1/info", info),
-            Route(_SESSION, judge, methods=["PUT"]),
-            Route(f"{_SESSION}/verify", judge, methods=["POST"]),
+            Route(_SESSION, verify, methods=["PUT"]),
+            Route(f"{_SESSION}/verify", verify, methods=["POST"]),
             Route(_SESSION, forget, methods=["DELETE"]),
         ],
         exception_handlers=dict.fromkeys(raised, _failed),
@@ -82,8 +82,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
 
 
 def _refused(refusal: Refusal) -> Response:
-    event("refused", code=refusal.problem.code)
-    return _good(refusal.problem, refusal.status)
+    event("refused", code=refusal.reply.code)
+    return _good(refusal.reply, refusal.status)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
@@ -104,14 +104,11 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 
 def _admitted(app: ASGIApp, token: str | None) -> ASGIApp:
-    """Refuses requests without the token, and those of two lengths, which a proxy in front may have read otherwise."""
+    """Refuses requests without the token before anything of them is read."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         answer: ASGIApp = app
-        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope.get("headers", ())}:
-            answer = _good(Problem(code="malformed", message="a body is chunked or has a length, not both"), 400)
-            answer.headers["Connection"] = "close"
-        elif scope["type"] == "http" and scope["path"] != _OPEN:
+        if scope["type"] == "http" and scope["path"] != _OPEN:
             try:
                 require_token(token, Request(scope))
             except Refusal as refusal:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from specdec_cli.cloud.protocol import Code, Problem
+from specdec_cli.cloud.protocol import Code, ErrorReply
 
 
 class Refusal(Exception):
-    """A request that is not answered: the status of HTTP and a `Problem`, whose message never quotes what was sent."""
+    """A request that is refused: the status of HTTP and an `ErrorReply`, whose message never quotes what was sent."""
 
     def __init__(self, status: int, code: Code, message: str) -> None:
         super().__init__(message)
-        self.status, self.problem = status, Problem(code=code, message=message[:2000])
+        self.status, self.reply = status, ErrorReply(code=code, message=message[:2000])
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,7 @@ class Metrics:
         times = partial(Histogram, buckets=_SECONDS, registry=self._registry)
         self.requests = counter("specdec_requests", "Requests by route and status.", ("route", "status"))
         self.seconds = times("specdec_request_seconds", "Request to answer.", ("route",))
-        self.bytes = counter("specdec_bytes", "Bytes of bodies.", ("direction",))
-        self.drafted = counter("specdec_drafted_tokens", "Drafted tokens that were judged.")
+        self.drafted = counter("specdec_drafted_tokens", "Drafted tokens that were verified.")
         self.accepted = counter("specdec_accepted_tokens", "Drafted tokens that were accepted.")
         self.generated = counter("specdec_generated_tokens", "Corrections, bonus tokens and run-on tokens.")
         self.forwards = counter("specdec_forwards", "Forwards of the model.")
@@ -89,35 +88,22 @@ def observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
         if scope["type"] != "http":  # the server's lifetime
             await app(scope, receive, send)
             return
-        started = time.perf_counter()
-        status = received = sent = 0
-        gone = False
-
-        async def receiving() -> Message:
-            nonlocal received, gone
-            message = await receive()
-            received += len(message.get("body", b""))
-            gone = gone or message["type"] == "http.disconnect"
-            return message
+        started, status = time.perf_counter(), _GONE
 
         async def sending(message: Message) -> None:
-            nonlocal status, sent
+            nonlocal status
             status = message.get("status", status)
-            sent += len(message.get("body", b""))
             await send(message)
 
         with suppress(Exception):  # which the application has answered and logged
-            await app(scope, receiving, sending)
+            await app(scope, receive, sending)
         seconds = time.perf_counter() - started
         path = getattr(scope.get("route"), "path_format", None)
         # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
         route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
-        status = _GONE if gone or not status else status
         metrics.requests.labels(route, str(status)).inc()
         metrics.seconds.labels(route).observe(seconds)
-        metrics.bytes.labels("in").inc(received)
-        metrics.bytes.labels("out").inc(sent)
-        client, ms = (scope.get("client") or ("",))[0], round(seconds * 1e3, 2)
-        event("request", route=route, status=status, ms=ms, received=received, sent=sent, client=client)
+        client = (scope.get("client") or ("",))[0]
+        event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
 
     return counted

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.loaded_pair import BatchCaptioner, Prepared
+from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
 from specdec_cli.batch.local import LocalBackend, Preparer
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.captioner import Captioner

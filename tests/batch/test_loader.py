@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from specdec_cli.batch.loaded_pair import Prepared
+from specdec_cli.batch.in_flight import Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.local import Preparer
 from specdec_cli.batch.output_file import Entry
@@ -22,8 +23,14 @@ from specdec_cli.types import Clip
 from tests.mini_pair import captioner, write_voice
 
 
-def never() -> bool:
-    return False
+def loading(
+    tasks: Iterable[Task],
+    prepare: Callable[[Task], Iterator[Ready]],
+    stopped: Callable[[], bool] = lambda: False,
+    **settings: Any,
+) -> Loader:
+    """A loader whose outcomes go nowhere."""
+    return Loader(tasks, prepare, lambda _: None, stopped, **settings)
 
 
 def tasks(count: int) -> Iterator[Task]:
@@ -52,17 +59,14 @@ def loader_threads() -> list[threading.Thread]:
 
 def drain(loader: Loader) -> list[str]:
     files = []
-    while taken := loader.take(never):
-        for ready in taken:
-            assert isinstance(ready, Prepared)
-            files.append(ready.run.clip.file)
-            loader.release(ready)
+    while ready := loader.take(wait=True):
+        files.append(ready.run.clip.file)
     return files
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_every_task_is_prepared_once(workers: int) -> None:
-    with Loader(tasks(200), one_second, workers=workers, in_flight_s=10) as loader:
+    with loading(tasks(200), one_second, workers=workers, in_flight_s=10) as loader:
         files = drain(loader)
     assert sorted(files) == sorted(f"{n}.wav" for n in range(200))
     assert not loader_threads()
@@ -76,19 +80,12 @@ def test_no_more_audio_is_in_memory_than_allowed(workers: int) -> None:
         begun.append(task.item.path)
         yield clip(task, 4.0)
 
-    with Loader(tasks(100), prepare, workers=workers, in_flight_s=10) as loader:
+    with loading(tasks(100), prepare, workers=workers, in_flight_s=10) as loader:
         until(lambda: loader._audio_s >= 10)
         time.sleep(0.1)
         assert 12 <= loader._audio_s <= 10 + 4 * workers
         assert len(begun) <= 3 + workers
-        (first, *rest) = loader.take(never)
-        assert len(begun) <= 3 + workers  # taken is not released
-        assert isinstance(first, Prepared)
-        loader.release(first)
-        for ready in rest:
-            assert isinstance(ready, Prepared)
-            loader.release(ready)
-        assert len(drain(loader)) == 100 - 1 - len(rest)
+        assert len(drain(loader)) == 100
 
 
 def test_a_long_recording_is_prepared_piece_by_piece() -> None:
@@ -100,7 +97,7 @@ def test_a_long_recording_is_prepared_piece_by_piece() -> None:
             prepared += 1
             yield clip(task)
 
-    with Loader(tasks(1), prepare, workers=1, in_flight_s=10) as loader:
+    with loading(tasks(1), prepare, workers=1, in_flight_s=10) as loader:
         until(lambda: loader._audio_s >= 10)
         time.sleep(0.05)
         assert prepared <= 11
@@ -115,7 +112,7 @@ def test_outcomes_without_audio_are_bounded_too() -> None:
             taken += 1
             yield task
 
-    with Loader(many(), lambda task: iter([Outcome(task.item)]), workers=2):
+    with loading(many(), lambda task: iter([Outcome(task.item)]), workers=2):
         until(lambda: taken > 2000)
         time.sleep(0.1)
         assert taken < 3000
@@ -128,7 +125,7 @@ def test_tasks_are_found_in_the_background_and_no_earlier_than_needed() -> None:
         names.append(threading.current_thread().name)
         yield from tasks(5)
 
-    with Loader(scan(), one_second, workers=1) as loader:
+    with loading(scan(), one_second, workers=1) as loader:
         assert len(drain(loader)) == 5
     assert names == ["loader-0"]
 
@@ -138,7 +135,7 @@ def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:
         yield from tasks(3)
         raise RuntimeError("the disk is gone")
 
-    with pytest.raises(RuntimeError, match="the disk is gone"), Loader(broken(), one_second, workers=2) as loader:
+    with pytest.raises(RuntimeError, match="the disk is gone"), loading(broken(), one_second, workers=2) as loader:
         drain(loader)
     until(lambda: not loader_threads())
 
@@ -150,16 +147,28 @@ def test_a_stop_ends_a_wait() -> None:
         gate.wait()
         yield clip(task)
 
-    with Loader(tasks(3), slow, workers=2) as loader:
-        started = time.monotonic()
-        assert loader.take(lambda: time.monotonic() > started + 0.2) == []
+    started = time.monotonic()
+    with loading(tasks(3), slow, lambda: time.monotonic() > started + 0.2, workers=2) as loader:
+        assert loader.take(wait=True) is None
         assert time.monotonic() - started < 2
         gate.set()
 
 
+def test_the_shortest_clip_comes_first_and_outcomes_are_delivered_on_the_way() -> None:
+    lengths, delivered = {"0.wav": 3.0, "1.wav": 1.0, "2.wav": 2.0}, list[Outcome]()
+
+    def prepare(task: Task) -> Iterator[Ready]:
+        yield clip(task, lengths[task.item.path]) if task.item.path in lengths else Outcome(task.item)
+
+    with Loader(tasks(4), prepare, delivered.append, lambda: False, workers=1) as loader:
+        until(lambda: not loader._working)
+        assert drain(loader) == ["1.wav", "2.wav", "0.wav"]
+    assert [outcome.item.path for outcome in delivered] == ["3.wav"]
+
+
 def test_closing_early_leaves_no_thread() -> None:
-    with Loader(tasks(1000), one_second, workers=4, in_flight_s=5) as loader:
-        loader.take(never)
+    with loading(tasks(1000), one_second, workers=4, in_flight_s=5) as loader:
+        loader.take(wait=True)
     assert not loader_threads()
 
 
@@ -169,12 +178,9 @@ def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
 
     def inputs(workers: int) -> dict[str, list[Prepared]]:
         found: dict[str, list[Prepared]] = {}
-        with Loader((Task(InputFile(file)) for file in files), prepare, workers=workers) as loader:
-            while taken := loader.take(never):
-                for ready in taken:
-                    assert isinstance(ready, Prepared)
-                    found.setdefault(ready.run.clip.file, []).append(ready)
-                    loader.release(ready)
+        with loading((Task(InputFile(file)) for file in files), prepare, workers=workers) as loader:
+            while ready := loader.take(wait=True):
+                found.setdefault(ready.run.clip.file, []).append(ready)
         return found
 
     alone = inputs(1)
@@ -225,18 +231,19 @@ def test_all_threads_share_one_budget_of_audio() -> None:
         time.sleep(0.002)
         yield clip(task, 30.0)
 
-    with Loader(tasks(40), decoded, workers=6, in_flight_s=100.0, most_s=30.0) as loader:
+    with loading(tasks(40), decoded, workers=6, in_flight_s=100.0, most_s=30.0) as loader:
         taken = 0
-        while ready := loader.take(never):
-            for one in ready:
-                assert isinstance(one, Prepared)
-                change(-30.0)
-                loader.release(one)
-                taken += 1
+        while True:
+            with lock:  # it leaves the loader and is counted in one step
+                if (ready := loader.take(wait=False)) is not None:
+                    held -= 30.0
+                    taken += 1
+            if ready is None and taken == 40:
+                break
     assert taken == 40
     assert 60.0 <= most <= 100.0
 
 
 def test_a_recording_longer_than_the_budget_is_loaded_by_itself() -> None:
-    with Loader(tasks(5), one_second, workers=3, in_flight_s=10.0, most_s=30.0) as loader:
+    with loading(tasks(5), one_second, workers=3, in_flight_s=10.0, most_s=30.0) as loader:
         assert len(drain(loader)) == 5

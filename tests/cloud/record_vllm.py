@@ -6,7 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from specdec_cli.cloud.vllm import GENERATE, VllmCloud
+from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.vllm_protocol import GENERATE
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, cloud, configured
 from tests.cloud.vllm_double import Recorder, answering, recorded_cases

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import uvicorn
 
-from specdec_cli.cloud.protocol import Clip, Question, as_sent
+from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
@@ -84,10 +84,10 @@ def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> It
         cloud.close()
 
 
-def clip_message(identity: str, case: Case, question: Question | None) -> tuple[Clip, dict[str, torch.Tensor]]:
+def clip_message(identity: str, case: Case, block: BlockRequest | None) -> tuple[ClipRequest, dict[str, torch.Tensor]]:
     """A case's clip as a client sends it, and its tensors."""
     assert case.cloud_prompt.waveform is not None
-    clip = Clip(
+    clip = ClipRequest(
         identity=identity,
         prompt_ids=list(case.cloud_prompt.ids),
         samples=len(case.cloud_prompt.waveform),
@@ -97,6 +97,6 @@ def clip_message(identity: str, case: Case, question: Question | None) -> tuple[
         stop_ids=list(case.cloud.processor.eos_ids),
         scoring=case.config.decoding.scoring(),
         acceptance=case.config.acceptance,
-        question=question,
+        block=block,
     )
     return clip, as_sent(case.cloud_prompt.audio)

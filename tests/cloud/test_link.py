@@ -89,7 +89,7 @@ def _changed(name: str, value: Any) -> Callable[[Pass], tuple[int, bytes]]:
 def _too_likely(go_on: Pass) -> tuple[int, bytes]:
     status, body = go_on()
     answer = json.loads(body)
-    told = answer["judgement"]
+    told = answer["verdict"]
     told["likeliest"] = [[[5, 0.9], [6, 0.9]]] * (told["accepted"] + 1 + len(told["more"]))
     return status, json.dumps(answer).encode()
 
@@ -122,16 +122,16 @@ FAULTS = (
     Fault("long", _instead(b"x" * 70_000), "longer than any answer should be", always=True),
     Fault("deep", _instead(b"[" * 60_000), "Answer", always=True),
     Fault("no text", _instead(b"\xff\xfe"), "Answer", always=True),
-    lie("work.step_ms", 1e308, "work.step_ms"),
-    lie("work.forwards", 10**40, "work.forwards"),
+    lie("work.step_ms", 1e308, "work"),
+    lie("work.forwards", 10**40, "work"),
     lie("cloud_ms", -1.0, "cloud_ms"),
-    lie("judgement.token", 259, "then the tokens (259,)"),
-    lie("judgement.token", 10**6, "then the tokens (1000000,)"),
-    lie("judgement.more", [1, 2], "1, 2), where 1 may follow"),
-    lie("judgement.accepted", 4, "4 of 3 drafted tokens accepted"),
-    lie("judgement.near_ties", 100, "100 near ties"),
+    lie("verdict.token", 259, "then the tokens (259,)"),
+    lie("verdict.token", 10**6, "then the tokens (1000000,)"),
+    lie("verdict.more", [1, 2], "1, 2), where 1 may follow"),
+    lie("verdict.accepted", 4, "4 of 3 drafted tokens accepted"),
+    lie("verdict.near_ties", 100, "100 near ties"),
     Fault("likeliest tokens of 180%", _too_likely, "((5, 0.9), (6, 0.9))", always=True),
-    lie("judgement", None, "no judgement"),
+    lie("verdict", None, "no verdict"),
     lie("eos_ids", [], "eos_ids", "/v1/info"),
     lie("vocab_size", 0, "vocab_size", "/v1/info"),
     lie("surprise", 1, "surprise", "/v1/info"),
@@ -323,7 +323,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 5 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 6 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),

@@ -109,7 +109,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
         assert away.pair.remote is not None
-        assert "ms round trip" in away.pair.remote.probe()
+        assert "answered in" in away.pair.remote.probe()
         away.pair.remote.close()
 
 

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.cloud.vllm import GENERATE, MODELS, TOKENIZE, VllmCloud, VllmVerifier, data_url
+from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
+from specdec_cli.cloud.vllm_verifier import VllmVerifier
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome
@@ -122,7 +124,7 @@ def test_full_scale_is_not_folded_over() -> None:
 
 def test_a_probe_names_model_version_and_round_trip() -> None:
     with _linked(Replay().respond) as link:
-        assert re.fullmatch(r"http://[0-9.:]+: tiny, [0-9.]+ ms round trip", link.probe())
+        assert re.fullmatch(r"http://[0-9.:]+: tiny, answered in [0-9.]+ ms", link.probe())
 
 
 # --- what goes wrong on the way ---
@@ -243,7 +245,7 @@ def test_a_server_that_hangs_costs_its_time_limit_once() -> None:
             verifier, draft = _verifier(case, link), _first()[1]
             with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"):
                 verifier.verify((), draft)
-            with pytest.raises(CloudError, match="was not asked again"):
+            with pytest.raises(CloudError, match="was not called again"):
                 verifier.verify((), draft)
             assert len(asked) == 1
             assert not over.is_set()

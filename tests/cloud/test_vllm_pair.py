@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import soundfile
 import torch
 
-from specdec_cli.batch.served_pair import Pace
+from specdec_cli.batch.in_flight import Pace
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.served_model import ServedProcessor
-from specdec_cli.cloud.vllm import GENERATE, Likely, VllmCloud, VllmDrafter, VllmEdge, data_url
+from specdec_cli.cloud.vllm import VllmCloud, VllmEdge
+from specdec_cli.cloud.vllm_drafter import Likely, VllmDrafter
+from specdec_cli.cloud.vllm_protocol import GENERATE, data_url
 from specdec_cli.config import EdgeConfig, ModelConfig, load_config
 from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
@@ -40,7 +40,7 @@ from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, VllmCase, case, clip, cloud, configured, edge, outcome
 from tests.cloud.vllm_double import answering
 from tests.cloud.vllm_model import ModelServer
-from tests.cloud.vllm_server import serving
+from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import learned_weights
 from tests.laws.tolerance import most_parting
 from tests.tiny import collect, settings
@@ -250,14 +250,6 @@ def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
 # --- batches ---
 
 
-def recordings(folder: Path, count: int) -> Path:
-    folder.mkdir()
-    for number in range(count):
-        samples = np.random.default_rng(number).standard_normal(8000 + 400 * (number % 7)) * 0.1
-        soundfile.write(folder / f"{number:04}.wav", samples, 16_000)
-    return folder
-
-
 def lines(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -287,7 +279,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
         "finally:\n    loaded = bool({'torch', 'transformers'} & set(sys.modules))\n"
         "    print('first', seen[0], loaded, file=sys.stderr)\n"
     )
-    recordings(tmp_path / "in", 3)
+    write_recordings(tmp_path / "in", 3)
     _, seconds, loaded = batch(servers, tmp_path, program=[str(program)]).strip().splitlines()[-1].split()
     assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
     assert float(seconds) < 1.0
@@ -298,7 +290,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
     if not servers.doubles:
         pytest.skip("real servers are killed by tools.served")
     output = tmp_path / "out.jsonl"
-    recordings(tmp_path / "in", 40)
+    write_recordings(tmp_path / "in", 40)
     for side in ("edge", "cloud"):
         double = servers.doubles[side]
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm import MOST_CANDIDATES, TIE, Question, Scored, VllmRules, read_answer
+from specdec_cli.cloud.vllm_protocol import MOST_CANDIDATES, GenerateRequest, Scored, read_answer
+from specdec_cli.cloud.vllm_verifier import TIE, VllmRules
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import Verdict, accept_block
@@ -34,7 +35,7 @@ def _told(logprobs: torch.Tensor, asked: int | None, candidates: int) -> dict[st
 def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Scored:
     """What a server answers that gives `logits` [m + 1, rows] to a draft and what follows it."""
     rows = logits.log_softmax(dim=-1)
-    question = Question((*[0] * PROMPT, *draft), PROMPT + len(draft), len(draft), 1, candidates)
+    question = GenerateRequest((*[0] * PROMPT, *draft), PROMPT + len(draft), len(draft), 1, candidates)
     behind = _told(rows[-1], None, candidates)
     first = next(iter(behind))
     scored = [{"token_id": int(id_), **values} for id_, values in behind.items()]
@@ -100,7 +101,7 @@ def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> 
         "usage": {"prompt_tokens": 2},
         "choices": [{"token_ids": [3, VOCAB + 2, 5], "logprobs": {"content": content}}],
     }
-    reply = read_answer(json.dumps(answer).encode(), Question((0, 0), 2, 0, 3, 2))
+    reply = read_answer(json.dumps(answer).encode(), GenerateRequest((0, 0), 2, 0, 3, 2))
     found = VllmRules(GREEDY, frozenset(), VOCAB).judge((), reply)
     assert found == Verdict(0, 3, (8,), 0)
 

@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 import torch
 
-from specdec_cli.cloud.vllm import GENERATE, MODELS
+from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
