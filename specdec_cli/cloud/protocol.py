@@ -25,7 +25,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
-from specdec_cli.config import AcceptanceConfig, ScoringConfig
+from specdec_cli.config import AcceptanceConfig
+from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.types import ModelWork
 
