@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from specdec_cli.audio.prosody import f0_median_and_range, f0_track, speech_activity
+from specdec_cli.audio.prosody import f0_contour, f0_median_and_range, speech_activity
 from training.corpus import SAMPLE_RATE, Waveform
 from training.labels import Measures
 from training.timbre import alpha_ratio_db
@@ -154,7 +154,7 @@ def syllables(language: str, text: str) -> int:
 def measure_clip(waveform: Waveform, gender: str, syllable_count: int) -> Measures:
     """Everything the labels need, measured from a clean waveform."""
     activity = speech_activity(waveform)
-    pitch = f0_median_and_range(f0_track(waveform))
+    pitch = f0_median_and_range(f0_contour(waveform))
     return Measures(
         gender=gender,
         f0_hz=pitch[0] if pitch else None,

@@ -104,7 +104,7 @@ class Microphone:
         Raises:
             DeviceError: the device is gone.
         """
-        heard = time.monotonic()
+        delivered = time.monotonic()
         while True:
             if ending := stopped():
                 self._stream.stop()
@@ -113,11 +113,11 @@ class Microphone:
             except queue.Empty:
                 if ending:
                     return
-                if not self._stream.active or time.monotonic() - heard > _PATIENCE_S:
+                if not self._stream.active or time.monotonic() - delivered > _PATIENCE_S:
                     hint = "Look at its cable and whether another program has taken it, then start again."
                     raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint) from None
                 continue
-            heard = time.monotonic()
+            delivered = time.monotonic()
             if self._resampler is not None:
                 block = Block(self._resampler.resample_chunk(block.samples), block.at, block.lost)
             yield block

@@ -75,7 +75,7 @@ def measure(samples: npt.NDArray[np.float32], sampling_rate: int, recording_dbfs
     activity, contour = speech_activity(samples), f0_contour(samples)
     if not activity.active.any():
         return Measured()
-    pitch = f0_median_and_range(contour[~np.isnan(contour)])
+    pitch = f0_median_and_range(contour)
     rate = None
     if pitch is not None and activity.speaking_s >= LEAST_SPEAKING_S:
         rate = round(syllable_nuclei(samples, contour) / activity.speaking_s, 2)
@@ -154,14 +154,8 @@ def runs_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     return edges.reshape(-1, 2)
 
 
-def f0_track(samples: npt.NDArray[np.float32]) -> Array:
-    """F0 in Hz of the voiced frames of mono samples [n] at 16 kHz, from 46 ms windows every 10 ms."""
-    contour = f0_contour(samples)
-    return contour[~np.isnan(contour)]
-
-
 def f0_contour(samples: npt.NDArray[np.float32], hop: int = HOP) -> Array:
-    """F0 in Hz of every frame, NaN where unvoiced, of mono samples [n] at 16 kHz.
+    """F0 in Hz of every frame of 46 ms, NaN where unvoiced, of mono samples [n] at 16 kHz.
 
     Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; there is none in less than
     46 ms.
@@ -174,11 +168,12 @@ def f0_contour(samples: npt.NDArray[np.float32], hop: int = HOP) -> Array:
     return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop)
 
 
-def f0_median_and_range(track: Array) -> tuple[float, float] | None:
+def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
     """Median in Hz and 10th-90th percentile distance in semitones; None with fewer than 10 voiced frames."""
-    if len(track) < LEAST_VOICED:
+    voiced = contour[~np.isnan(contour)]
+    if len(voiced) < LEAST_VOICED:
         return None
-    low, middle, high = np.percentile(track, [10, 50, 90])
+    low, middle, high = np.percentile(voiced, [10, 50, 90])
     return float(middle), 12.0 * float(np.log2(high / low))
 
 

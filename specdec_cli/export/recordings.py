@@ -159,8 +159,8 @@ class Stored:
         head = line.head
         if self.lexicon is None or head.labels is not None or not head.good:
             return line
-        told = head.caption or "", head.language
-        found = {"labels": self.lexicon.labels(*told), "emotions": self.lexicon.emotions(*told)}
+        text = head.caption or "", head.language
+        found = {"labels": self.lexicon.labels(*text), "emotions": self.lexicon.emotions(*text)}
         return replace(line, head=head.model_copy(update=found))
 
     def __iter__(self) -> Iterator[CaptionedRecording]:

@@ -63,10 +63,10 @@ class Mark:
         final = content and head.sha256 is not None
         return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final)
 
-    def beside(self, other: Mark) -> bool:
-        """Whether both are of one content that was cut in one way."""
-        cut = self.sha256, self.pieces, self.place is None
-        return cut == (other.sha256, other.pieces, other.place is None)
+    @property
+    def cut(self) -> tuple[str | None, int | None, bool]:
+        """Content and number of pieces: equal for lines that stand together."""
+        return self.sha256, self.pieces, self.place is None
 
 
 def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -79,7 +79,7 @@ def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     failed: dict[object, Mark] = {}
     for mark in marks:
         for group in (good, failed) if mark.good else (failed,):
-            if not mark.beside(next(iter(group.values()), mark)):
+            if mark.cut != next(iter(group.values()), mark).cut:
                 group.clear()
             group.pop(mark.place, None)
         (good if mark.good else failed)[mark.place] = mark
@@ -95,7 +95,7 @@ def complete(marks: Iterable[Mark]) -> bool:
 def settled(marks: Iterable[Mark]) -> bool:
     """Whether captions of all of a recording that can have one are among the lines that stand."""
     found = list(marks)
-    alike = all((mark.good or mark.final) and mark.beside(found[0]) for mark in found)
+    alike = len({mark.cut for mark in found}) == 1 and all(mark.good or mark.final for mark in found)
     return alike and found[0].pieces in (None, len(found))
 
 

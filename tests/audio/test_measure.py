@@ -13,7 +13,6 @@ from specdec_cli.audio.prosody import (
     SAMPLE_RATE,
     f0_contour,
     f0_median_and_range,
-    f0_track,
     measure,
     speech_activity,
 )
@@ -112,7 +111,7 @@ def errors_beside_praat(clips: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray
         sound = parselmouth.Sound(samples.astype(np.float64), SAMPLE_RATE)
         low, high = F0_RANGE_HZ
         track = sound.to_pitch_ac(time_step=0.01, pitch_floor=low, pitch_ceiling=high).selected_array["frequency"]
-        theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_track(samples))
+        theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_contour(samples))
         if theirs is not None:
             found.append((abs(ours[0] / theirs[0] - 1), abs(ours[1] - theirs[1])) if ours else (np.inf, np.inf))
     medians, ranges = np.array(found).T
