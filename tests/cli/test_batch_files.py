@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,22 +182,6 @@ def test_everything_is_done_without_loading(
     (clips / "b.wav").unlink()
     assert batch("d", "-o", "o.jsonl").code == 0
     assert (tmp_path / "o.jsonl").read_bytes() == before
-
-
-def test_folders_fifteen_hundred_deep_are_captioned_and_exported(batch: Batch, tmp_path: Path) -> None:
-    at = "d"
-    os.mkdir(at)
-    for _ in range(1499):
-        os.chdir(at)
-        os.mkdir(at)
-    write_voice(Path("d/x.wav"), 1, 0.4)
-    os.chdir(tmp_path)
-    try:
-        outcome = batch("d", "-r", "-o", "o.jsonl", "--export", "csv,txt", "--export-dir", "t")
-        assert (outcome.code, "RecursionError" in outcome.err) == (0, False)
-        assert "1 captioned" in outcome.err
-    finally:
-        subprocess.run(["rm", "-rf", "d", "t"], check=True, cwd=tmp_path)  # shutil and pytest would recurse
 
 
 def test_a_header_that_no_library_foresaw_is_the_error_of_one_clip(

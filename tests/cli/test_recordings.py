@@ -209,7 +209,7 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
     [
         ("start,end\n0.7,9\n", "lasts 6.70 s. {path}, line 2: the cut from 0.7 s to 9 s is outside of it"),
         ("start,end\n0.7,x\n", "line 2: 'x' is no time"),
-        ("start,end\n2,1\n", "line 2: it ends at 1 s, and begins at 2 s"),
+        ("start,end\n2,1\n", "line 2: it begins at 2 s and ends at 1 s"),
         ("file,start,end\nother.wav,0,1\n", "has no cuts of talk.wav"),
     ],
 )
