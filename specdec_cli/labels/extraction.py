@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from specdec_cli.labels.binding import bind
-from specdec_cli.labels.lexicon_schema import LexiconFile
+from specdec_cli.labels.lexicon_file import LexiconFile
 from specdec_cli.labels.units import COMMA, quotations, units
 from specdec_cli.labels.vocabulary import Feeling, Mention, Vocabulary
 from specdec_cli.prompts import Language

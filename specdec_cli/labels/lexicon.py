@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, get_args
 
 from specdec_cli.labels.extraction import UNCLASSED, Reader, Reading, Rules, Strength
-from specdec_cli.labels.lexicon_file import read_lexicon
-from specdec_cli.labels.lexicon_schema import Fit, LexiconFile, Span
+from specdec_cli.labels.lexicon_file import Attribute, Fit, Span, read_lexicon
 from specdec_cli.labels.units import normalise
 from specdec_cli.labels.vocabulary import Said, Vocabulary
 from specdec_cli.prompts import Language
@@ -25,19 +23,18 @@ NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Which words say which class, in Chinese and English. It does not change once it is made."""
+    """Which words name which class, in Chinese and English. It does not change once it is made.
 
-    _classes: dict[str, tuple[str, ...]]
+    Attributes:
+        attributes: attribute -> its classes, both in the lexicon's order.
+    """
+
+    attributes: Mapping[str, tuple[str, ...]]
     _rules: Rules
     _readers: Mapping[Language, Reader]
     _names: Mapping[str, Mapping[str, str | None]]
     _fits: Mapping[str, tuple[Fit, ...]]
     _wheels: Mapping[str, _Wheel]
-
-    @property
-    def attributes(self) -> Mapping[str, tuple[str, ...]]:
-        """Attribute -> its classes, both in the lexicon's order."""
-        return MappingProxyType(self._classes)
 
     @property
     def measurable(self) -> tuple[str, ...]:
@@ -58,9 +55,11 @@ class Lexicon:
                 attributes[name] = tuple(dict.fromkeys((*attributes.get(name, ()), *attribute.classes)))
         rules = Rules.of(files)
         readers = {language: Reader(Vocabulary(files, language), rules, language) for language in _LANGUAGES}
-        fits = {name: tuple(fit for file in reversed(files) for fit in _fits_of(file, name)) for name in attributes}
-        wheels = {name: wheel for name in attributes if (wheel := _Wheel.of(files, name)).groups}
-        return cls(attributes, rules, readers, _table_words(files), fits, wheels)
+        parts = {name: [file.attributes[name] for file in files if name in file.attributes] for name in attributes}
+        fits = {name: tuple(fit for part in reversed(of) for fit in part.measured) for name, of in parts.items()}
+        names = {name: _table_words(of) for name, of in parts.items()}
+        wheels = {name: wheel for name, of in parts.items() if (wheel := _Wheel.of(of)).groups}
+        return cls(attributes, rules, readers, names, fits, wheels)
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption says for every attribute; None where it says nothing.
@@ -82,7 +81,7 @@ class Lexicon:
 
     def namings(self, text: str, language: Language) -> dict[str, Reading]:
         """For every attribute of which a caption says a class, the first word that decides it; see `labels`."""
-        readings = self._readers[_written_in(text, language)].read(text)
+        readings = self._readers[self._written_in(text, language)].read(text)
         found = {
             name: self._decide(name, [reading for reading in readings if reading.attribute == name])
             for name in self.attributes
@@ -95,12 +94,13 @@ class Lexicon:
         They are words of a wheel ("angry" for "angrily"). Where another word says a class (低沉 beside 情绪), the first
         word of that class stands for it. Words beside the point count where there are no others.
         """
-        written = _written_in(text, language)
+        written = self._written_in(text, language)
         readings = [one for one in self._readers[written].read(text) if one.attribute in self._wheels]
         above = [one for one in readings if one.strength != "weak"]
-        wheels = {name: wheel.first(written) for name, wheel in self._wheels.items()}
         words = [
-            one.feeling.word if one.feeling is not None else wheels[one.attribute].get(one.class_)
+            one.feeling.word
+            if one.feeling is not None
+            else self._wheels[one.attribute].first.get((written, one.class_))
             for one in sorted(above or readings, key=lambda one: one.start)
         ]
         return tuple(dict.fromkeys(word for word in words if word is not None))
@@ -112,6 +112,11 @@ class Lexicon:
     def emotion_groups(self, words: Iterable[str]) -> frozenset[str]:
         """The groups that words belong to."""
         return frozenset(group for word in words if (group := self.emotion_group(word)) is not None)
+
+    def _written_in(self, text: str, language: Language) -> Language:
+        """The language of a text, which may not be the one asked for."""
+        found = language_of(text)
+        return next((known for known in self._readers if known == found), language)
 
     def _decide(self, attribute: str, readings: Sequence[Reading]) -> Reading | None:
         """The first reading of the class that those of one attribute come to, by the rules of `labels`."""
@@ -173,12 +178,6 @@ class Lexicon:
         return known.get(word) is None and (word in known or word in NOT_GIVEN)
 
 
-def _written_in(text: str, language: Language) -> Language:
-    """The language of a text, which may not be the one asked for."""
-    found = language_of(text)
-    return next((known for known in _LANGUAGES if known == found), language)
-
-
 def _commonest(classes: Sequence[str]) -> set[str]:
     """Those that occur most often."""
     counts = Counter(classes)
@@ -187,51 +186,41 @@ def _commonest(classes: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class _Wheel:
-    """An attribute's groups of open words, of all files."""
+    """An attribute's groups of open words."""
 
     groups: Mapping[str, str]  # every form of a word, folded -> its group
-    zh: Mapping[str, str]  # class -> the first word that says it
-    en: Mapping[str, str]
+    first: Mapping[tuple[Language, str], str]  # language and class -> the first word that names it
 
     @classmethod
-    def of(cls, files: Sequence[LexiconFile], name: str) -> _Wheel:
-        groups = [pair for file in files if name in file.attributes for pair in file.attributes[name].wheel.items()]
-        found = {_folded(form): key for key, group in groups for word in (*group.zh, *group.en) for form in word}
-        first: dict[Language, dict[str, str]] = {"zh": {}, "en": {}}
-        for _, group in groups:
+    def of(cls, parts: Sequence[Attribute]) -> _Wheel:
+        groups: dict[str, str] = {}
+        first: dict[tuple[Language, str], str] = {}
+        for name, group in (pair for part in parts for pair in part.wheel.items()):
             for language in _LANGUAGES:
-                if group.class_ is not None and (words := getattr(group, language)):
-                    first[language].setdefault(group.class_, words[0][0])
-        return cls(found, first["zh"], first["en"])
-
-    def first(self, language: Language) -> Mapping[str, str]:
-        """Class -> the first word that says it."""
-        return self.zh if language == "zh" else self.en
-
-
-def _fits_of(file: LexiconFile, name: str) -> Sequence[Fit]:
-    return file.attributes[name].measured if name in file.attributes else ()
+                words: list[list[str]] = getattr(group, language)
+                groups |= {_folded(form): name for forms in words for form in forms}
+                if group.class_ is not None and words:
+                    first.setdefault((language, group.class_), words[0][0])
+        return cls(groups, first)
 
 
 def _folded(value: str) -> str:
     return " ".join(normalise(value).replace("_", " ").replace("-", " ").split())
 
 
-def _table_words(files: list[LexiconFile]) -> dict[str, dict[str, str | None]]:
-    """Attribute -> word as a table may write it -> class, or None for one that is ignored."""
-    found: dict[str, dict[str, str | None]] = {}
-    for file in files:
-        for name, attribute in file.attributes.items():
-            known = found.setdefault(name, {})
-            for language in _LANGUAGES:
-                words = getattr(attribute, language)
-                for spoken in (words.weak, *(group.words for group in words.near), words.alone):
-                    known.update({_folded(word): class_ for class_, phrases in spoken.items() for word in phrases})
-            for group in attribute.wheel.values():
+def _table_words(parts: Sequence[Attribute]) -> dict[str, str | None]:
+    """Word as a table may write it -> class, or None for one that is ignored."""
+    known: dict[str, str | None] = {}
+    for attribute in parts:
+        for language in _LANGUAGES:
+            words = getattr(attribute, language)
+            for listed in (words.weak, *(group.words for group in words.near), words.alone):
+                known.update({_folded(word): class_ for class_, phrases in listed.items() for word in phrases})
+        for group in attribute.wheel.values():
+            if group.class_ is not None:
                 forms = [form for words in (*group.zh, *group.en) for form in words]
-                if group.class_ is not None:
-                    known.update(dict.fromkeys(map(_folded, forms), group.class_))
-            known.update({_folded(word): class_ for class_, words in attribute.aliases.items() for word in words})
-            known.update({_folded(word): None for word in attribute.ignored})
-            known.update({_folded(class_): class_ for class_ in attribute.classes})
-    return found
+                known.update(dict.fromkeys(map(_folded, forms), group.class_))
+        known.update({_folded(word): class_ for class_, words in attribute.aliases.items() for word in words})
+        known.update({_folded(word): None for word in attribute.ignored})
+        known.update({_folded(class_): class_ for class_ in attribute.classes})
+    return known

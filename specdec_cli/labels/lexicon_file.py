@@ -1,47 +1,169 @@
-"""Reading a lexicon file: YAML with the line of every mistake, and nearest names for slips."""
+"""What a lexicon file may hold, and reading one; the shipped one, default.yaml, explains every part at its head."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
-from specdec_cli.config.yaml_file import read_yaml
+from specdec_cli.config.yaml_file import Place, read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
-from specdec_cli.labels.lexicon_schema import (
-    Attribute,
-    Fit,
-    LanguageWords,
-    LexiconFile,
-    Markers,
-    MarkersByLanguage,
-    Near,
-    Span,
-    WheelGroup,
-    Words,
-)
+from specdec_cli.labels.units import GAP, units
 
 SHIPPED: Final = Path(__file__).with_name("default.yaml")
+LONGEST_PHRASE: Final = 60  # characters
 _HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
-_REASONS: Final = {
-    "extra_forbidden": "is not a part of a lexicon",
-    "missing": "is missing",
-    "string_type": "must be text",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping of names",
-    "model_type": "must be a mapping of names",
-    "string_too_short": "must not be empty",
-    "string_too_long": "is too long",
-    "too_long": "is too long",
-    "too_short": "must not be empty",
-    "string_pattern_mismatch": "must be a plain name: lower-case letters, digits and underscores",
-}
-_Place = tuple[str | int, ...]
+
+
+def _spelled(value: object) -> object:
+    """Numbers and truth values are words too where words are listed."""
+    return value if isinstance(value, (str, list, dict)) or value is None else str(value)
+
+
+def _phrase(text: str) -> str:
+    """The phrase with its parts apart: 提高...音量 and "raises … voice" are written without or with spaces."""
+    parts = text.replace("…", GAP).replace(GAP, f" {GAP} ").split()
+    if not any(unit.isalnum() for unit in units(text)):
+        raise ValueError("a phrase needs a letter or a character")
+    if GAP in parts and (parts.count(GAP) > 1 or GAP in (parts[0], parts[-1])):
+        raise ValueError(f"a phrase may hold one {GAP}, between two words")
+    if any("*" in part[:-1] for part in parts):
+        raise ValueError("a * stands at the end of a word")
+    return " ".join(parts)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch("[a-z][a-z0-9_]{0,39}", text):
+        raise ValueError("a plain name has lower-case letters, digits and underscores")
+    return text
+
+
+def _forms(value: object) -> object:
+    """The forms of one word: "angry/angrily/anger", the first for all."""
+    return value.split("/") if isinstance(value, str) else value
+
+
+Phrase = Annotated[
+    str, BeforeValidator(_spelled), StringConstraints(max_length=LONGEST_PHRASE), AfterValidator(_phrase)
+]
+Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1, max_length=LONGEST_PHRASE)]
+Name = Annotated[str, AfterValidator(_name)]
+Words = dict[Name, list[Phrase]]
+"""Class -> phrases."""
+Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
+Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"]
+"""A field of `Measured`."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Near(_Part):
+    """Words that mean a class only beside one of the nouns in `about`."""
+
+    about: list[Phrase] = Field(min_length=1)
+    words: Words
+
+
+class LanguageWords(_Part):
+    """How one language names the classes of one attribute."""
+
+    near: list[Near] = []
+    alone: Words = {}
+    weak: Words = {}
+
+
+class Span(_Part):
+    """Values of a measured figure that fit a class, both ends included; None: any."""
+
+    least: FiniteFloat | None = None
+    most: FiniteFloat | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Span:
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError(f"least {self.least:g} is above most {self.most:g}")
+        return self
+
+
+class Fit(_Part):
+    """Which values of a measured figure fit which class, for captions that name the classes in `where`."""
+
+    figure: Figure
+    where: dict[Name, Name] = {}
+    classes: dict[Name, Span] = Field(min_length=1)
+
+
+class WheelGroup(_Part):
+    """Words for one feeling, in both languages, and the class that they name; None: none of the attribute's."""
+
+    class_: Name | None = Field(default=None, alias="class")
+    zh: list[Forms] = []
+    en: list[Forms] = []
+
+
+class Attribute(_Part):
+    """One attribute: its classes, and the words for them."""
+
+    classes: list[Name] = []
+    wheel: dict[Name, WheelGroup] = {}
+    aliases: dict[Name, list[Word]] = {}
+    ignored: list[Word] = []
+    negated: dict[Name, Name] = {}
+    absent: Name | None = None
+    yields: list[Name] = []
+    measured: list[Fit] = []
+    zh: LanguageWords = LanguageWords()
+    en: LanguageWords = LanguageWords()
+
+
+class Markers(_Part):
+    """Words that change how other words are meant."""
+
+    negation: list[Phrase] = []
+    not_negation: list[Phrase] = []
+    denial: list[Phrase] = []
+    likeliest: list[Phrase] = []
+    slight: list[Phrase] = []
+    aside: list[Phrase] = []
+    breaks: list[Phrase] = []
+    nothing: list[Phrase] = []
+
+
+class MarkersByLanguage(_Part):
+    """The markers of each language."""
+
+    zh: Markers = Markers()
+    en: Markers = Markers()
+
+
+class LexiconFile(_Part):
+    """A whole file."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    extends: Literal["default"] | None = None
+    attributes: dict[Name, Attribute] = {}
+    markers: MarkersByLanguage = MarkersByLanguage()
+
+
+_PARTS: Final = [field.alias or name for part in _Part.__subclasses__() for name, field in part.model_fields.items()]
 
 
 def read_lexicon(path: Path | None) -> list[LexiconFile]:
@@ -57,8 +179,6 @@ def read_lexicon(path: Path | None) -> list[LexiconFile]:
         return [_shipped()]
     try:
         own = _read(path)
-    except LexiconError:
-        raise
     except ConfigError as error:
         hint = error.hint and error.hint.replace("config file", "lexicon")
         raise LexiconError(error.message, hint=hint) from error
@@ -74,7 +194,7 @@ def _read(path: Path) -> LexiconFile:
     label = str(path)
     tree, lines = read_yaml(path, label)
     if not isinstance(tree, dict):
-        raise LexiconError(f"{label} is no lexicon: it holds {show(tree)}.", hint=_HELP)
+        raise ConfigError(f"{label} is no lexicon: it holds {show(tree)}.", hint=_HELP)
     try:
         file = LexiconFile.model_validate(tree)
     except ValidationError as error:
@@ -83,36 +203,27 @@ def _read(path: Path) -> LexiconFile:
         raise_if_any([_problem(details, label, lines) for details in found])
         raise  # never reached: there was at least one problem
     below = [_shipped()] if file.extends else []
-    raise_if_any(
-        [Problem(f"{label}:{_line(lines, place)}: {what}", hint) for place, what, hint in _contradictions(file, below)]
-    )
+    clashes = _contradictions(file, [*below, file])
+    raise_if_any([Problem(f"{label}:{_line(lines, place)}: {message}", hint) for place, message, hint in clashes])
     if not file.attributes and not file.extends:
-        raise LexiconError(f"{label} has no attributes.", hint=_HELP)
+        raise ConfigError(f"{label} has no attributes.", hint=_HELP)
     return file
 
 
-def _line(lines: dict[_Place, int], place: _Place) -> int:
+def _line(lines: Mapping[Place, int], place: Place) -> int:
     """The line of `place`, or of the nearest part around it."""
     while place not in lines and place:
         place = place[:-1]
     return lines.get(place, 1)
 
 
-def _problem(details: ErrorDetails, label: str, lines: dict[_Place, int]) -> Problem:
+def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> Problem:
     place = tuple(part for part in details["loc"] if part != "[key]")
-    where = f"{label}:{_line(lines, place)}"
-    name = ".".join(str(part) for part in place)
-    kind = details["type"]
-    if kind == "extra_forbidden":
-        known = _names_at(place[:-1])
-        hint = _suggestion(str(place[-1]), known) + f"Possible here: {', '.join(known)}."
-        return Problem(f"{where}: {show_name(name)} is not a part of a lexicon.", hint)
-    reason = _REASONS.get(kind) or details["msg"].removeprefix("Value error, ")
-    if kind == "literal_error":
-        reason = f"must be {details['ctx']['expected']}, not {show(details['input'])}"
-    elif kind in ("string_type", "list_type", "dict_type", "model_type"):
-        reason += f", not {show(details['input'])}"
-    return Problem(f"{where}: {show_name(name)}: {reason}.", _HELP)
+    where = f"{label}:{_line(lines, place)}: {show_name('.'.join(map(str, place)))}"
+    if details["type"] == "extra_forbidden":
+        return Problem(f"{where} is not a part of a lexicon.", _suggestion(str(place[-1]), _PARTS) + _HELP)
+    reason = details["msg"].removeprefix("Value error, ").replace("Input should", "the value should")
+    return Problem(f"{where}: {reason}.", _HELP)
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
@@ -120,82 +231,56 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {close}? " if close else ""
 
 
-def _names_at(place: _Place) -> list[str]:
-    """Names that a file may use at `place`."""
-    model: type[BaseModel] = LexiconFile
-    if len(place) >= 2 and place[0] == "attributes":
-        model = Near if "near" in place else Attribute if len(place) == 2 else LanguageWords
-        if place[2:3] == ("wheel",):
-            model = WheelGroup
-        if place[2:3] == ("measured",):
-            model = Span if "classes" in place else Fit
-    elif place[:1] == ("markers",):
-        model = MarkersByLanguage if len(place) == 1 else Markers
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _contradictions(file: LexiconFile, below: Sequence[LexiconFile]) -> Iterator[tuple[_Place, str, str]]:
+def _contradictions(file: LexiconFile, files: Sequence[LexiconFile]) -> Iterator[tuple[Place, str, str]]:
     """Place, message and hint of classes that do not exist, and of words that would mean two classes at once."""
+    known: dict[str, list[str]] = {}
+    for part in files:
+        for name, attribute in part.attributes.items():
+            known[name] = list(dict.fromkeys((*known.get(name, ()), *attribute.classes)))
     for name, attribute in file.attributes.items():
-        classes = _classes(name, (*below, file))
         place = ("attributes", name)
-        if not classes:
-            hint = _suggestion(name, [known for other in below for known in other.attributes])
-            yield (*place, "classes"), f"attribute {name} has no classes.", hint + "List them: classes: [low, high]."
+        if not known[name]:
+            hint = _suggestion(name, [other for other in known if other != name]) + "List them: classes: [low, high]."
+            yield (*place, "classes"), f"attribute {name} has no classes.", hint
             continue
-        for where, used in _classes_used(attribute):
-            if used not in classes:
-                hint = _suggestion(used, classes) + f"Its classes: {', '.join(classes)}."
-                yield (*place, *where), f"{name} has no class {used}.", hint
-        for index, fit in enumerate(attribute.measured):
-            for other, used in fit.where.items():
-                if used not in _classes(other, (*below, file)):
-                    where = (*place, "measured", index, "where", other)
-                    yield where, f"{other} has no class {used}.", "Name an attribute and one of its classes."
+        for where, of, used in _classes_used(name, attribute):
+            if used not in (classes := known.get(of, [])):
+                hint = _suggestion(used, classes) + f"Classes of {of}: {', '.join(classes) or 'none'}."
+                yield (*place, *where), f"{of} has no class {used}.", hint
         for where, words in _word_lists(attribute):
-            yield from _doubles((*place, *where), words)
-        for language in ("zh", "en"):
-            groups: Words = {
-                name: [form for forms in getattr(group, language) for form in forms]
-                for name, group in attribute.wheel.items()
-            }
-            for where, message, hint in _doubles((), groups):
-                yield (*place, "wheel", where[0], language), message, hint
+            first: dict[str, str] = {}
+            for class_, phrases in words.items():
+                for index, phrase in enumerate(phrases):
+                    if (other := first.setdefault(phrase.casefold(), class_)) != class_:
+                        message = f"{show(phrase)} stands under {other} and under {class_}."
+                        yield (*place, *where, class_, index), message, "Keep one of them."
 
 
-def _classes(name: str, files: Sequence[LexiconFile]) -> list[str]:
-    """Classes of an attribute, none if there is no such attribute."""
-    parts = [part for file in files if (part := file.attributes.get(name))]
-    return list(dict.fromkeys(known for part in parts for known in part.classes))
-
-
-def _classes_used(attribute: Attribute) -> Iterator[tuple[_Place, str]]:
-    yield from ((("aliases", name), name) for name in attribute.aliases)
-    yield from ((("negated", name), used) for name, other in attribute.negated.items() for used in (name, other))
+def _classes_used(name: str, attribute: Attribute) -> Iterator[tuple[Place, str, str]]:
+    """Place within the attribute, attribute and name of every class that it uses."""
+    yield from ((("aliases", class_), name, class_) for class_ in attribute.aliases)
+    for class_, other in attribute.negated.items():
+        yield from ((("negated", class_), name, used) for used in (class_, other))
     if attribute.absent is not None:
-        yield ("absent",), attribute.absent
-    yield from ((("yields", index), name) for index, name in enumerate(attribute.yields))
-    groups = attribute.wheel.items()
-    yield from ((("wheel", name, "class"), group.class_) for name, group in groups if group.class_ is not None)
+        yield ("absent",), name, attribute.absent
+    yield from ((("yields", index), name, class_) for index, class_ in enumerate(attribute.yields))
+    for group_name, group in attribute.wheel.items():
+        if group.class_ is not None:
+            yield ("wheel", group_name, "class"), name, group.class_
     for index, fit in enumerate(attribute.measured):
-        yield from ((("measured", index, "classes", name), name) for name in fit.classes)
-    yield from (((*where, name), name) for where, words in _word_lists(attribute) for name in words)
+        yield from ((("measured", index, "classes", class_), name, class_) for class_ in fit.classes)
+        yield from ((("measured", index, "where", other), other, class_) for other, class_ in fit.where.items())
+    for where, words in _word_lists(attribute):
+        if where[0] != "wheel":
+            yield from (((*where, class_), name, class_) for class_ in words)
 
 
-def _word_lists(attribute: Attribute) -> Iterator[tuple[_Place, Words]]:
+def _word_lists(attribute: Attribute) -> Iterator[tuple[Place, Words]]:
+    """The lists in which a phrase may stand once: by class; of a wheel, by group."""
     for language in ("zh", "en"):
         words: LanguageWords = getattr(attribute, language)
         yield (language, "alone"), words.alone
         yield (language, "weak"), words.weak
-        for index, group in enumerate(words.near):
-            yield (language, "near", index, "words"), group.words
-
-
-def _doubles(place: _Place, words: Words) -> Iterator[tuple[_Place, str, str]]:
-    """Phrases that one list gives to two classes."""
-    first: dict[str, str] = {}
-    for name, phrases in words.items():
-        for index, phrase in enumerate(phrases):
-            if (other := first.setdefault(phrase.casefold(), name)) != name:
-                message = f"{show(phrase)} stands under {other} and under {name}."
-                yield (*place, name, index), message, "Keep one of them."
+        yield from (((language, "near", index, "words"), group.words) for index, group in enumerate(words.near))
+        groups = {name: getattr(group, language) for name, group in attribute.wheel.items()}
+        yield ("wheel",), {name: [form for forms in group for form in forms] for name, group in groups.items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from specdec_cli.labels.lexicon_schema import Attribute, LexiconFile, Words
+from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
 from specdec_cli.labels.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
 

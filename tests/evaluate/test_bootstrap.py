@@ -51,20 +51,6 @@ def test_intervals_are_those_of_one_resample_at_a_time(clips: int, seed: int) ->
         assert [found.value, found.low, found.high] == pytest.approx(one_at_a_time(figure, clips, seed))
 
 
-def test_a_mean_has_the_interval_that_theory_gives_it() -> None:
-    values = np.random.default_rng(0).normal(10, 2, 400)
-    interval = Resampler(400).interval(mean(values))
-    narrower = Resampler(400, level=0.5).interval(mean(values))
-    error = values.std() / 20
-    assert interval == Interval(
-        pytest.approx(values.mean()),
-        pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error),
-        pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error),
-    )
-    assert narrower is not None
-    assert interval.low < narrower.low < narrower.high < interval.high  # type: ignore[operator]
-
-
 def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
     covered = 0

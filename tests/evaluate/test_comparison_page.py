@@ -74,13 +74,6 @@ def test_a_pipe_gets_whole_lines_of_a_fixed_width(pages: dict[str, Comparison]) 
     assert max(map(cell_len, narrow.lines)) <= PIPED_WIDTH
 
 
-def test_a_terminal_without_unicode_gets_ascii_signs(pages: dict[str, Comparison]) -> None:
-    screen = printed(pages["en"], 100, encoding="ascii", captions=0)
-    text = screen.bytes.getvalue()
-    assert b"x2.5" in text
-    assert not re.search(rb"\\u(?!5f55|97f3)", text)  # nothing of ours had to be escaped
-
-
 def test_control_characters_of_a_name_are_shown_and_not_obeyed(pages: dict[str, Comparison]) -> None:
     screen = printed(pages["en"], 100, terminal=True)
     assert "1 recording left out" in screen.output

@@ -20,18 +20,6 @@ def test_a_labelled_captioner() -> None:
     assert plain.run_samples(voice(0), RATE).finish().labels is None
 
 
-def test_variants_are_labelled_as_well() -> None:
-    labelled = captioner().labelled(Lexicon.load())
-    assert labelled.variant(labelled.config).run_samples(voice(0), RATE).finish().labels is not None
-
-
-def test_labels_go_through_json_and_are_left_out_where_not_asked() -> None:
-    labelled = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
-    assert type(labelled).model_validate_json(labelled.to_json()) == labelled
-    assert '"labels"' in labelled.to_json()
-    assert '"labels"' not in captioner().run_samples(voice(0), RATE).finish().to_json()
-
-
 def test_the_gate_between_classes_sums_over_the_lexicon_s_groups() -> None:
     found = captioner(prompt__language="en", gate__name="class-entropy", gate__threshold=0.3, decoding__defer=False)
     transcript = found.run_samples(voice(0), RATE).finish()

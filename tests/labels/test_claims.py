@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio.prosody import measure
-from specdec_cli.errors import LexiconError
 from specdec_cli.labels import Lexicon
 from specdec_cli.types import Measured
 from tests.audio.encode import load_audio
@@ -53,27 +52,6 @@ def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:
     assert agrees(own, FIGURES, rate="moderate")["rate"] is False  # by the shipped limits
     assert "size" not in agrees(own, FIGURES, size="big")
     assert agrees(own, FIGURES, size="big", voice="male")["size"] is False
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ("{figure: f0, classes: {fast: {least: 1}}}", "words.yaml:4: attributes.rate.measured.0.figure"),
-        ("{figure: rate_per_s, classes: {quick: {least: 1}}}", "words.yaml:4: rate has no class quick"),
-        ("{figure: rate_per_s, classes: {fast: {last: 1}}}", "Possible here: least, most."),
-        ("{figure: rate_per_s, classes: {fast: {least: 3, most: 2}}}", "least 3 is above most 2"),
-        ("{figure: rate_per_s, classes: {fast: {least: .nan}}}", "finite number"),
-        ("{figure: rate_per_s, where: {voice: alto}, classes: {fast: {}}}", "voice has no class alto"),
-        ("{figure: rate_per_s, where: {voise: male}, classes: {fast: {}}}", "voise has no class male"),
-        ("{figure: rate_per_s}", "attributes.rate.measured.0.classes: is missing"),
-    ],
-)
-def test_mistakes_are_named_with_their_line(tmp_path: Path, entry: str, said: str) -> None:
-    words = tmp_path / "words.yaml"
-    words.write_text(f"schema: 1\nextends: default\nattributes:\n  rate: {{measured: [{entry}]}}\n")
-    with pytest.raises(LexiconError) as caught:
-        Lexicon.load(words)
-    assert said in f"{caught.value.message} {caught.value.hint}"
 
 
 @pytest.mark.full

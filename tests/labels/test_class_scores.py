@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 
 import pytest
 
 from specdec_cli import Lexicon
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.protocol import MOST_KEPT
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
@@ -97,16 +95,6 @@ def test_a_cloud_elsewhere_tells_the_same() -> None:
     for name, scores in away.scores.items():
         assert scores.by == "cloud"
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
-
-
-def test_what_all_clips_have_in_common_reaches_another_process() -> None:
-    setup = captioner(decoding__mode="edge").labelled(LEXICON).setup
-    again = pickle.loads(pickle.dumps(setup))
-    assert again.scorer.lexicon.attributes == setup.scorer.lexicon.attributes
-
-
-def test_what_is_kept_fits_into_an_answer() -> None:
-    assert KEPT <= MOST_KEPT
 
 
 def test_a_calibration_holds_for_its_weights_alone() -> None:

@@ -131,10 +131,6 @@ def test_texts_may_be_lists_and_numbers_are_text(tmp_path: Path) -> None:
     assert read(tmp_path / "t.json", content).entries == (Reference("7", ("One.", "Two."), {}),)
 
 
-def test_text_is_used_where_there_is_no_better_column(tmp_path: Path) -> None:
-    assert read(tmp_path / "t.csv", "file,text\na.wav,A voice.\n").entries[0].texts == ("A voice.",)
-
-
 @pytest.mark.parametrize("word", ["", "-", "N/A", "nan", "unknown", "Boredom", "OTHER"])
 def test_rows_without_a_class_have_none(tmp_path: Path, word: str) -> None:
     assert read(tmp_path / "t.tsv", f"file\tc_emotion\na.wav\t{word}\nb.wav\tsad\n").entries[0].labels == {}
@@ -211,12 +207,6 @@ def test_what_is_no_piece_is_refused(tmp_path: Path, span: dict[str, object]) ->
     whole = {"file": "b.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
     with pytest.raises(ReferencesError, match=r"line 2: .* is no piece of a recording"):
         of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
-
-
-def test_a_piece_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    row = {"file": "a.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
-    with pytest.raises(ReferencesError, match="has a row already"):
-        of_pieces(tmp_path, row, row)
 
 
 def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path: Path) -> None:
