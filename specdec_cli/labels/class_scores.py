@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import Calibration, sharpened
+from specdec_cli.labels.calibration import Calibration
 from specdec_cli.labels.probabilities import Classes, Decode, tokens_of
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
@@ -39,20 +39,9 @@ class Scorer:
             language: of the caption.
             labels: classes that the caption names, which may end before the rounds do.
         """
-        classes = self._classes.setdefault(language, Classes(self.lexicon, language))
-        found = {}
-        for name, known in classes.probabilities(list(tokens_of(rounds)), decode).items():
-            if labels.get(name) != known.said:
-                continue
-            temperature = (self.calibration or {}).get(known.by, {}).get(name)
-            found[name] = ClassScores(
-                by=known.by,
-                classes=sharpened(known.classes, 1.0 if temperature is None else 1.0 / temperature),
-                other=known.other,
-                temperature=temperature,
-                edge=known.edge,
-            )
-        return found
+        classes = self._classes.setdefault(language, Classes(self.lexicon, language, self.calibration))
+        found = classes.scores(list(tokens_of(rounds)), decode)
+        return {name: scores for name, (named, scores) in found.items() if labels.get(name) == named}
 
 
 def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores]) -> bool:

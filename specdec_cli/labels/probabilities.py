@@ -17,14 +17,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.calibration import Calibration, sharpened
 from specdec_cli.labels.extraction import Reading
 from specdec_cli.labels.units import units
 from specdec_cli.prompts import Language
-from specdec_cli.types import Alternatives, Decider, Round
+from specdec_cli.transcript.records import ClassScores
+from specdec_cli.types import Alternatives, Round
 
 KEPT: Final = 20
 """Likeliest tokens of a position that are looked at."""
@@ -45,25 +46,6 @@ class Token(NamedTuple):
     drafted: int | None  # what the edge drafted there, where the cloud verified it
 
 
-@dataclass(frozen=True, slots=True)
-class Probabilities:
-    """The classes of one attribute.
-
-    Attributes:
-        said: the class that the caption names.
-        by: the model whose distribution decided.
-        classes: class -> probability, for every class of the lexicon; with `other` they add up to 1.
-        other: probability of tokens that name no class, or none that can be told.
-        edge: class that the edge drafted, where the cloud's is another one; None: they agree, or it was not verified.
-    """
-
-    said: str
-    by: Decider
-    classes: Mapping[str, float]
-    other: float
-    edge: str | None = None
-
-
 def tokens_of(rounds: Sequence[Round]) -> Iterator[Token]:
     """The committed tokens of a clip whose loop kept alternatives."""
     for each in rounds:
@@ -73,21 +55,21 @@ def tokens_of(rounds: Sequence[Round]) -> Iterator[Token]:
 
 
 class Classes:
-    """Finds the probabilities of classes in captions of one language."""
+    """Finds the probabilities of classes in captions of one language, at temperatures if there is a calibration."""
 
-    def __init__(self, lexicon: Lexicon, language: Language) -> None:
-        self._lexicon, self._language = lexicon, language
-        self._read: dict[tuple[str, str], str | None] = {}  # captions say the same few things over and over
+    def __init__(self, lexicon: Lexicon, language: Language, calibration: Calibration | None = None) -> None:
+        self._lexicon, self._language, self._calibration = lexicon, language, calibration or {}
+        self._read: dict[tuple[str, str], str | None] = {}  # captions name the same few things over and over
 
-    def probabilities(self, tokens: Sequence[Token], decode: Decode) -> dict[str, Probabilities]:
-        """Attribute -> probabilities, for attributes of which the caption names a class at tokens that are known."""
+    def scores(self, tokens: Sequence[Token], decode: Decode) -> dict[str, tuple[str, ClassScores]]:
+        """Attribute -> the class that the caption names, and scores, where its tokens and their rivals are known."""
         text = _Text([token.id for token in tokens], decode)
         found = {}
         for name, reading in self._lexicon.namings(text.whole, self._language).items():
             if (span := text.span(reading)) is not None:
-                known = self._walk(_Word(self, reading, text, *span), tokens)
-                if known is not None:
-                    found[name] = known
+                scores = self._walk(_Word(self, reading, text, *span), tokens)
+                if scores is not None:
+                    found[name] = reading.class_, scores
         return found
 
     def said(self, attribute: str, clause: str) -> str | None:
@@ -105,7 +87,7 @@ class Classes:
         total = sum(counts.values())
         return {class_: count / total for class_, count in counts.items()}
 
-    def _walk(self, word: _Word, tokens: Sequence[Token]) -> Probabilities | None:
+    def _walk(self, word: _Word, tokens: Sequence[Token]) -> ClassScores | None:
         found = dict.fromkeys(self._lexicon.attributes[word.attribute], 0.0)
         left, by, most, edge = 1.0, tokens[word.start].alternatives[0], 0.0, None
         for at in range(word.first, word.end):
@@ -122,7 +104,14 @@ class Classes:
             if word.settled(at):
                 break
         found[word.class_] += left
-        return Probabilities(word.class_, by, found, max(1.0 - sum(found.values()), 0.0), edge)
+        temperature = self._calibration.get(by, {}).get(word.attribute)
+        return ClassScores(
+            by=by,
+            classes=sharpened(found, 1.0 if temperature is None else 1.0 / temperature),
+            other=max(1.0 - sum(found.values()), 0.0),
+            temperature=temperature,
+            edge=edge,
+        )
 
 
 class _Text:
